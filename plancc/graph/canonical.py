@@ -110,6 +110,18 @@ def build_graph(
     )
 
 
+def both_ways(
+    row: IntArray,
+    column: IntArray,
+    values: npt.NDArray[Any] | None,
+    mutual: bool | npt.NDArray[np.bool_] = True,
+) -> tuple[IntArray, IntArray, npt.NDArray[Any] | None]:
+    """Entries, and once more with row and column exchanged those that are `mutual`, no loops."""
+    back = mutual & (row != column)
+    values = None if values is None else np.concatenate([values, values[back]])
+    return np.concatenate([row, column[back]]), np.concatenate([column, row[back]]), values
+
+
 def graph_of_rows(
     num_vertices: int,
     indptr: IntArray,

@@ -7,7 +7,6 @@ import csv
 import io
 import os
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph import kernels
 from plancc.graph.canonical import build_graph, detect_direction
 from plancc.graph.claims import (
@@ -29,8 +28,8 @@ from plancc.graph.claims import (
     warn_of_two_sides,
 )
 from plancc.graph.formats import Format, join_names, split_names
-from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.ids import ID_OPTIONS, USUAL, check_ids, distinct_ids, edge_columns, number
+from plancc.graph.graph import Graph, Source
+from plancc.graph.ids import ID_OPTIONS, USUAL, PiecewiseEdges, check_ids, edge_columns, number
 from plancc.graph.metis import is_metis
 from plancc.graph.named_ids import Names, is_name, read_names
 from plancc.graph.textfile import (
@@ -41,6 +40,7 @@ from plancc.graph.textfile import (
     fail,
     fail_first,
     input_errors,
+    is_number,
     later,
     open_input,
     read_bytes,
@@ -182,7 +182,7 @@ def _without_sizes(
     if words:
         text, line = data[start : data.find(b"\n", start)].strip(), data.count(b"\n", 0, start) + 1
         words = f"{os.fspath(path)}, line {line}: {show(text)} {words}"
-        warnings.warn(words, PlanccWarning, stacklevel=3)
+        warn(words)
     if sizes is not None:
         claims = claims._replace(place=sizes.place, vertices=sizes.vertices, edges=sizes.edges)
         data = data[:start] + b"#" + data[start + 1 :]
@@ -223,10 +223,8 @@ def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
     return data, table
 
 
-class EdgeListEntries:
-    """The edges of an edge list, chunk by chunk (`plancc.graph.external.Entrywise`).
-
-    The file is read twice: for the ids that occur, then for the edges. One of names is read whole.
+class EdgeListEntries(PiecewiseEdges):
+    """The edges of an edge list, chunk by chunk; one of names is read whole.
 
     Parameters:
         path, num_vertices, keep_ids, columns, pattern: As `read_edgelist` takes them.
@@ -234,8 +232,6 @@ class EdgeListEntries:
     Raises:
         InputError: As `read_edgelist`.
     """
-
-    directed = None
 
     def __init__(
         self,
@@ -250,35 +246,27 @@ class EdgeListEntries:
         where, self._pattern = os.fspath(path), pattern
         self._path, self._columns, self._room = path, tuple(columns), num_vertices
         self._table: _Table | None = None
-        self._named: Names | None = None
         self._first: list[float] = []
-        self.most, loops, *sides = distinct_ids(self._edges())
-        ids, table = np.union1d(*sides), self._table
+        super().__init__(where, num_vertices, keep_ids)
+        table, by_number = self._table, keep_ids or num_vertices is not None
         assert table is not None
-        options: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids, "names": self._named}
-        found = number(ids, ids, where, **options)
-        check_num_vertices(found.num_vertices, where)
-        self.num_vertices: int = found.num_vertices
-        self.original_ids: npt.NDArray[Any] | None = found.original_ids
-        by_number = keep_ids or num_vertices is not None
-        self._check_whole(ids, by_number)
-        warn_of_two_sides(where, split_names(table.ends), *sides)
-        edges = self.most, loops
+        self._check_whole(table, by_number)
+        warn_of_two_sides(where, split_names(table.ends), *self.sides)
+        edges = self.most, self.loops
         warn_of_counts(table.claims, where, edges, self.num_vertices, self.original_ids, by_number)
         self.warn_of_direction = partial(warn_of_direction, table.claims, where)
         self.source = Source.of_file(path, "edgelist", table.weights, table.ends)
         self.weighted = bool(table.weights)
 
-    def _check_whole(self, ids: npt.NDArray[np.int64], by_number: bool) -> None:
+    def _check_whole(self, table: _Table, by_number: bool) -> None:
         """InputError for what is read as a whole only: two sides, and a line of sizes."""
-        where, table = os.fspath(self._path), self._table
-        assert table is not None
+        where = self.where
         if table.claims.sides is not None and not by_number:
             raise InputError(
                 f"{where}: a list of two sides ('bip') is read as a whole: compile it on one rank, "
                 "without `memory`"
             )
-        below = np.setdiff1d(ids, self._first[:2])
+        below = np.setdiff1d(np.union1d(*self.sides), self._first[:2])
         named = table.ends or table.named or self._columns or not len(below)
         if not named and first_line(self._first, self.most - 1, [below], is_table=False)[0]:
             raise InputError(
@@ -286,17 +274,7 @@ class EdgeListEntries:
                 "it, or name the `columns` of edges, as 1,2, to read it as one"
             )
 
-    def __iter__(self) -> Iterator[Entries]:
-        count = 0
-        for u, v, weights in self._edges():
-            count += len(u)
-            if self.original_ids is not None and self._named is None:
-                u, v = np.searchsorted(self.original_ids, u), np.searchsorted(self.original_ids, v)
-            yield u, v, weights
-        if count != self.most:
-            raise InputError(f"{os.fspath(self._path)}: the file changed while it was read")
-
-    def _edges(self) -> Iterator[Entries]:
+    def pieces(self) -> Iterator[Entries]:
         """Ids of u and v, and weights, of the lines of every chunk."""
         path, line, table, before = self._path, 0, None, b""
         with input_errors(path), open_input(path) as stream:
@@ -312,7 +290,7 @@ class EdgeListEntries:
                         continue
                     self._table = table
                 if table.named:
-                    self._named, edges = _edges_of(path, b"".join([data, *chunks]), table)
+                    self.names, edges = _edges_of(path, b"".join([data, *chunks]), table)
                     yield edges
                     return
                 try:
@@ -517,11 +495,7 @@ def _names_columns(
     )  # fmt: skip
     one = show(again[0]) if again else "neither"
     line = show((separator or b" ").join(words))
-    warnings.warn(
-        f"{place}: {line} is taken as {taken}; {one} is an id below ({cure})",
-        PlanccWarning,
-        stacklevel=2,
-    )
+    warn(f"{place}: {line} is taken as {taken}; {one} is an id below ({cure})")
     return found
 
 
@@ -580,11 +554,7 @@ def _refuse_others(path: StrPath, line: int, text: bytes, data: bytes) -> None:
 
 def _is_like_a_number(word: bytes) -> bool:
     """Whether a word is a number, or meant as one: no name of a column, as `+1` and `"1"`."""
-    try:
-        float(word)
-    except ValueError:
-        return re.match(r"\W*\d", word.decode(errors="replace")) is not None
-    return True
+    return is_number(word) or re.match(r"\W*\d", word.decode(errors="replace")) is not None
 
 
 def read_integer_columns(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.graph import MAX_VERTICES, check_num_vertices
 from plancc.graph.named_ids import Names, check_no_numbers
 from plancc.graph.textfile import show
@@ -73,11 +72,9 @@ def edge_columns(
     ends = [kept[lower.index(name)] for pair in usual for name in pair]
     if ends and names.index(ends[1]) < names.index(ends[0]):
         u, v = ends
-        warnings.warn(
+        warn(
             f"{where}: the columns are read by their names: a row is column {show(u)}, which needs "
-            f"column {show(v)} (`columns` {v},{u} turns them)",
-            PlanccWarning,
-            stacklevel=2,
+            f"column {show(v)} (`columns` {v},{u} turns them)"
         )
     if not ends:
         weights = weights if len(kept) == 3 else []
@@ -95,18 +92,59 @@ def edge_columns(
         cure = "" if weights or takes is None else (
             f" (`columns` {','.join((*ends, takes))} takes {show(takes)} as weights)"
         )  # fmt: skip
-        warnings.warn(f"{where}: not taken: {told}{cure}", PlanccWarning, stacklevel=2)
+        warn(f"{where}: not taken: {told}{cure}")
     return (*ends, *weights)
 
 
-def distinct_ids(edges: Iterable[Entries]) -> tuple[int, int, IntArray, IntArray]:
-    """Edges and self loops of a source that is read piece by piece, and its ids of u and of v."""
-    count = loops = 0
-    ids_u = ids_v = np.empty(0, np.int64)
-    for u, v, _ in edges:
-        count, loops = count + len(u), loops + int(np.count_nonzero(u == v))
-        ids_u, ids_v = np.union1d(ids_u, u), np.union1d(ids_v, v)
-    return count, loops, ids_u, ids_v
+class PiecewiseEdges:
+    """Edges by ids, piece by piece (`plancc.graph.external.Entrywise`).
+
+    A source is read twice: for the ids that occur, then for the edges.
+
+    Parameters:
+        where: Names the source in messages.
+        num_vertices, keep_ids: As of `number`.
+
+    Attributes:
+        loops: Self loops.
+        sides: The ids that occur, of u and of v, ascending.
+        names: As of `number`; `pieces` sets them.
+
+    Raises:
+        InputError: For no edge, and as of `number`.
+    """
+
+    directed = None
+    changed = "the file changed while it was read"
+    names: Names | None = None
+
+    def __init__(self, where: str, num_vertices: int | None, keep_ids: bool) -> None:
+        self.where, self.most, self.loops = where, 0, 0
+        sides = [np.empty(0, np.int64)] * 2
+        for u, v, _ in self.pieces():
+            self.most, self.loops = self.most + len(u), self.loops + np.count_nonzero(u == v)
+            sides = [np.union1d(*each) for each in zip(sides, (u, v), strict=True)]
+        self.sides, ids = sides, np.union1d(*sides)
+        if not len(ids):
+            raise InputError(f"{where}: the file holds no edge")
+        options: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids, "names": self.names}
+        found = number(ids, ids, where, **options)
+        check_num_vertices(found.num_vertices, where)
+        self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
+
+    def pieces(self) -> Iterator[Entries]:
+        """Ids of u and v, and weights; of names their numbers, all in one piece."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Entries]:
+        count = 0
+        for u, v, weights in self.pieces():
+            count += len(u)
+            if self.original_ids is not None and self.names is None:
+                u, v = np.searchsorted(self.original_ids, u), np.searchsorted(self.original_ids, v)
+            yield u, v, weights
+        if count != self.most:
+            raise InputError(f"{self.where}: {self.changed}")
 
 
 class Numbered(NamedTuple):
@@ -177,11 +215,7 @@ def number(
         others = "" if largest >= SPARSE * found.num_vertices else (
             f": `keep_ids` or `num_vertices` {largest + 1} keeps the others"
         )  # fmt: skip
-        warnings.warn(
-            f"{where}: {found.num_vertices:,} vertices occur; ids go up to {largest:,}{others}",
-            PlanccWarning,
-            stacklevel=2,
-        )
+        warn(f"{where}: {found.num_vertices:,} vertices occur; ids go up to {largest:,}{others}")
     return found
 
 
@@ -204,11 +238,9 @@ def check_ids(
 def _warn_of_one(smallest: int, to_the_end: bool, where: str) -> None:
     """Say that vertex numbers seem to be counted from 1, which leaves vertex 0 without an edge."""
     if smallest == 1 and to_the_end:
-        warnings.warn(
+        warn(
             f"{where}: the smallest id is 1, and vertex 0 has no edge: if ids count from 1, leave "
-            "out `keep_ids` and `num_vertices`",
-            PlanccWarning,
-            stacklevel=3,
+            "out `keep_ids` and `num_vertices`"
         )
 
 

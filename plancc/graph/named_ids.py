@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph import kernels
-from plancc.graph.textfile import StrPath, fail
+from plancc.graph.textfile import StrPath, fail, is_number
 from plancc.memory import check_memory
 
 Names = npt.NDArray[np.bytes_]
@@ -52,11 +52,7 @@ class NamedEdges(NamedTuple):
 def is_name(word: bytes) -> bool:
     """Whether an id in a first line is a name: no number, nor a number between signs."""
     text = word.decode(errors="replace")
-    try:
-        float(text)
-    except ValueError:
-        return re.fullmatch(r"\W*\d*\W*", text) is None
-    return False
+    return not is_number(text) and re.fullmatch(r"\W*\d*\W*", text) is None
 
 
 def are_names(ids: npt.NDArray[Any] | None) -> bool:

@@ -195,6 +195,15 @@ def read_number(path: StrPath, line: int, what: str, word: bytes, kind: type[Num
     return value
 
 
+def is_number(word: str | bytes) -> bool:
+    """Whether a word is a number."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
 class Integers(NamedTuple):
     """Lines of whole numbers.
 

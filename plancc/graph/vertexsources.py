@@ -6,7 +6,6 @@ Names that are none of `plancc.graph.vertexdata` are ignored. Pickled objects ar
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.bounds import allowing
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format, format_of_table
 from plancc.graph.graph import Graph
@@ -432,11 +431,7 @@ def _warn_of_unused(
         )  # fmt: skip
         if not {*GRAPH_IDS}.isdisjoint(unused):
             missing += "; vertices, and predictions for them, are numbered by row, from 0"
-        warnings.warn(
-            f"{where}not taken: {_listed(unused, MOST_LISTED)}{whose}{missing}",
-            PlanccWarning,
-            stacklevel=3,
-        )
+        warn(f"{where}not taken: {_listed(unused, MOST_LISTED)}{whose}{missing}")
 
 
 def _mask_of(value: Any, num_vertices: int | Graph, what: str) -> npt.NDArray[np.bool_]:

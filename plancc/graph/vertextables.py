@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.formats import data_keys
 from plancc.graph.graph import Graph
 from plancc.graph.named_ids import are_names, names_of
@@ -29,7 +29,7 @@ from plancc.graph.rowids import (
     may_be_ids,
 )
 from plancc.graph.signatures import check_kind
-from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
+from plancc.graph.textfile import StrPath, check_readable, input_errors, is_number, open_input
 from plancc.graph.vertexchecks import count_of, finite
 from plancc.graph.vertexdata import ALIASES, MASKS, SOURCE_KEYS
 from plancc.text import shown
@@ -57,11 +57,7 @@ def read_table(
         words, *first = (_words(stream, mark, name) for _ in range(SAMPLE))
     if "index" not in words:  # pandas writes no name of it
         words = [word or "index" for word in words]
-    try:
-        [float(word) for word in words]
-    except ValueError:
-        pass
-    else:
+    if all(map(is_number, words)):
         return _without_names(name, mark, words, num_vertices, keys)
     if len(set(words)) != len(words) or len(words) != len(first[0] or words):
         raise InputError(f"{name}: {len(words)} column names for {len(first[0])} columns")
@@ -133,11 +129,9 @@ def _without_names(
         found["labels"] = class_numbers(table[:, -1], f"{name}: the column")
         return found, "id" * ("id" in found)
     if len(table) == count + 1 and words == [str(k) for k in range(len(words))]:
-        warnings.warn(
+        warn(
             f"{name}: the first line, {','.join(words[:3])}..., is taken as names: there are "
-            f"{count:,} lines besides, as many as vertices",
-            PlanccWarning,
-            stacklevel=2,
+            f"{count:,} lines besides, as many as vertices"
         )
         table = table[1:]
     found["features"] = table.astype(np.float32)

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
+from xml.parsers import expat
 
 import numpy as np
 
-from plancc.errors import InputError, PlanccWarning
-from plancc.graph.canonical import build_graph
+from plancc.errors import InputError, warn
+from plancc.graph.canonical import both_ways, build_graph
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.textfile import (
@@ -27,6 +27,7 @@ from plancc.graph.textfile import (
     data_lines,
     fail,
     input_errors,
+    is_number,
     open_input,
     read_bytes,
     read_number,
@@ -128,28 +129,18 @@ class _Found:
         )
         made[list(words)] = np.fromiter(numbers, np.float64, len(words))
         if (missing := len(made) - len(words)) and name not in self.defaults:
-            _warn(self.path, f"{missing:,} of {len(made):,} edges have no {show(name)}: taken as 1")
+            where = f"{os.path.basename(self.path)}: {missing:,} of {len(made):,} edges"
+            warn(f"{where} have no {show(name)}: taken as 1")
         return made
 
     def tell(self, weight: str) -> None:
         """Say what is not taken."""
         left = [name for name in self.words if name != weight]
         listed = [*self.others, *(f"{show(name)} of edges" for name in left)]
-        numeric = [name for name in left if all(map(_is_number, self.words[name].values()))]
+        numeric = [name for name in left if all(map(is_number, self.words[name].values()))]
         way = f"; `columns` source,target,{numeric[0]} takes it as weights" if numeric else ""
         if listed:
-            _warn(self.path, f"not taken: {', '.join(listed)}{way}")
-
-
-def _warn(path: StrPath, words: str) -> None:
-    warnings.warn(f"{os.path.basename(path)}: {words}", PlanccWarning, stacklevel=4)
-
-
-def _is_number(word: str) -> bool:
-    try:
-        return float(word) == float(word)
-    except ValueError:
-        return False
+            warn(f"{os.path.basename(self.path)}: not taken: {', '.join(listed)}{way}")
 
 
 def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Graph]:
@@ -177,10 +168,8 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
             return rectangular((found.rows, n - found.rows), entries, source, **flags)
         mutual = np.array(found.mutual, np.bool_)
         directed = not mutual.all() if len(mutual) else found.directed
-        both = mutual & (row != column)
-        row, column = np.concatenate([row, column[both]]), np.concatenate([column, row[both]])
-        values = None if values is None else np.concatenate([values, values[both]])
-        graph = build_graph(n, row, column, values, directed=directed, source=source, **flags)
+        edges = both_ways(row, column, values, mutual)
+        graph = build_graph(n, *edges, directed=directed, source=source, **flags)
         return replace(graph, original_ids=_ids(found.names))
 
     return read
@@ -192,10 +181,9 @@ def _between(found: _Found, row: Any, column: Any) -> tuple[Any, Any]:
     row, column = np.where(turned, column, row), np.where(turned, row, column)
     wrong = (row >= found.rows) | (column < found.rows)
     if wrong.any():
+        line = found.lines[int(np.argmax(wrong))]
         between = f"the first {found.rows} vertices, the rows, to the others"
-        fail(
-            found.path, found.lines[int(np.argmax(wrong))], f"an edge does not lead from {between}"
-        )
+        fail(found.path, line, f"an edge does not lead from {between}")
     return row, column - found.rows
 
 
@@ -219,7 +207,7 @@ def _parse_gml(path: StrPath) -> _Found:
     found, key, record = _Found(path, directed=False), "", dict[str, str]()
     opened: list[str] = []
     at = graphs = counted = 0
-    line, edges = 1, list[tuple[int, dict[str, str]]]()
+    line = 1
     for token in _GML.finditer(text):
         word, begin = token[0], token.start()
         line, counted = line + text.count("\n", counted, begin), begin
@@ -231,7 +219,10 @@ def _parse_gml(path: StrPath) -> _Found:
                 found.add_vertex(at, record.pop("id", None))
                 found.others |= {f"{show(k)} of vertices": None for k in record if k not in _NAMES}
             elif opened == ["graph"] and closed == "edge":
-                edges.append((at, record))
+                found.add_edge(at, (record.pop("source", None), record.pop("target", None)), False)
+                for name, value in record.items():
+                    if name not in _UNNAMED:
+                        found.add_word(name, value)
         elif not key:
             if not re.fullmatch("[A-Za-z_][A-Za-z0-9_.-]*", word):
                 fail(path, line, "a name is expected, not", word)
@@ -255,12 +246,7 @@ def _parse_gml(path: StrPath) -> _Found:
             key = ""
     if key or opened or not graphs:
         fail(path, line, "the file ends within a list" if key or opened else "there is no graph")
-    for at, record in edges:
-        source, target = (record.pop(end, None) for end in ENDS)
-        found.add_edge(at, (source, target), not found.directed)
-        for name, word in record.items():
-            if name not in _UNNAMED:
-                found.add_word(name, word)
+    found.mutual = [not found.directed] * len(found.ends)
     found.names = list(found.vertices)
     return found
 
@@ -269,12 +255,8 @@ class _GraphML:
     """Handlers of the elements of a GraphML."""
 
     def __init__(self, path: StrPath) -> None:
-        from xml.parsers.expat import ParserCreate
-
-        self.found, self.parser = (
-            _Found(path, directed=False),
-            ParserCreate(namespace_separator=" "),
-        )
+        self.found = _Found(path, directed=False)
+        self.parser = expat.ParserCreate(namespace_separator=" ")
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self.start
         self.parser.EndElementHandler = self.end
@@ -342,15 +324,13 @@ class _GraphML:
 
 def _parse_graphml(path: StrPath) -> _Found:
     """Take a GraphML apart; graphs within vertices add to the one graph."""
-    from xml.parsers.expat import ExpatError
-
     handlers = _GraphML(path)
     with input_errors(path), open_input(path) as stream:
         try:
             while data := stream.read(_CHUNK):
                 handlers.parser.Parse(data, False)
             handlers.parser.Parse(b"", True)
-        except (ExpatError, LookupError, ValueError) as error:
+        except (expat.ExpatError, LookupError, ValueError) as error:
             raise InputError(f"{os.fspath(path)}: not XML: {error}") from error
     if not handlers.graphs:
         raise InputError(f"{os.fspath(path)}: the GraphML holds no graph")
@@ -368,71 +348,69 @@ _SHAPES = frozenset(b"ellipse box diamond triangle cross empty house man woman c
 """Words of vertices and edges that say how they are drawn."""
 
 
+_PAJEK_EDGES = ("arcs", "edges", "arcslist", "edgeslist", "matrix")
+"""Sections of edges."""
+
+
 class _Pajek:
     """The lines of a Pajek network, section by section."""
 
     def __init__(self, path: StrPath) -> None:
         self.found, self.labels = _Found(path), dict[int, bytes]()
         self.size: int | None = None
+        self.section = ""
         self.cells: list[float] = []
         self.line, self.relations = 0, set[bytes]()
+
+    def fail(self, message: str, value: object = None) -> NoReturn:
+        fail(self.found.path, self.line, message, value)
 
     def whole(self, word: bytes, what: str = "vertex") -> int:
         """A vertex, or how many there are."""
         return read_number(self.found.path, self.line, what, word, int)
 
-    def head(self, words: list[bytes]) -> str:
+    def begin(self, words: list[bytes]) -> None:
         """The section that a line begins."""
-        path, section = self.found.path, words[0][1:].decode("latin-1").lower()
-        if section == "network":
-            if self.size is not None:
-                fail(path, self.line, "one network is read, and this begins another:", words[0])
-        elif section == "vertices":
-            if self.size is not None:
-                fail(path, self.line, "one network is read, and this begins another:", words[0])
-            counts = [self.whole(word, "number of vertices") for word in words[1:3]]
-            self.size = counts[0] if counts else 0
-            self.found.rows = counts[1] if counts[1:] else 0
-            if counts:
-                check_num_vertices(self.size, f"{os.fspath(path)}, line {self.line}")
-                if not 0 <= self.found.rows <= self.size:
-                    fail(path, self.line, f"more rows than the {self.size} vertices:", words[2])
-                self.found.rows %= self.size
-        elif section not in ("arcs", "edges", "arcslist", "edgeslist", "matrix"):
-            message = "a network has the sections *Vertices, *Arcs, *Edges, *Arcslist, *Edgeslist"
-            fail(path, self.line, f"{message} and *Matrix, not", words[0])
-        elif not self.size:
-            fail(
-                path,
-                self.line,
-                "the number of vertices comes before, as *Vertices N, not",
-                words[0],
-            )
-        else:
+        found, self.section = self.found, words[0][1:].decode("latin-1").lower()
+        if self.section in _PAJEK_EDGES:
+            if not self.size:
+                message = "the number of vertices comes before, as *Vertices N, not"
+                self.fail(message, words[0])
             self.relations |= {word.strip(b":") for word in words[1:2]}
-        return section
+        elif self.section not in ("network", "vertices"):
+            message = "a network has the sections *Vertices, *Arcs, *Edges, *Arcslist, *Edgeslist"
+            self.fail(f"{message} and *Matrix, not", words[0])
+        elif self.size is not None:
+            self.fail("one network is read, and this begins another:", words[0])
+        elif self.section == "vertices":
+            counts = [self.whole(word, "number of vertices") for word in words[1:3]]
+            self.size, found.rows = (*counts, 0, 0)[:2]
+            if counts:
+                check_num_vertices(self.size, f"{os.fspath(found.path)}, line {self.line}")
+                if not 0 <= found.rows <= self.size:
+                    self.fail(f"more rows than the {self.size} vertices:", words[2])
+                found.rows %= self.size
 
-    def add(self, section: str, words: list[bytes]) -> None:
+    def add(self, words: list[bytes]) -> None:
         """A line of a section."""
-        path, found = self.found.path, self.found
+        found, section = self.found, self.section
         if words[-1].startswith(b"[") and words[1:]:
             found.others["times of vertices and edges"] = None
             words = words[:-1]
         if section == "vertices":
             vertex = self.whole(words[0])
             if vertex in self.labels:
-                fail(path, self.line, "the vertex is there twice:", words[0])
+                self.fail("the vertex is there twice:", words[0])
             self.labels[vertex] = (words[1:] or words)[0].strip(b'"')
             self.name(words[2:], "vertices")
         elif section == "matrix":
-            self.cells += [read_number(path, self.line, WEIGHT, word, float) for word in words]
+            self.cells += [read_number(found.path, self.line, WEIGHT, w, float) for w in words]
         elif section in ("arcs", "edges"):
             if re.fullmatch(rb"\d+:", words[0]):
                 self.relations.add(words.pop(0).strip(b":"))
             if len(words) < 2:
-                fail(path, self.line, "'SOURCE TARGET [WEIGHT]' is expected, not", b" ".join(words))
-            ends = self.whole(words[0]), self.whole(words[1])
-            found.add_edge(self.line, self.checked(ends), section == "edges")
+                self.fail("'SOURCE TARGET [WEIGHT]' is expected, not", b" ".join(words))
+            self.add_edge(self.whole(words[0]), self.whole(words[1]))
             tail = words[2:]
             if tail and _PAJEK_NUMBER.match(tail[0]):
                 found.add_word(WEIGHT, tail.pop(0).decode("latin-1"))
@@ -440,18 +418,19 @@ class _Pajek:
         elif section in ("arcslist", "edgeslist"):
             source, *targets = map(self.whole, words)
             for target in targets:
-                found.add_edge(self.line, self.checked((source, target)), section == "edgeslist")
+                self.add_edge(source, target)
         else:
-            fail(path, self.line, "a section as *Vertices is expected, not", words[0])
+            self.fail("a section as *Vertices is expected, not", words[0])
 
-    def checked(self, ends: tuple[int, int]) -> tuple[int, int]:
-        """The ends of an edge; InputError for what is no vertex."""
-        for each in ends:
+    def add_edge(self, source: int, target: int) -> None:
+        self.check(source, target)
+        self.found.add_edge(self.line, (source, target), self.section.startswith("edges"))
+
+    def check(self, *vertices: int) -> None:
+        """InputError for what is no vertex."""
+        for each in vertices:
             if not 1 <= each <= (self.size or 0):
-                fail(
-                    self.found.path, self.line, f"the vertex is out of range 1..{self.size}:", each
-                )
-        return ends
+                self.fail(f"the vertex is out of range 1..{self.size}:", each)
 
     def name(self, tail: list[bytes], of: str) -> None:
         """Note the attributes at the end of a line."""
@@ -462,64 +441,50 @@ class _Pajek:
                 if word.lower() not in _DRAWN:
                     self.found.others[f"{show(word)} of {of}"] = None
             elif not word[:1].isalpha() and not _PAJEK_NUMBER.match(word) and word[:1] != b'"':
-                fail(self.found.path, self.line, "neither a number nor an attribute:", word)
+                self.fail("neither a number nor an attribute:", word)
 
-    def close(self, section: str) -> None:
+    def end(self) -> None:
         """End a section: the number of vertices, and the edges of a matrix, are known then."""
-        found, path = self.found, self.found.path
-        if section == "vertices":
-            if self.size == 0:
-                self.size = len(self.labels)
-            wrong = [each for each in self.labels if not 1 <= each <= (self.size or 0)]
-            if wrong:
-                fail(path, self.line, f"the vertex is out of range 1..{self.size}:", wrong[0])
-        elif section == "matrix":
-            rows, n = found.rows or self.size or 0, self.size or 0
-            if len(self.cells) != rows * (n - found.rows):
-                shape = f"{rows} x {n - found.rows}"
-                fail(
-                    path,
-                    self.line,
-                    f"a matrix of {shape} has other than",
-                    f"{len(self.cells)} numbers",
-                )
-            cells = np.array(self.cells).reshape(rows, n - found.rows)
-            for i, j in zip(*(each.tolist() for each in cells.nonzero()), strict=True):
-                found.add_edge(self.line, (i + 1, j + 1 + found.rows), False)
-                found.add_word(WEIGHT, str(cells[i, j]))
+        n, rows = self.size or 0, self.found.rows
+        if self.section == "vertices":
+            self.size = n or len(self.labels)
+            self.check(*self.labels)
+        elif self.section == "matrix":
+            shape = rows or n, n - rows
+            if len(self.cells) != shape[0] * shape[1]:
+                message = f"a matrix of {shape[0]} x {shape[1]} has other than"
+                self.fail(message, f"{len(self.cells)} numbers")
+            cells = np.array(self.cells).reshape(shape)
+            for i, j in np.argwhere(cells).tolist():
+                self.add_edge(i + 1, j + 1 + rows)
+                self.found.add_word(WEIGHT, str(cells[i, j]))
             self.cells = []
-
-
-def _lines(path: StrPath) -> Iterator[tuple[int, list[bytes]]]:
-    """Number and words of the lines that are neither blank nor comments."""
-    lines = read_bytes(path).split(b"\n")
-    for line, text in data_lines(path, lines, comments=(b"%",)):
-        words = _PAJEK.findall(text)
-        if text.count(b'"') % 2 or not words:
-            fail(path, line, "a quote is not closed:", text)
-        yield line, words
 
 
 def _parse_pajek(path: StrPath) -> _Found:
     """Take a Pajek network apart: vertices by number from 1, labels as names only."""
-    reader, section = _Pajek(path), ""
-    for line, words in _lines(path):
+    reader = _Pajek(path)
+    found, lines = reader.found, read_bytes(path).split(b"\n")
+    for line, text in data_lines(path, lines, comments=(b"%",)):
+        words = _PAJEK.findall(text)
+        if text.count(b'"') % 2 or not words:
+            fail(path, line, "a quote is not closed:", text)
         if words[0].startswith(b"*"):
-            reader.close(section)
+            reader.end()
             reader.line = line
-            section = reader.head(words)
-            continue
-        reader.line = line
-        reader.add(section, words)
-    reader.close(section)
-    found, n = reader.found, reader.size or 0
+            reader.begin(words)
+        else:
+            reader.line = line
+            reader.add(words)
+    reader.end()
     if reader.size is None:
-        fail(path, reader.line, "the file ends before *Vertices")
+        reader.fail("the file ends before *Vertices")
     if len(reader.relations) > 1:
         found.others[f"the numbers of {len(reader.relations)} relations"] = None
-    found.vertices = dict(zip(range(1, n + 1), range(n), strict=True))
-    if len(reader.labels) == n:
-        found.names = [reader.labels[k].decode("utf-8", "replace") for k in range(1, n + 1)]
+    vertices = range(1, reader.size + 1)
+    found.vertices = {vertex: k for k, vertex in enumerate(vertices)}
+    if len(reader.labels) == reader.size:
+        found.names = [reader.labels[k].decode("utf-8", "replace") for k in vertices]
     return found
 
 

@@ -7,16 +7,16 @@ vertices that all are whole numbers are kept as ids.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
-from plancc.graph.canonical import as_values, build_graph
+from plancc.errors import InputError, warn
+from plancc.graph.canonical import as_values, both_ways, build_graph
 from plancc.graph.formats import Held
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.textfile import show
@@ -28,46 +28,40 @@ def hold(obj: Any) -> Held | None:
         return None
     if hasattr(obj, "adj") and hasattr(obj, "nodes"):
         name = f"networkx {type(obj).__name__}"
-        return Held(
-            name, partial(graph_of_networkx, obj, name, Source(name, format="networkx")), {}
-        )
+        return Held(name, partial(_graph_of_networkx, obj, name), {})
     if hasattr(obj, "vcount") and hasattr(obj, "get_edgelist"):
         return Held("igraph Graph", partial(_graph_of_igraph, obj, "igraph Graph"), {})
     return None
 
 
-def graph_of_networkx(graph: Any, name: str, source: Source, **reading: bool) -> Graph:
-    """A Graph of a networkx graph; flags as `plancc.graph.formats.read_graph` has them."""
-    from itertools import chain
-
-    n = graph.number_of_nodes()
-    check_num_vertices(n, name)
+def _graph_of_networkx(graph: Any, name: str) -> Graph:
     nodes = list(graph)
-    number = dict(zip(nodes, range(n), strict=True))
+    check_num_vertices(len(nodes), name)
+    number = {node: k for k, node in enumerate(nodes)}
     found = list(graph.edges(data=True))
     _tell(name, {each for *_, data in found for each in data})
-    edges = [(u, v, data.get("weight")) for u, v, data in found]
-    ends = chain.from_iterable((number[u], number[v]) for u, v, _ in edges)
-    pair = np.fromiter(ends, np.int32, 2 * len(edges)).reshape(-1, 2)
-    values = None
-    if any(weight is not None for _, _, weight in edges):
+    ends = chain.from_iterable((number[u], number[v]) for u, v, _ in found)
+    pair = np.fromiter(ends, np.int32, 2 * len(found)).reshape(-1, 2)
+    weights, values = [data.get("weight") for *_, data in found], None
+    if any(weight is not None for weight in weights):
         try:
-            values = np.array([1.0 if w is None else float(w) for _, _, w in edges])
+            values = np.array([1.0 if weight is None else float(weight) for weight in weights])
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{name}: an edge's 'weight' is not a number ({error})") from error
-    ids = None
-    if all(isinstance(node, int | np.integer) and not isinstance(node, bool) for node in nodes):
-        try:
-            ids = np.array(nodes, dtype=np.int64)
-        except OverflowError:
-            ids = None
-        if ids is not None and np.array_equal(ids, np.arange(n)):
-            ids = None
-    if reading.pop("pattern", False):
-        values = None
-    source = replace(source, weights="'weight'")
-    built = _build(n, pair, values, graph.is_directed(), source, **reading)
-    return replace(built, original_ids=ids)
+    source = Source(name, format="networkx", weights="'weight'")
+    built = _build(len(nodes), pair, values, graph.is_directed(), source)
+    return replace(built, original_ids=_ids(nodes))
+
+
+def _ids(nodes: list[Any]) -> npt.NDArray[np.int64] | None:
+    """The nodes as ids; None where they are no whole numbers of 64 bits, or 0..n-1."""
+    if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in nodes):
+        return None
+    try:
+        ids = np.array(nodes, np.int64)
+    except OverflowError:
+        return None
+    return None if np.array_equal(ids, np.arange(len(ids))) else ids
 
 
 def _graph_of_igraph(graph: Any, name: str) -> Graph:
@@ -86,7 +80,7 @@ def _tell(name: str, attributes: set[Any]) -> None:
     """Say which attributes of edges are not taken."""
     if left := sorted(map(show, attributes - {"weight"})):
         words = f"not taken: {', '.join(left)} of edges; name the one that is the weight 'weight'"
-        warnings.warn(f"{name}: {words}", PlanccWarning, stacklevel=3)
+        warn(f"{name}: {words}")
 
 
 def _build(
@@ -95,12 +89,7 @@ def _build(
     values: npt.NDArray[Any] | None,
     directed: bool,
     source: Source,
-    **reading: bool,
 ) -> Graph:
     """The graph of edges int[edges, 2]; undirected ones are there in both directions."""
-    row, col = pair[:, 0], pair[:, 1]
-    if not directed:
-        off = row != col
-        row, col = np.concatenate([row, col[off]]), np.concatenate([col, row[off]])
-        values = values if values is None else np.concatenate([values, values[off]])
-    return build_graph(num_vertices, row, col, values, directed=directed, source=source, **reading)
+    edges = both_ways(*pair.T, values, not directed)
+    return build_graph(num_vertices, *edges, directed=directed, source=source)

@@ -19,8 +19,8 @@ from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.claims import warn_of_two_sides
 from plancc.graph.external import Entries
 from plancc.graph.formats import Format, join_names
-from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.ids import ID_OPTIONS, distinct_ids, edge_columns, number
+from plancc.graph.graph import Graph, Source
+from plancc.graph.ids import ID_OPTIONS, PiecewiseEdges, edge_columns, number
 from plancc.graph.listed_edges import is_listing
 from plancc.graph.named_ids import Names, names_of, sorted_names
 from plancc.graph.optional import library
@@ -100,10 +100,8 @@ def read_parquet(
     return replace(detect_direction(graph), original_ids=found.original_ids)
 
 
-class ParquetEntries:
-    """The edges of Parquet files, batch by batch (`plancc.graph.external.Entrywise`).
-
-    The files are read twice: for the ids that occur, then for the edges.
+class ParquetEntries(PiecewiseEdges):
+    """The edges of Parquet files, batch by batch.
 
     Parameters:
         path, columns, num_vertices, keep_ids, pattern: As `read_parquet` takes them.
@@ -112,7 +110,7 @@ class ParquetEntries:
         InputError, BackendUnavailable: As `read_parquet`.
     """
 
-    directed = None
+    changed = "the files changed while they were read"
 
     def __init__(
         self,
@@ -123,26 +121,16 @@ class ParquetEntries:
         keep_ids: bool = False,
         pattern: bool = False,
     ) -> None:
-        self._where = os.fspath(path)
-        with _arrow_errors(self._where):
-            self._table, self._names = _edge_columns(self._where, tuple(columns), pattern)
-            self.most = self._table.count_rows()
-        wanted = self.most * len(self._names) * BYTES_OF_NUMBER
-        check_unpacked(
-            wanted, _files_of(self._where), f"{self._where}: reading {self.most:,} edges"
-        )
-        self.weighted = len(self._names) == 3
-        self._named: Names | None = None
-        _, _, *sides = distinct_ids(self._batches())
-        ids = np.union1d(*sides)
-        warn_of_two_sides(self._where, self._names[:2], *sides)
-        if not len(ids):
-            raise InputError(f"{self._where}: the file holds no edge")
-        options: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids, "names": self._named}
-        found = number(ids, ids, self._where, **options)
-        check_num_vertices(found.num_vertices, self._where)
-        self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
-        self.source = _source(self._where, self._names)
+        where = os.fspath(path)
+        with _arrow_errors(where):
+            self._table, self._columns = _edge_columns(where, tuple(columns), pattern)
+            rows = self._table.count_rows()
+        wanted = rows * len(self._columns) * BYTES_OF_NUMBER
+        check_unpacked(wanted, _files_of(where), f"{where}: reading {rows:,} edges")
+        super().__init__(where, num_vertices, keep_ids)
+        warn_of_two_sides(where, self._columns[:2], *self.sides)
+        self.weighted = len(self._columns) == 3
+        self.source = _source(where, self._columns)
 
     @staticmethod
     def claimed(path: StrPath) -> int:
@@ -152,35 +140,24 @@ class ParquetEntries:
             dataset = library("pyarrow.dataset", where, NEEDS)
             return int(dataset.dataset(_files_of(where), format="parquet").count_rows())
 
-    def __iter__(self) -> Iterator[Entries]:
-        count = 0
-        for u, v, weights in self._batches():
-            count += len(u)
-            if self.original_ids is not None and self._named is None:
-                u, v = np.searchsorted(self.original_ids, u), np.searchsorted(self.original_ids, v)
-            yield u, v, weights
-        if count != self.most:
-            raise InputError(f"{self._where}: the files changed while they were read")
-
-    def _batches(self) -> Iterator[Entries]:
+    def pieces(self) -> Iterator[Entries]:
         """Ids of u and v, and weights, of every batch; where ids are names, of the whole."""
-        with _arrow_errors(self._where):
-            kinds = [self._table.schema.field(name).type for name in self._names[:2]]
-            arrow = library("pyarrow", self._where, NEEDS)
-            if self.most and any(_is_text(arrow, kind) for kind in kinds):
-                read = self._table.to_table(columns=list(self._names))
-                self._named, edges = _named_edges(read, self._names, self._where)
+        names, where = list(self._columns), self.where
+        with _arrow_errors(where):
+            arrow = library("pyarrow", where, NEEDS)
+            if any(_is_text(arrow, self._table.schema.field(name).type) for name in names[:2]):
+                self.names, edges = _named_edges(self._table.to_table(columns=names), names, where)
                 yield edges
                 return
             batches = self._table.to_batches(
-                columns=list(self._names),
+                columns=names,
                 batch_size=BATCH,
                 batch_readahead=1,
                 fragment_readahead=1,
                 use_threads=False,
             )
             for batch in batches:
-                yield _edges(batch, self._names, self._where)
+                yield _edges(batch, names, where)
 
 
 @contextmanager
@@ -203,16 +180,16 @@ def _edge_columns(
     dataset = library("pyarrow.dataset", where, NEEDS)
     table = dataset.dataset(_files_of(where), format="parquet")
     kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
-    texts = {name for name, kind in kinds.items() if not _holds_numbers(arrow, kind)}
-    names = edge_columns(where, table.schema.names, columns, texts)
+    whole = {name for name, kind in kinds.items() if arrow.types.is_integer(kind)}
+    numbers = whole | {name for name, kind in kinds.items() if arrow.types.is_floating(kind)}
+    ids = whole | {name for name, kind in kinds.items() if _is_text(arrow, kind)}
+    names = edge_columns(where, table.schema.names, columns, kinds.keys() - numbers)
     names = names[:2] if pattern else names
     for k, name in enumerate(names):
-        _check_type(arrow, kinds[name], f"{where}: column '{name}'", k < 2)
+        if name not in (ids if k < 2 else numbers):
+            kind = f"'{kinds[name]}', not {'whole ' * (k < 2)}numbers"
+            raise InputError(f"{where}: column '{name}' holds {kind}")
     return table, names
-
-
-def _holds_numbers(arrow: Any, kind: Any) -> bool:
-    return bool(arrow.types.is_integer(kind) or arrow.types.is_floating(kind))
 
 
 def _source(where: str, names: Sequence[str]) -> Source:
@@ -229,7 +206,9 @@ def _edges(read: Any, names: Sequence[str], where: str) -> Entries:
 def _weights(read: Any, names: Sequence[str], where: str) -> npt.NDArray[np.floating] | None:
     if len(names) < 3:
         return None
-    return _numbers(read.column(2), f"{where}: column '{names[2]}'")
+    what = f"{where}: column '{names[2]}'"
+    _check_nulls(read.column(2), what, "weights")
+    return as_values(read.column(2).to_numpy(), what)
 
 
 def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | None, Entries]:
@@ -342,15 +321,6 @@ def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDAr
     return array
 
 
-def _check_type(arrow: Any, kind: Any, what: str, of_ids: bool) -> None:
-    """Refuse a column of ids or of weights by its type, before it is read."""
-    if arrow.types.is_integer(kind) or (arrow.types.is_floating(kind) and not of_ids):
-        return
-    if of_ids and _is_text(arrow, kind):
-        return
-    raise InputError(f"{what} holds '{kind}', not {'whole ' if of_ids else ''}numbers")
-
-
 def _check_nulls(column: Any, what: str, of: str) -> None:
     if column.null_count:
         raise InputError(f"{what}: {column.null_count} {of} are null")
@@ -370,11 +340,6 @@ def _ids(column: Any, what: str) -> npt.NDArray[np.int64]:
     if wrong.any():
         raise InputError(f"{what} holds '{ids[wrong][0]}', not a vertex id")
     return ids.astype(np.int64, copy=False)
-
-
-def _numbers(column: Any, what: str) -> npt.NDArray[np.floating]:
-    _check_nulls(column, what, "weights")
-    return as_values(column.to_numpy(), what)
 
 
 FORMAT = Format(
