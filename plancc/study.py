@@ -13,12 +13,13 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from plancc.clock import wall_seconds
@@ -169,6 +170,22 @@ class Study:
         if not known or len(known) < len(ratios):
             return None
         return math.prod(known) ** (1 / len(known))
+
+    def over_seeds(self, of: Callable[[list[float]], float] = fmean) -> Study:
+        """The study with one row for all seeds: means, or `of` something else, of their figures.
+
+        A figure that is not known for a seed has none.
+        """
+        groups: dict[tuple[str, int, str], list[Row]] = {}
+        for row in self.rows:
+            groups.setdefault((row.graph, row.parts, row.label), []).append(row)
+        rows = []
+        for first, *others in groups.values():
+            each = {n: [v, *(r.figures.get(n) for r in others)] for n, v in first.figures.items()}
+            known = {n: [v for v in values if v is not None] for n, values in each.items()}
+            complete = {n: of(v) for n, v in known.items() if len(v) > len(others)}
+            rows.append(replace(first, figures=complete))
+        return replace(self, rows=rows)
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""

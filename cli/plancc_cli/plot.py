@@ -73,18 +73,22 @@ def plot_sweep(sweep: Sweep, path: str) -> None:
 def plot_study(study: Study, path: str) -> None:
     """Volume and predicted epoch over parts, a column for every graph, a line for every model.
 
-    Means over seeds; with a baseline in ratios to it.
+    Means over seeds; with a baseline in ratios to it. All graphs have one scale, but bars without a
+    baseline.
 
     Raises:
         OutputError: If the file cannot be written.
     """
     from matplotlib.figure import Figure
 
+    study = study.over_seeds()
     graphs, figures = study.graphs, {"volume": "rows moved", "epoch_seconds": "epoch, ms"}
     several = len(graphs) > 1
     shape = (len(figures), len(graphs)) if several else (1, len(figures))
     figure = Figure(figsize=(max(6.4, 2.6 * shape[1]), 2.7 * shape[0]), layout="constrained")
-    panels = figure.subplots(*shape, squeeze=False, sharex=several)
+    alike = several and (study.baseline is not None or len(study.parts) > 1)
+    y = "row" if alike else "none"
+    panels = figure.subplots(*shape, squeeze=False, sharex=several, sharey=y)
     over = "" if study.baseline is None else f", over {study.baseline}"
     for column, graph in enumerate(graphs):
         for row, (name, words) in enumerate(figures.items()):
@@ -98,6 +102,8 @@ def plot_study(study: Study, path: str) -> None:
             if not several or row == len(figures) - 1:
                 one = len(study.parts) == 1
                 axes.set_xlabel(f"{study.parts[0]} parts" if one else "parts", fontsize=8)
+    for axes in panels[:, 0] if alike else panels.flat:
+        _scale(axes, study)
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
     title = f"epochs predicted for {study.machine}, dims {','.join(map(str, study.dims))}"
@@ -111,8 +117,6 @@ def _name(graph: str) -> str:
 
 def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
     """One figure of one graph: lines over the numbers of parts, or bars if there is one."""
-    from matplotlib.ticker import LogLocator, MaxNLocator
-
     axes.set_prop_cycle(color=OF_MODELS)
     axes.set_axisbelow(True)
     of_baseline = study.baseline is not None
@@ -131,38 +135,39 @@ def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
     else:
         axes.set_xscale("log", base=2)
         axes.set_xticks(study.parts, [str(number) for number in study.parts])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, which="major", axis="y", alpha=0.3)
+    axes.tick_params(labelsize=7)
+
+
+def _scale(axes: Any, study: Study) -> None:
+    """A scale for the axes and those that share it: logarithmic where small differences vanish."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    panels = axes.get_shared_y_axes().get_siblings(axes)
+    lines = [line for each in panels for line in each.get_lines()]
+    values = [float(y) for line in lines for y in line.get_ydata() if y > 0]
+    wide = len(study.parts) > 1 and bool(values) and max(values) > WIDE * min(values)
     steps = [1, 2, 5, 10]
-    if len(study.parts) > 1 and _wide(axes) and not (of_baseline and axes.get_ylim()[1] < WIDE):
+    if wide and not (study.baseline is not None and axes.get_ylim()[1] < WIDE):
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=steps[:3]))
     else:
         axes.set_ylim(0, 1.04 * axes.get_ylim()[1])
         axes.yaxis.set_major_locator(MaxNLocator(8, steps=steps))
     axes.yaxis.set_major_formatter(lambda value, _: short(value))
-    axes.minorticks_off()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(True, which="major", axis="y", alpha=0.3)
-    axes.tick_params(labelsize=7)
-
-
-def _wide(axes: Any) -> bool:
-    """Whether what is drawn spans so much that small differences would vanish."""
-    values = [float(y) for line in axes.get_lines() for y in line.get_ydata() if y > 0]
-    return bool(values) and max(values) > WIDE * min(values)
+    for each in panels:
+        each.minorticks_off()
 
 
 def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> float | None:
-    """A figure, of seconds a thousandth of them, or its ratio to the baseline; the mean over seeds.
-
-    None if one is not known.
-    """
+    """A figure, of seconds a thousandth of them, or its ratio to the baseline; None: not known."""
     key = (graph, label, parts)
-    rows = [row for row in study.rows if (row.graph, row.label, row.parts) == key]
-    ratios = study.baseline is not None
-    values = [study.ratio(row, name) if ratios else row.figures.get(name) for row in rows]
-    known = [value for value in values if value is not None]
-    thousand = 1 if ratios or name != "epoch_seconds" else 1e3
-    return thousand * sum(known) / len(known) if known and len(known) == len(values) else None
+    (row,) = [row for row in study.rows if (row.graph, row.label, row.parts) == key]
+    if study.baseline is not None:
+        return study.ratio(row, name)
+    value = row.figures.get(name)
+    return 1e3 * value if value is not None and name == "epoch_seconds" else value
 
 
 def _save(figure: Any, path: str) -> None:

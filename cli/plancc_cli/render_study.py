@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import product
+from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from plancc.errors import InputError
@@ -23,29 +24,24 @@ from plancc_cli.tables import (
 if TYPE_CHECKING:
     from plancc.study import Row, Study
 
-FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "volume": ("volume", number),
-    "max_volume": ("busiest", number),
-    "messages": ("messages", number),
-    "nonzero_imbalance": ("imb. nnz", "{:.3f}".format),
-    "row_imbalance": ("imb. rows", "{:.3f}".format),
-    "replication_factor": ("copies", "{:.2f}".format),
-    "epoch_seconds": ("epoch, ms", lambda seconds: digits(1e3 * seconds)),
-    "seconds": ("seconds", "{:.2f}".format),
+    Line = tuple[Row, list[str]]
+
+COLUMNS: dict[str, Callable[[Any], str]] = {
+    **dict.fromkeys(("graph", "label", "model", "partitioner", "parts", "seed"), str),
+    **dict.fromkeys(("vertices", "nonzeros", "volume", "max_volume", "messages"), number),
+    **dict.fromkeys(("nonzero_imbalance", "row_imbalance"), "{:.3f}".format),
+    "replication_factor": "{:.2f}".format,
+    "epoch_seconds": digits,
+    "seconds": "{:.2f}".format,
+    **dict.fromkeys(PAYS, payoff_words),
 }
-"""Figures of a row: their heads, and how they are shown."""
-COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
-    **{name: (name, str) for name in ("graph", "model", "partitioner", "seed")},
-    **{"parts": ("p", str), "vertices": ("vertices", number), "nonzeros": ("nonzeros", number)},
-    **FIGURES,
-    "pays_random": ("pays: random", payoff_words),
-    "pays_baseline": ("pays: base", payoff_words),
-}
-"""All that can be a column."""
-OF_TEXT = ("graph", "model", "partitioner")
-LABELS = ("model", "seed")
+"""All that can be a column, named as in CSV, and how it is shown."""
+USUAL = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
+"""Figures that are shown unless columns are chosen."""
+OF_TEXT = ("graph", "label", "model", "partitioner")
+LABELS = ("label", "model", "seed")
 """Columns that are repeated where a table is split."""
-IN_ROWS = {"volume": "volume", "max_volume": "busiest part"}
+IN_ROWS = ("volume", "max_volume")
 OF_RATIOS = ("volume", "messages", "epoch_seconds")
 """Figures whose ratios to the baseline are averaged."""
 BESIDE = ("volume", "epoch_seconds")
@@ -76,28 +72,50 @@ def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str
 
 
 def print_study(study: Study, form: str = "", columns: Sequence[str] = ()) -> None:
-    """Its rows in a form of `plancc_cli.options.form`; tables with these columns, or the usual."""
-    names = list(columns) or _usual(study, form)
-    if form == "latex":
-        rows = sorted(study.rows, key=lambda row: study.graphs.index(row.graph))
-        print_latex(_table(study, rows, names, OF_TEXT, "graph"), _basis(study, names))
-    elif form:
+    """Its rows in a form of `plancc_cli.options.form`; tables with these columns, or the usual.
+
+    Tables have means and standard deviations over seeds, unless seeds are a column.
+    """
+    if form in ("csv", "json"):
         found = study.as_dict()
         print_data(form, found, found["rows"])
+        return
+    names, shown = list(columns) or _usual(study, form), study
+    spreads: list[Row | None] = [None] * len(study.rows)
+    if len(study.seeds) > 1 and "seed" not in names:
+        shown, spreads = study.over_seeds(), [*study.over_seeds(stdev).rows]
+    lines = [
+        (row, _cells(shown, row, names, spread))
+        for row, spread in zip(shown.rows, spreads, strict=True)
+    ]
+    if form == "latex":
+        lines.sort(key=lambda line: study.graphs.index(line[0].graph))
+        table = _table(lines, names, OF_TEXT, "graph")
+        if "graph" in names:
+            for cells in table.rows:
+                cells[names.index("graph")] = _stem(study, cells[names.index("graph")])
+            table.add_section()
+            _add_means(table, study, names)
+        print_latex(table, _basis(study, names))
     else:
-        _print_tables(study, names)
+        _print_tables(study, names, lines)
 
 
-def _print_tables(study: Study, names: Sequence[str]) -> None:
+def _print_tables(study: Study, names: Sequence[str], lines: Sequence[Line]) -> None:
     """A table for every graph; ratios to the baseline, on average over graphs; what failed."""
     for graph in study.graphs:
-        rows = [row for row in study.rows if row.graph == graph]
-        first = rows[0]
+        of_graph = [line for line in lines if line[0].graph == graph]
+        first = of_graph[0][0]
         title = f"{graph}: {first.vertices:,} vertices, {first.nonzeros:,} nonzeros as read"
-        print_table(_table(study, rows, names, LABELS, "parts", title))
-    averaged = [name for name in OF_RATIOS if {name, name + RATIO} & set(names)]
-    if study.baseline is not None and averaged and len(study.graphs) * len(study.seeds) > 1:
-        print_table(_means(study, averaged))
+        print_table(_table(of_graph, names, LABELS, "parts", title))
+    of = {name.removesuffix(RATIO) for name in names}
+    averaged = ["parts", "label", *(name + RATIO for name in OF_RATIOS if name in of)]
+    title = f"over {study.baseline}, geometric mean of {len(study.graphs)} graphs"
+    means = Table(averaged, title, left=0)
+    means.justify[1] = "left"
+    _add_means(means, study, averaged)
+    if means.rows:
+        print_table(means)
     say(_basis(study, names))
     for row in study.rows:
         if row.why:
@@ -110,7 +128,7 @@ def _print_tables(study: Study, names: Sequence[str]) -> None:
 def _basis(study: Study, names: Sequence[str]) -> str:
     """What the figures in these columns are of."""
     of, words = {name.removesuffix(RATIO) for name in names}, []
-    if rows := [word for name, word in IN_ROWS.items() if name in of]:
+    if rows := [name for name in IN_ROWS if name in of]:
         words.append(f"{' and '.join(rows)} in rows")
     if of & {"epoch_seconds", *PAYS}:
         dims = ",".join(map(str, study.dims))
@@ -121,70 +139,67 @@ def _basis(study: Study, names: Sequence[str]) -> str:
     words.append(f"row plans balance {study.balance}")
     if any(name.endswith(RATIO) for name in names):
         words.append(f"ratio: over {study.baseline}")
+    if len(study.seeds) > 1 and "seed" not in names:
+        words.append(f"mean ± standard deviation of {len(study.seeds)} seeds")
     return "; ".join(words)
 
 
 def _usual(study: Study, form: str) -> list[str]:
     """Columns where none are chosen."""
-    names = ["graph"] * (form == "latex") + ["parts", "model", *["seed"] * (len(study.seeds) > 1)]
-    for name in FIGURES:
+    names = ["graph"] * (form == "latex") + ["parts", "label"]
+    for name in USUAL:
         names += [name, *[name + RATIO] * (study.baseline is not None and name in BESIDE)]
-    return [*names, *PAYS[: 1 + (study.baseline is not None)]]
+    return names
 
 
-def _heads(names: Sequence[str]) -> list[str]:
-    """Heads of columns; that of a ratio says of what, unless it stands beside that."""
-    heads = []
-    for before, name in pairwise(["", *names]):
-        of = name.removesuffix(RATIO)
-        head = COLUMNS[of][0]
-        ratio = "ratio" if before == of else f"{_unitless(head)} (ratio)"
-        heads.append(head if name == of else ratio)
-    return heads
+def _stem(study: Study, graph: str) -> str:
+    """A graph's name without its extensions, where that names no other graph too."""
+    stems = [name.split(".")[0] for name in study.graphs]
+    stem = graph.split(".")[0]
+    return stem if stems.count(stem) == 1 and stem else graph
 
 
-def _unitless(head: str) -> str:
-    return head.partition(",")[0]
-
-
-def _cells(study: Study, row: Row, names: Sequence[str]) -> list[str]:
-    values, cells = row.as_dict() | study.pays(row) | {"model": row.label}, []
+def _cells(study: Study, row: Row, names: Sequence[str], spread: Row | None) -> list[str]:
+    values, cells = row.as_dict() | study.pays(row), []
     for name in names:
         of = name.removesuffix(RATIO)
         value = values.get(name) if name == of else study.ratio(row, of)
-        show = COLUMNS[of][1] if name == of else "{:.2f}".format
-        cells.append("-" if value is None else show(value))
+        show = COLUMNS[of] if name == of else "{:.2f}".format
+        cell = "-" if value is None else show(value)
+        around = None if spread is None or name not in row.figures else spread.figures.get(name)
+        if around is not None:  # with the decimals of the mean
+            places = len(cell.partition(".")[2])
+            cell += f" ± {show(around) if 'e' in cell else f'{around:,.{places}f}'}"
+        cells.append(cell)
     return cells
 
 
 def _table(
-    study: Study,
-    rows: Sequence[Row],
+    lines: Sequence[Line],
     names: Sequence[str],
     flush_left: Sequence[str],
     section: str,
     title: str = "",
 ) -> Table:
     """Rows with these columns, and a line where the value of `section` changes."""
-    table = Table(_heads(names), title, left=0)
+    table = Table(names, title, left=0)
     table.justify = ["left" if name in flush_left else "right" for name in names]
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
-        last = following is not None and getattr(following, section) != getattr(row, section)
-        table.add_row(*_cells(study, row, names), end_section=last)
+    for (row, cells), following in zip(lines, [*lines[1:], None], strict=True):
+        last = following is not None and getattr(following[0], section) != getattr(row, section)
+        table.add_row(*cells, end_section=last)
     return table
 
 
-def _means(study: Study, names: Sequence[str]) -> Table:
-    """Geometric means of these figures' ratios over graphs and seeds."""
-    count = len(study.graphs)
-    of = f"{count} graphs" if count > 1 else f"{len(study.seeds)} seeds"
-    title = f"over {study.baseline}, geometric mean of {of}"
-    table = Table(("p", "model", *(_unitless(FIGURES[n][0]) for n in names)), title, left=0)
-    table.justify[1] = "left"
-    for parts in study.parts:
-        for label in study.labels:
-            if label != study.baseline:
-                means = [study.mean_ratio(label, parts, name) for name in names]
-                shown = ("-" if mean is None else f"{mean:.2f}" for mean in means)
-                table.add_row(str(parts), label, *shown, end_section=label == study.labels[-1])
-    return table
+def _add_means(table: Table, study: Study, names: Sequence[str]) -> None:
+    """Add the geometric means of ratios over several graphs and all seeds."""
+    if study.baseline is None or len(study.graphs) == 1 or not any(RATIO in n for n in names):
+        return
+    for parts, label in product(study.parts, study.labels):
+        if label != study.baseline:
+            cells = {"graph": "geometric mean", "parts": str(parts), "label": label}
+            for name in names:
+                if name.endswith(RATIO):
+                    mean = study.mean_ratio(label, parts, name.removesuffix(RATIO))
+                    cells[name] = "-" if mean is None else f"{mean:.2f}"
+            table.add_row(*(cells.get(name, "") for name in names))
+    table.breaks.discard(len(table.rows) - 1)

@@ -82,7 +82,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
 @click.option(
     "--table-columns",
     metavar="NAME,...",
-    help="Columns of the table, in this order, such as model,parts,volume,volume_ratio.",
+    help="Columns of the table, in this order, such as label,parts,volume,volume_ratio.",
 )
 @click.option("--plot", metavar="FILE", help="Draw volume and predicted epoch over parts.")
 @with_options(

@@ -33,6 +33,7 @@ LATEX = str.maketrans(
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
         **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+        "±": r"$\pm$",
         "[": "{[}",  # after a line break it would be an option
     }
 )

@@ -1,7 +1,9 @@
 """`plancc study` and `compare --baseline`: tables, CSV, LaTeX, a figure, part vectors."""
 
 import csv
+import gzip
 import io
+import math
 import re
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from plancc.study import Row, _Cases
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
+TWO_4_RP = ("two.mtx.gz", 4, "rp")
 MODELS = ("--models", "hp,rp,cagnet-2d", "-p", "2,4", "--effort", "fast", "--baseline", "metis")
 
 
@@ -51,19 +54,19 @@ def test_csv_json_and_latex(words: tuple[object, ...]) -> None:
     latex = ok(*words, "--latex")
     assert latex.count(r"\\") == 9
     assert r"\bottomrule" in latex
-    assert "graph.mtx & 4 & hp & " in latex
+    assert "\ngraph & 4 & hp & " in latex  # without the extension
 
 
 def test_chosen_columns(words: tuple[object, ...]) -> None:
     """In their order, with the figures and ratios of the rows; what is said of no other column."""
     rows = as_json(*words)["rows"]
-    chosen = ("--table-columns", "model,max_volume,volume_ratio,volume,messages,messages_ratio")
+    chosen = ("--table-columns", "label,max_volume,volume_ratio,volume,messages,messages_ratio")
     comment, begin, _, heads, _, *lines = ok(*words, "--latex", *chosen).splitlines()
-    assert comment == "% volume and busiest part in rows; row plans balance nnz:0.1,rows; " + (
+    assert comment == "% volume and max_volume in rows; row plans balance nnz:0.1,rows; " + (
         "ratio: over metis"
     )
     assert begin == r"\begin{tabular}{lrrrrr}"
-    assert heads == r"model & busiest & volume (ratio) & volume & messages & ratio \\"
+    assert heads == chosen[1].replace(",", " & ").replace("_", r"\_") + r" \\"
     for row, line in zip(rows, lines, strict=False):
         names = ("max_volume", "volume_ratio", "volume", "messages", "messages_ratio")
         values = ["-"] * 5 if row["why"] else [row[name] for name in names]
@@ -72,17 +75,38 @@ def test_chosen_columns(words: tuple[object, ...]) -> None:
     (heads,) = (
         line
         for line in ok(*words, "--latex", "--table-columns", "epoch_seconds_ratio").splitlines()
-        if "ratio)" in line
+        if "ratio" in line and "%" not in line
     )
-    assert heads == r"epoch (ratio) \\"
-    seeds = ("--seeds", "1,2", "--table-columns", "model,messages")
-    means = ok(*words, *seeds).partition("geometric mean of 2 seeds\n")[2].splitlines()
-    assert means[0].split() == ["p", "model", "messages"]
-    assert "mean" not in ok(*words, *seeds, "--table-columns", "model,max_volume")
-    said = ok(*words, "--table-columns", "model,seed")
-    assert said.splitlines()[2].split() == ["model", "seed"]
+    assert heads == r"epoch\_seconds\_ratio \\"
+    said = ok(*words, "--table-columns", "label,seed")
+    assert said.splitlines()[2].split() == ["label", "seed"]
     assert "epoch" not in said
     assert "in rows" not in said
+
+
+def test_means_over_seeds_and_graphs(
+    words: tuple[object, ...], graph: Path, tmp_path: Path
+) -> None:
+    """Rows are means and sample deviations, by hand; geometric means close the table."""
+    (tmp_path / "two.mtx.gz").write_bytes(gzip.compress(graph.read_bytes()))
+    words = (*words, tmp_path / "two.mtx.gz", "--seeds", "1,2,3")
+    rows = [row for row in as_json(*words)["rows"] if not row["why"]]
+    chosen = ("--table-columns", "graph,parts,label,volume,volume_ratio,epoch_seconds_ratio")
+    _, _, _, _, _, *lines = ok(*words, "--latex", *chosen).splitlines()
+    volumes = [r["volume"] for r in rows if (r["graph"], r["parts"], r["label"]) == TWO_4_RP]
+    mean, base = sum(volumes) / 3, [r["volume"] for r in rows if r["label"] == "metis"]
+    deviation = math.sqrt(sum((v - mean) ** 2 for v in volumes) / 2)
+    places = 1 if mean >= 100 else 2
+    (line,) = (line for line in lines if line.startswith("two & 4 & rp & "))
+    assert f"& {mean:,.{places}f} $\\pm$ {deviation:.{places}f} &" in line
+    assert len(base) == 12
+    ratios = [r["volume_ratio"] for r in rows if (r["parts"], r["label"]) == TWO_4_RP[1:]]
+    (line,) = (line for line in lines if line.startswith("geometric mean & 4 & rp & "))
+    assert f" &  & {math.prod(ratios) ** (1 / 6):.2f} & " in line
+    said = ok(*words, *chosen[:1], "label,seed,volume")
+    assert "±" not in said
+    assert "geometric mean of 2 graphs" in said
+    assert "±" in ok(*words)
 
 
 def test_a_figure(words: tuple[object, ...], tmp_path: Path) -> None:
@@ -103,11 +127,24 @@ def test_a_figure(words: tuple[object, ...], tmp_path: Path) -> None:
             assert float(step.partition("e")[0]) in (1, 2, 5)
 
 
+def test_a_figure_of_graphs_has_one_scale(
+    words: tuple[object, ...], graph: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "two.mtx").write_bytes(graph.read_bytes())
+    ok(*words, tmp_path / "two.mtx", "--plot", tmp_path / "study.svg", "--csv")
+    text = (tmp_path / "study.svg").read_text()
+    axes = re.split(r'<g id="axes_\d+">', text)[1:]
+    across = [re.split(r'<g id="matplotlib.axis_\d+">', each)[2] for each in axes]
+    ticks = [len(re.findall(r">[\d.]+</text>", each)) for each in across]
+    assert [number > 0 for number in ticks] == [True, False, True, False]  # shared by each row
+
+
 def test_latex_of_a_name_with_marks(graph: Path, tmp_path: Path) -> None:
     odd = tmp_path / "[a_b%c&d.mtx"
     odd.write_bytes(graph.read_bytes())
     said = ok("study", odd, "--models", "rp", "-p", 2, "--latex", "--keep", tmp_path / "k.jsonl")
-    assert r"{[}a\_b\%c\&d.mtx & 2 & rp" in said
+    assert r"{[}a\_b\%c\&d & 2 & rp" in said
 
 
 @pytest.mark.parametrize(
