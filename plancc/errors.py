@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import re
+import warnings
 
 from plancc.text import message
 
@@ -74,6 +75,11 @@ class PlanccWarning(UserWarning):
 
     def __init__(self, sentence: object = "", *more: object) -> None:
         super().__init__(message(sentence), *more)
+
+
+def warn(sentence: str) -> None:
+    """Say what a user should know; the warning names the line that called the caller."""
+    warnings.warn(sentence, PlanccWarning, stacklevel=3)
 
 
 def why_not_written(error: BaseException) -> str:

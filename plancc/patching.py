@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from plancc.clock import wall_seconds
 from plancc.cost.owners import random_traffic
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, PlanccWarning, warn
 from plancc.fields import taking
 from plancc.files import atomic_write
 from plancc.graph.changes import EdgeChanges, changed, changed_relations
@@ -157,7 +157,7 @@ def patch(
     if "expected_volume" in recorded:
         notes.append("the plan was made for mini-batches, and is patched for whole batches")
     for note in notes:
-        warnings.warn(note, PlanccWarning, stacklevel=2)
+        warn(note)
     first = kept_of(recorded, "budget", "refined_from")
     if graph is None:
         first |= {"source_sha256": ""}
@@ -388,20 +388,16 @@ def _not_taken(graph: Any, new: Graph, kept: VertexData) -> list[str]:
             own = own_data(find_held(graph) or graph, new)
     except InputError:  # such as of several splits, of which none is chosen
         return []
-    names = {"": kept, **kept.of_type}
+    ours = {"": kept, **kept.of_type}
     other = [
         f"{key}{name and f' of type {shown(name)}'}"
         for name, each in {"": own, **own.of_type}.items()
         for key, array in each.arrays().items()
-        if name in names and (before := getattr(names[name], key)) is not None
+        if name in ours and (before := ours[name].arrays().get(key)) is not None
         if not np.array_equal(array[:], before[:], equal_nan=before.dtype.kind == "f")
     ]
-    if not other:
-        return []
-    return [
-        f"{new.source.name}: the {', '.join(other)} that it holds differ from the plan's, which "
-        "are kept: give the source as `data` too for its own"
-    ]
+    said = "that it holds differ from the plan's, which are kept: give the source as `data` too"
+    return [f"{new.source.name}: the {', '.join(other)} {said} for its own"] * bool(other)
 
 
 def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:

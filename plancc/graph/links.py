@@ -7,7 +7,6 @@ drawn anew in every epoch; those of validation and test are fixed.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.formats import FORMATS
 from plancc.graph.graph import Graph, check_range
 from plancc.graph.listed_edges import edge_keys, link_keys, places_in
@@ -109,7 +108,7 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
     links = _checked(source, graph, where)
     for found, what in _doubtful(links, graph, known, where, labelled):
         if found.any():
-            _tell(f"{where}{found.sum():,} of {len(found):,} {what}")
+            warn(f"{where}{found.sum():,} of {len(found):,} {what}")
     return links
 
 
@@ -129,10 +128,6 @@ def are_edges(
 def _some(pairs: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Those of many pairs, array[..., m], that are looked at."""
     return pairs[..., :: 1 + pairs.shape[-1] // LOOKED_AT]
-
-
-def _tell(sentence: str) -> None:
-    warnings.warn(sentence, PlanccWarning, stacklevel=3)
 
 
 def _read(path: StrPath) -> Mapping[str, Any]:
@@ -362,11 +357,7 @@ def cut_by_time(
             for split, size, cut in zip(("validation", "test"), sizes, cuts, strict=True)
             if size
         ]
-        warnings.warn(
-            f"{where}: links of one time stay together: {'; '.join(told)}",
-            PlanccWarning,
-            stacklevel=2,
-        )
+        warn(f"{where}: links of one time stay together: {'; '.join(told)}")
     return cuts[0], cuts[1]
 
 
@@ -443,7 +434,7 @@ def _tell_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
             f"{both.sum():,} of {len(both):,} edges are there both ways: `symmetrize` reads all of "
             "them so"
         )
-    _tell(
+    warn(
         f"{graph.source.name}: {told.format(*turned, *sizes)} carry no messages, and the edges the "
         f"other way round do, which tells of the links; {said}"
     )

@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.graph import Graph
+from plancc.graph.vertexchecks import EXACT
 from plancc.graph.vertexdata import MASKS, VertexData
 from plancc.text import shown
 
-EXACT = 1 << 24
-"""Whole numbers up to here are exact in float32."""
 GAPS = 2
 """Class numbers over classes that occur from which labels are thought to have gaps."""
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.formats import FORMATS, reading_of
 from plancc.graph.graph import Graph
 from plancc.graph.listed_edges import places_in
@@ -63,11 +62,9 @@ def rows_by_id(ids: npt.NDArray[Any], num_vertices: int | Graph, what: str) -> n
     order = np.argsort(ids, kind="stable")
     ascending = ids[order]
     if shift := _shift(ascending, vertices):
-        warnings.warn(
+        warn(
             f"{what}: ids count from {ascending[0]} here, the graph's from {vertices.min()}: taken "
-            f"as the graph's, {-shift:+d} each",
-            PlanccWarning,
-            stacklevel=2,
+            f"as the graph's, {-shift:+d} each"
         )
         ascending = ascending - shift
     twice = ascending[1:] == ascending[:-1]
@@ -92,11 +89,9 @@ def rows_by_id(ids: npt.NDArray[Any], num_vertices: int | Graph, what: str) -> n
         all_there = ascending[0] == 0 and ascending[-1] == len(ids) - 1
         if all_there and isinstance(graph, Graph) and has_choice(graph):
             kept = f"; `num_vertices` {len(ids)}, or `keep_ids`, makes them vertices"
-        warnings.warn(
+        warn(
             f"{what}: {others:,} of {len(ids):,} rows are left out: their ids do not occur in the "
-            f"graph{kept}",
-            PlanccWarning,
-            stacklevel=2,
+            f"graph{kept}"
         )
     return order[place]
 
@@ -147,9 +142,7 @@ def id_column(
     for name in rest:
         if lower[name] in ROW_IDS:
             return name
-    for name in sorted(
-        (n for n in rest if lower[n] in USUAL_IDS), key=lambda n: USUAL_IDS.index(lower[n])
-    ):
+    for name in (each for usual in USUAL_IDS for each in rest if lower[each] == usual):
         share = _share_named(rest[name], vertices)
         if share == 1 or (share >= _MOST and lower[name] not in _OF_PANDAS):
             return name
@@ -204,11 +197,9 @@ def is_of_ids(table: npt.NDArray[np.float64], num_vertices: int | Graph, where: 
     vertices = ids_of(num_vertices)
     if table.shape[1] < 2 or len(vertices) <= FEW or _share_named(table[:, 0], vertices) < 1:
         return False
-    warnings.warn(
+    warn(
         f"{where}: the first column holds {table[:, 0].min():.0f}..{table[:, 0].max():.0f}, every "
-        "vertex once: rows are of these (a line of names, as f0,f1, says otherwise)",
-        PlanccWarning,
-        stacklevel=2,
+        "vertex once: rows are of these (a line of names, as f0,f1, says otherwise)"
     )
     return True
 
@@ -224,11 +215,9 @@ def say_order(folder: str, names: Sequence[str], what: str) -> None:
     """Say it where the order of parts by numbers has a meaning, and is not that of their names."""
     for plain, name in zip(names, sorted(names, key=by_numbers), strict=True):
         if plain != name and os.path.isdir(folder):
-            warnings.warn(
+            warn(
                 f"{folder}: {len(names)} parts are taken by the numbers in their names, "
-                f"{show(name)} before {show(plain)}: {what}",
-                PlanccWarning,
-                stacklevel=3,
+                f"{show(name)} before {show(plain)}: {what}"
             )
             return
 
@@ -245,11 +234,9 @@ def warn_of_order(num_vertices: int | Graph, where: str) -> None:
     ids = None if isinstance(num_vertices, int) else num_vertices.original_ids
     if ids is not None and (are_names(ids) or (ids[1:] < ids[:-1]).any()):
         first = ", ".join(shown(each, 40) for each in ids[:4].tolist()) + ", ..." * (len(ids) > 4)
-        warnings.warn(
+        warn(
             f"{where}rows without ids are taken in the graph's order of vertices ({first}); a key "
-            "or column 'id' says whose they are",
-            PlanccWarning,
-            stacklevel=2,
+            "or column 'id' says whose they are"
         )
 
 

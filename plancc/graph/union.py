@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.canonical import (
     ZEROS,
     as_values,
@@ -72,9 +71,7 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
     ends = np.concatenate(rows), np.concatenate(columns)
     for relation, (row, _, _) in entries.items():
         if not len(row):
-            warnings.warn(
-                f"{with_source}{in_words(relation)} has no entries", PlanccWarning, stacklevel=2
-            )
+            warn(f"{with_source}{in_words(relation)} has no entries")
     idle = np.ones(types.num_vertices, np.bool_)
     for vertices in (*rows, *columns):
         idle[vertices] = False
@@ -82,9 +79,9 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
         alone = int(idle[types.vertices(name)].sum())
         if alone:
             what = f"{alone:,} of {count:,} vertices of type '{shown(name)}' are in no relation"
-            warnings.warn(f"{with_source}{what}", PlanccWarning, stacklevel=2)
+            warn(f"{with_source}{what}")
     for remark in (*_counted_otherwise(types, entries), *_twins(entries)):
-        warnings.warn(f"{with_source}{remark}", PlanccWarning, stacklevel=2)
+        warn(f"{with_source}{remark}")
     number = np.repeat(np.arange(len(rows), dtype=np.uint16), [len(each) for each in rows])
     if types.are_parallel:
         list_edges(*ends, number, values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.bounds import (
     CLASSES,
     DENSE_PER_BYTE,
@@ -172,11 +171,9 @@ def _tell_lost(given: npt.NDArray[Any], made: npt.NDArray[Any], what: str) -> No
         return
     lost = np.count_nonzero((made.astype(np.float64) != given) & (abs(made) >= EXACT))
     if lost:
-        warnings.warn(
+        warn(
             f"{what}: {lost:,} of {given.size:,} numbers lose digits in float32, up to "
-            f"{np.nanmax(given):,.15g}: subtract the least, or standardise them before",
-            PlanccWarning,
-            stacklevel=2,
+            f"{np.nanmax(given):,.15g}: subtract the least, or standardise them before"
         )
 
 

@@ -22,7 +22,7 @@ from plancc.graph.rowids import ROW_IDS, id_column, is_of_ids
 from plancc.graph.textfile import StrPath, check_readable, fail, input_errors, open_input
 from plancc.graph.vertexdata import VertexData
 from plancc.graph.vertexsources import read_vertex_data, vertex_data_of
-from plancc.graph.vertextables import MOST_NAMES, class_numbers, line_of, read_numbers
+from plancc.graph.vertextables import MOST_NAMES, are_numbers, class_numbers, line_of, read_numbers
 from plancc.graph.wholeweights import RULE, first_wrong
 
 
@@ -85,7 +85,7 @@ def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
         line = stream.readline(MOST_NAMES).decode("utf-8-sig", "replace").strip()
     mark = next((each for each in ",\t" if each in line), None)
     words = [word.strip() for word in line.split(mark)]
-    has_names = not all(map(_is_number, words))
+    has_names = not are_numbers(words)
     table, ids = read_numbers(name, mark, skipped=int(has_names)), list[int]()
     if has_names and len(words) == table.shape[1]:
         alone = [word for word in words if len(words) == 1 and word.lower() not in ROW_IDS]
@@ -102,11 +102,3 @@ def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
     if ids:
         found["id"] = class_numbers(table[:, ids[0]], f"{name}: the column of ids")
     return found
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
