@@ -7,14 +7,13 @@ and tables by the names of their columns. It is compared with what was read.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import PlanccWarning
+from plancc.errors import warn
 from plancc.graph.named_ids import are_names
 from plancc.text import shown
 
@@ -153,20 +152,18 @@ def warn_of_counts(
             cure = f": `num_vertices` {claims.vertices} keeps those without an edge"
     if said:
         counts = f"{' and '.join(said)}, and {' and '.join(read)} are read{cure}"
-        warnings.warn(f"{where}: {claims.place} {counts}", PlanccWarning, stacklevel=3)
+        warn(f"{where}: {claims.place} {counts}")
     if claims.sides is not None and by_number:
         words = "'bip': two sides, which share one id space by `keep_ids` or `num_vertices`"
-        warnings.warn(f"{where}: {claims.place} {words}", PlanccWarning, stacklevel=3)
+        warn(f"{where}: {claims.place} {words}")
 
 
 def warn_of_direction(claims: Said, where: str, directed: bool) -> None:
     """Warn where edges are said to be undirected, and some have no reverse."""
     if claims.undirected and directed:
-        warnings.warn(
+        warn(
             f"{where}: {claims.place} that edges are undirected, and some are listed in one "
-            "direction only: `symmetrize` adds the other",
-            PlanccWarning,
-            stacklevel=3,
+            "direction only: `symmetrize` adds the other"
         )
 
 
@@ -220,10 +217,8 @@ def warn_of_two_sides(where: str, names: Sequence[str], u: IntArray, v: IntArray
     both = len(np.intersect1d(u, v))
     if both:
         first, second = (f"'{shown(name, 40)}'" for name in names)
-        warnings.warn(
+        warn(
             f"{where}: columns {first} and {second} share one id space: {both:,} ids occur in "
             "both, and are one vertex each; of two types, a folder with a types.toml keeps them "
-            "apart (docs/use/types.md)",
-            PlanccWarning,
-            stacklevel=3,
+            "apart (docs/use/types.md)"
         )

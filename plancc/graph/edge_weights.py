@@ -7,14 +7,13 @@ their size tells them apart.
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import PlanccWarning
+from plancc.errors import warn
 from plancc.graph.graph import Source
 
 LARGE = 10**6
@@ -83,11 +82,9 @@ class WeightRange:
         why = self._doubt()
         if why:
             are = "is" if name.startswith(("column", "'")) else "are"
-            warnings.warn(
+            warn(
                 f"{source.name}: {name} {are} taken as weights of the edges, {words}: {why}; "
-                "`pattern` reads the graph without weights",
-                PlanccWarning,
-                stacklevel=3,
+                "`pattern` reads the graph without weights"
             )
         return replace(source, weights=name, weight_range=words)
 

@@ -7,7 +7,6 @@ import csv
 import io
 import os
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph import kernels
 from plancc.graph.canonical import build_graph, detect_direction
 from plancc.graph.claims import (
@@ -182,7 +181,7 @@ def _without_sizes(
     if words:
         text, line = data[start : data.find(b"\n", start)].strip(), data.count(b"\n", 0, start) + 1
         words = f"{os.fspath(path)}, line {line}: {show(text)} {words}"
-        warnings.warn(words, PlanccWarning, stacklevel=3)
+        warn(words)
     if sizes is not None:
         claims = claims._replace(place=sizes.place, vertices=sizes.vertices, edges=sizes.edges)
         data = data[:start] + b"#" + data[start + 1 :]
@@ -517,11 +516,7 @@ def _names_columns(
     )  # fmt: skip
     one = show(again[0]) if again else "neither"
     line = show((separator or b" ").join(words))
-    warnings.warn(
-        f"{place}: {line} is taken as {taken}; {one} is an id below ({cure})",
-        PlanccWarning,
-        stacklevel=2,
-    )
+    warn(f"{place}: {line} is taken as {taken}; {one} is an id below ({cure})")
     return found
 
 

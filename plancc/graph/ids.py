@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.graph import MAX_VERTICES, check_num_vertices
 from plancc.graph.named_ids import Names, check_no_numbers
 from plancc.graph.textfile import show
@@ -73,11 +72,9 @@ def edge_columns(
     ends = [kept[lower.index(name)] for pair in usual for name in pair]
     if ends and names.index(ends[1]) < names.index(ends[0]):
         u, v = ends
-        warnings.warn(
+        warn(
             f"{where}: the columns are read by their names: a row is column {show(u)}, which needs "
-            f"column {show(v)} (`columns` {v},{u} turns them)",
-            PlanccWarning,
-            stacklevel=2,
+            f"column {show(v)} (`columns` {v},{u} turns them)"
         )
     if not ends:
         weights = weights if len(kept) == 3 else []
@@ -95,7 +92,7 @@ def edge_columns(
         cure = "" if weights or takes is None else (
             f" (`columns` {','.join((*ends, takes))} takes {show(takes)} as weights)"
         )  # fmt: skip
-        warnings.warn(f"{where}: not taken: {told}{cure}", PlanccWarning, stacklevel=2)
+        warn(f"{where}: not taken: {told}{cure}")
     return (*ends, *weights)
 
 
@@ -177,11 +174,7 @@ def number(
         others = "" if largest >= SPARSE * found.num_vertices else (
             f": `keep_ids` or `num_vertices` {largest + 1} keeps the others"
         )  # fmt: skip
-        warnings.warn(
-            f"{where}: {found.num_vertices:,} vertices occur; ids go up to {largest:,}{others}",
-            PlanccWarning,
-            stacklevel=2,
-        )
+        warn(f"{where}: {found.num_vertices:,} vertices occur; ids go up to {largest:,}{others}")
     return found
 
 
@@ -204,11 +197,9 @@ def check_ids(
 def _warn_of_one(smallest: int, to_the_end: bool, where: str) -> None:
     """Say that vertex numbers seem to be counted from 1, which leaves vertex 0 without an edge."""
     if smallest == 1 and to_the_end:
-        warnings.warn(
+        warn(
             f"{where}: the smallest id is 1, and vertex 0 has no edge: if ids count from 1, leave "
-            "out `keep_ids` and `num_vertices`",
-            PlanccWarning,
-            stacklevel=3,
+            "out `keep_ids` and `num_vertices`"
         )
 
 

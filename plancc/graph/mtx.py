@@ -11,7 +11,6 @@ import gzip
 import io
 import os
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph import kernels
 from plancc.graph.canonical import all_finite, build_graph, is_symmetric, to_scipy
 from plancc.graph.formats import Format
@@ -175,7 +174,7 @@ def _sized(path: StrPath, header: _Header) -> _Header:
     name, line = os.fspath(path), header.lines + 1
     if header.one_percent:
         what = "the banner begins with one '%', and is read as '%%MatrixMarket'"
-        warnings.warn(f"{name}: {what}", PlanccWarning, stacklevel=3)
+        warn(f"{name}: {what}")
     if header.size:
         return header
     with input_errors(path), open_input(path) as stream:
@@ -209,7 +208,7 @@ def _sized(path: StrPath, header: _Header) -> _Header:
         fail(path, line, "three whole numbers 'ROWS COLUMNS ENTRIES' are expected, not", text)
     check_num_vertices(found.size, f"{name}, line {line}")
     sizes = f"{found.size:,} vertices and {found.entries:,} entries"
-    warnings.warn(f"{name}, line {line}: {what} {sizes}", PlanccWarning, stacklevel=3)
+    warn(f"{name}, line {line}: {what} {sizes}")
     return found
 
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.files import read_toml
 from plancc.graph.claims import TOLD
 from plancc.graph.edge_features import LEFT_OUT
@@ -143,7 +143,7 @@ def read_relations(
     counts, files, _, features = _read_head(folder)
     if features:
         words = f"{folder}: '{EDGE_FEATURES}' {LEFT_OUT}; `edge_features` source keeps them"
-        warnings.warn(words, PlanccWarning, stacklevel=2)
+        warn(words)
     entries: dict[Relation, Entries] = {}
     for relation, name in files.items():
         entries[relation] = _entries(os.path.join(folder, name), relation, counts, pattern)

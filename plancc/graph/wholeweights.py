@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 
 SCALE = 10**6
 """Mean weight of vertices whose weights are fractions."""
@@ -45,9 +44,7 @@ def whole_weights(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
         )
     if len(columns) and not (some := columns.any(axis=0)).all():
         each = "all are 0" if not some.any() else f"column {np.argmin(some)} (from 0) is all 0"
-        warnings.warn(
-            f"{what}: {each}: any partition balances such weights", PlanccWarning, stacklevel=2
-        )
+        warn(f"{what}: {each}: any partition balances such weights")
     found = np.empty(columns.shape, np.int64)
     for column, out in zip(columns.T, found.T, strict=True):
         whole = column.dtype.kind != "f" or bool((column == np.floor(column)).all())

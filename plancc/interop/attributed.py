@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.canonical import build_graph
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
@@ -142,7 +141,7 @@ class _Found:
 
 
 def _warn(path: StrPath, words: str) -> None:
-    warnings.warn(f"{os.path.basename(path)}: {words}", PlanccWarning, stacklevel=4)
+    warn(f"{os.path.basename(path)}: {words}")
 
 
 def _is_number(word: str) -> bool:

@@ -7,7 +7,6 @@ vertices that all are whole numbers are kept as ids.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.canonical import as_values, build_graph
 from plancc.graph.formats import Held
 from plancc.graph.graph import Graph, Source, check_num_vertices
@@ -86,7 +85,7 @@ def _tell(name: str, attributes: set[Any]) -> None:
     """Say which attributes of edges are not taken."""
     if left := sorted(map(show, attributes - {"weight"})):
         words = f"not taken: {', '.join(left)} of edges; name the one that is the weight 'weight'"
-        warnings.warn(f"{name}: {words}", PlanccWarning, stacklevel=3)
+        warn(f"{name}: {words}")
 
 
 def _build(

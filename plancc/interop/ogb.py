@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import csv
 import os
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.edgelist import End, check_ends, read_integer_columns
 from plancc.graph.graph import check_num_vertices
 from plancc.graph.npz import Archive
@@ -162,7 +161,7 @@ def _tell_others(folder: str, where: str, names: Iterable[str]) -> None:
     left = [name for name, stem in stems.items() if stem.startswith("edge_") and stem not in _TAKEN]
     if left:
         words = ", ".join(show(name) for name in left)
-        warnings.warn(f"{folder}: {where}not taken: {words} of edges", PlanccWarning, stacklevel=2)
+        warn(f"{folder}: {where}not taken: {words} of edges")
 
 
 def _one_graph(counts: npt.NDArray[Any], where: str) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.canonical import as_values, build_graph, check_edge_index, detect_direction
 from plancc.graph.edge_features import LEFT_OUT
 from plancc.graph.formats import Format, Held
@@ -170,17 +169,13 @@ def _num_vertices(
             if name in _FEATURES or (rows >= n and not of_edges):
                 return rows
             also = ", as many as there are edges" * of_edges
-            warnings.warn(
+            warn(
                 f"{where}: '{name}' has {rows:,} rows{also}, and 'edge_index' names vertex "
-                f"{n - 1:,}: it is not taken for the number of vertices",
-                PlanccWarning,
-                stacklevel=2,
+                f"{n - 1:,}: it is not taken for the number of vertices"
             )
-    warnings.warn(
+    warn(
         f"{where}: neither 'num_nodes' nor data of vertices is there: taken as {n:,} vertices, up "
-        "to the largest in 'edge_index'",
-        PlanccWarning,
-        stacklevel=2,
+        "to the largest in 'edge_index'"
     )
     return n
 
@@ -196,12 +191,10 @@ def _weights(record: Record, edges: int, where: str) -> tuple[str, npt.NDArray[A
             values = values[:, 0]
         if name != "edge_weight" and (values.ndim == 2 or taken[0]):
             columns = values.shape[1] if values.ndim == 2 else 1
-            warnings.warn(
+            warn(
                 f"{where}: '{name}' has {columns} columns and {LEFT_OUT} "
                 "('edge_weight'); `edge_features` source keeps them all, and `features_from_edges` "
-                "sums them",
-                PlanccWarning,
-                stacklevel=2,
+                "sums them"
             )
             continue
         if values.shape != (edges,):
@@ -220,7 +213,7 @@ def _weights(record: Record, edges: int, where: str) -> tuple[str, npt.NDArray[A
     ]
     if others:
         words = f"{where}: not taken: {', '.join(others)} of edges; 'edge_weight' is their weight"
-        warnings.warn(words, PlanccWarning, stacklevel=2)
+        warn(words)
     return taken
 
 
