@@ -309,13 +309,13 @@ def _edge_owners(
         before (int32[n]): Owners of the rows, -1 for new ones.
     """
     given, known = graph_of(plan), owners_of(plan)
-    place, row = _now(old, plan.num_vertices), _row_of_nonzeros(given)
+    place, row = _now(old, plan.num_vertices), given.nonzero_rows()
     number = nonzeros_of_edges(matrix, ListedEdges(place[row], place[given.indices]))
     number[(place[row] < 0) | (place[given.indices] < 0)] = NO_PART
     part = np.full(matrix.num_nonzeros, NO_PART, np.int32)
     part[number[number >= 0]] = known.of_nonzeros(given)[number >= 0]
 
-    row, size = _row_of_nonzeros(matrix), matrix.row_nonzeros()
+    row, size = matrix.nonzero_rows(), matrix.row_nonzeros()
     fresh = np.bincount(row, part < 0, matrix.num_vertices)
     able = np.argsort(-fresh, kind="stable")
     able = able[: int(max_moves * np.count_nonzero(before >= 0))]
@@ -327,10 +327,6 @@ def _edge_owners(
     return (
         RefineEdges().refine(Owners(owner, part), matrix, replace(context, movable=movable)).owners
     )
-
-
-def _row_of_nonzeros(graph: Graph) -> npt.NDArray[np.int64]:
-    return np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
 
 
 def _ends_of_links(plan: Plan, old: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | None:

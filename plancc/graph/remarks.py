@@ -47,12 +47,8 @@ def _of_masks(data: VertexData) -> list[str]:
     for (name, mask), (other, second) in combinations(masks.items(), 2):
         both = np.count_nonzero(mask & second)
         if both:
-            found.append(
-                f"{both:,} vertices are in '{name}' and in '{other}': accuracy is measured on what "
-                "was trained"
-                if name == "train_mask"
-                else f"{both:,} vertices are in '{name}' and in '{other}'"
-            )
+            trained = ": accuracy is measured on what was trained" * (name == "train_mask")
+            found.append(f"{both:,} vertices are in '{name}' and in '{other}'{trained}")
     train = data.train_mask
     if train is not None:
         known = train if data.labels is None else train & (data.labels >= 0)
