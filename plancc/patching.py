@@ -139,11 +139,13 @@ def patch(
     with observer("patch"):
         start = wall_seconds()
         before = np.where(old < 0, np.int32(NO_PART), plan.owner()[old])
-        most, context = asked.max_moves, Context(limits, asked.seed)
+        context = Context(limits, asked.seed)
         if plan.fold is None:
-            owners = _row_owners(matrix, before, most, context)
+            most = int(asked.max_moves * np.count_nonzero(before >= 0))
+            problem = hypergraph_of(matrix, limits)
+            owners = Owners(Migrate(most).refine(before, problem, context))
         else:
-            owners = _edge_owners(plan, matrix, old, before, most, context)
+            owners = _edge_owners(plan, matrix, old, before, asked.max_moves, context)
         record = Record()
         member = Judge(matrix, "volume", None, limits).of(owners)
         record.add("patched", wall_seconds() - start, member)
@@ -280,15 +282,6 @@ def _with_edge_features(plan: Plan, graph: Graph, old: npt.NDArray[np.int64]) ->
     features = np.empty((graph.num_nonzeros, plan.edge_features.shape[1]), np.float32)
     features[number[there]] = plan.edge_features[kept][there]
     return replace(graph, edge_features=features)
-
-
-def _row_owners(
-    matrix: Graph, before: npt.NDArray[np.int32], max_moves: float, context: Context
-) -> Owners:
-    """Owners of the rows of the changed matrix; `before`: -1 for new ones."""
-    most = int(max_moves * np.count_nonzero(before >= 0))
-    problem = hypergraph_of(matrix, context.limits)
-    return Owners(Migrate(most).refine(before, problem, context))
 
 
 def _edge_owners(

@@ -344,15 +344,6 @@ def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDAr
     return array
 
 
-def _check_type(arrow: Any, kind: Any, what: str, of_ids: bool) -> None:
-    """Refuse a column of ids or of weights by its type, before it is read."""
-    if arrow.types.is_integer(kind) or (arrow.types.is_floating(kind) and not of_ids):
-        return
-    if of_ids and _is_text(arrow, kind):
-        return
-    raise InputError(f"{what} holds '{kind}', not {'whole ' if of_ids else ''}numbers")
-
-
 def _check_nulls(column: Any, what: str, of: str) -> None:
     if column.null_count:
         raise InputError(f"{what}: {column.null_count} {of} are null")
