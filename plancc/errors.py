@@ -78,7 +78,7 @@ class PlanccWarning(UserWarning):
 
 
 def warn(sentence: str) -> None:
-    """Warn of something by a `PlanccWarning`, at the line that calls the caller."""
+    """Say what a user should know; the warning names the line that called the caller."""
     warnings.warn(sentence, PlanccWarning, stacklevel=3)
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from plancc.clock import wall_seconds
 from plancc.cost.owners import random_traffic
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, PlanccWarning, warn
 from plancc.fields import taking
 from plancc.files import atomic_write
 from plancc.graph.changes import EdgeChanges, changed, changed_relations
@@ -139,11 +139,13 @@ def patch(
     with observer("patch"):
         start = wall_seconds()
         before = np.where(old < 0, np.int32(NO_PART), plan.owner()[old])
-        most, context = asked.max_moves, Context(limits, asked.seed)
+        context = Context(limits, asked.seed)
         if plan.fold is None:
-            owners = _row_owners(matrix, before, most, context)
+            most = int(asked.max_moves * np.count_nonzero(before >= 0))
+            problem = hypergraph_of(matrix, limits)
+            owners = Owners(Migrate(most).refine(before, problem, context))
         else:
-            owners = _edge_owners(plan, matrix, old, before, most, context)
+            owners = _edge_owners(plan, matrix, old, before, asked.max_moves, context)
         record = Record()
         member = Judge(matrix, "volume", None, limits).of(owners)
         record.add("patched", wall_seconds() - start, member)
@@ -157,7 +159,7 @@ def patch(
     if "expected_volume" in recorded:
         notes.append("the plan was made for mini-batches, and is patched for whole batches")
     for note in notes:
-        warnings.warn(note, PlanccWarning, stacklevel=2)
+        warn(note)
     first = kept_of(recorded, "budget", "refined_from")
     if graph is None:
         first |= {"source_sha256": ""}
@@ -282,15 +284,6 @@ def _with_edge_features(plan: Plan, graph: Graph, old: npt.NDArray[np.int64]) ->
     return replace(graph, edge_features=features)
 
 
-def _row_owners(
-    matrix: Graph, before: npt.NDArray[np.int32], max_moves: float, context: Context
-) -> Owners:
-    """Owners of the rows of the changed matrix; `before`: -1 for new ones."""
-    most = int(max_moves * np.count_nonzero(before >= 0))
-    problem = hypergraph_of(matrix, context.limits)
-    return Owners(Migrate(most).refine(before, problem, context))
-
-
 def _edge_owners(
     plan: Plan,
     matrix: Graph,
@@ -309,13 +302,13 @@ def _edge_owners(
         before (int32[n]): Owners of the rows, -1 for new ones.
     """
     given, known = graph_of(plan), owners_of(plan)
-    place, row = _now(old, plan.num_vertices), _row_of_nonzeros(given)
+    place, row = _now(old, plan.num_vertices), given.nonzero_rows()
     number = nonzeros_of_edges(matrix, ListedEdges(place[row], place[given.indices]))
     number[(place[row] < 0) | (place[given.indices] < 0)] = NO_PART
     part = np.full(matrix.num_nonzeros, NO_PART, np.int32)
     part[number[number >= 0]] = known.of_nonzeros(given)[number >= 0]
 
-    row, size = _row_of_nonzeros(matrix), matrix.row_nonzeros()
+    row, size = matrix.nonzero_rows(), matrix.row_nonzeros()
     fresh = np.bincount(row, part < 0, matrix.num_vertices)
     able = np.argsort(-fresh, kind="stable")
     able = able[: int(max_moves * np.count_nonzero(before >= 0))]
@@ -327,10 +320,6 @@ def _edge_owners(
     return (
         RefineEdges().refine(Owners(owner, part), matrix, replace(context, movable=movable)).owners
     )
-
-
-def _row_of_nonzeros(graph: Graph) -> npt.NDArray[np.int64]:
-    return np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
 
 
 def _ends_of_links(plan: Plan, old: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | None:
@@ -388,20 +377,16 @@ def _not_taken(graph: Any, new: Graph, kept: VertexData) -> list[str]:
             own = own_data(find_held(graph) or graph, new)
     except InputError:  # such as of several splits, of which none is chosen
         return []
-    names = {"": kept, **kept.of_type}
+    ours = {"": kept, **kept.of_type}
     other = [
         f"{key}{name and f' of type {shown(name)}'}"
         for name, each in {"": own, **own.of_type}.items()
         for key, array in each.arrays().items()
-        if name in names and (before := getattr(names[name], key)) is not None
+        if name in ours and (before := ours[name].arrays().get(key)) is not None
         if not np.array_equal(array[:], before[:], equal_nan=before.dtype.kind == "f")
     ]
-    if not other:
-        return []
-    return [
-        f"{new.source.name}: the {', '.join(other)} that it holds differ from the plan's, which "
-        "are kept: give the source as `data` too for its own"
-    ]
+    said = "that it holds differ from the plan's, which are kept: give the source as `data` too"
+    return [f"{new.source.name}: the {', '.join(other)} {said} for its own"] * bool(other)
 
 
 def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:

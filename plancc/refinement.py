@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.clock import wall_seconds
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.fields import options_of, taking
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -170,7 +169,7 @@ def refine(
             f"{objective} it may move more rows in them (inspect it with `batches`)"
         )
     for note in notes:
-        warnings.warn(note, PlanccWarning, stacklevel=2)
+        warn(note)
     reached = limits.imbalance(limits.load(better)).tolist()
     stale = ("budget",) if topology is not None else ("budget", "topology")
     kept = kept_of(recorded, *stale)

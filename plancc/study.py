@@ -25,7 +25,7 @@ from typing import Any
 from plancc.clock import wall_seconds
 from plancc.contenders import Contender
 from plancc.cost.objectives import OBJECTIVES
-from plancc.errors import InputError, PlanccError, PlanccWarning
+from plancc.errors import InputError, PlanccError, PlanccWarning, warn
 from plancc.files import check_target, open_file, sha256_of
 from plancc.graph.formats import READING, read_graph
 from plancc.graph.graph import Graph
@@ -327,7 +327,7 @@ class _Cases:
                 return known
             where = f"{kept.path}, line {kept.line(key)}"
             said = f"{where}: not the row that was kept there; measured again"
-            warnings.warn(said, PlanccWarning, stacklevel=2)
+            warn(said)
         found = self.row(source, contender, num_parts, seed)
         if kept is not None and not found.why:
             kept.put(key, found.kept(key))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.registry import check_choice
 from plancc_cli import options
 from plancc_cli.generated import Sections
@@ -90,7 +89,7 @@ def _as_plans(given: Sequence[str], folder: Path) -> list[str]:
         owner = read_part_vector(path, plan.num_vertices)
         parts = int(owner.max()) + 1
         for note in empty_parts(owner, parts):
-            warnings.warn(f"{path}: {note}", PlanccWarning, stacklevel=1)
+            warn(f"{path}: {note}")
         found.append(str(folder / f"{number}.h5"))
         with_part(plan, path, parts).save(found[-1])
     return found
@@ -127,7 +126,7 @@ def _compare(
     ]
     for other, path in zip(reports[1:], plans[1:], strict=True):
         if why := other_graph(reports[0], other, plans[0], path):
-            warnings.warn(why, PlanccWarning, stacklevel=1)
+            warn(why)
     on_batches = []
     if batches is not None:
         with progress() as shown, shown.stage("batches"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.clock import wall_seconds
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.models import DEFAULT_MODEL, MODELS
 from plancc_cli import options
 from plancc_cli.generated import of_class
@@ -79,7 +78,7 @@ def _print(compiled: Compiled, output: str, seconds: float, num_ranks: int) -> N
     """The figures of the plan, or all of them as data."""
     metrics, random, provenance = compiled.metrics, compiled.baseline, compiled.provenance
     for note in compiled.warnings:
-        warnings.warn(note, PlanccWarning, stacklevel=2)
+        warn(note)
     form = options.form()
     if form:
         found = {

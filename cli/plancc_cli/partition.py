@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from typing import Any
 
@@ -50,7 +49,7 @@ def command(
         plancc partition circuit.hgr -p 2 --epsilon 0.02 --effort best -o circuit.part.2
         plancc partition circuit.hgr -p 2 --epsilon 0.02 --part circuit.part.2 -o better.part.2
     """
-    from plancc.errors import PlanccWarning
+    from plancc.errors import warn
     from plancc.graph.partvector import write_part_vector
     from plancc.models.hmetis import read_hmetis
     from plancc.options import SearchOptions
@@ -67,7 +66,7 @@ def command(
                 problem, parts, SearchOptions(**search), part=part, fixed=fixed, report=report
             )
         for each in found.warnings:
-            warnings.warn(each, PlanccWarning, stacklevel=1)
+            warn(each)
         write_part_vector(found.owner, output)
     facts = {
         "output": output,

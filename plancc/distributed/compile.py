@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import platform
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from plancc.distributed.lowering import lower_share, share_links
 from plancc.distributed.owners import find_owners
 from plancc.distributed.ranks import Collectives, Ranks
 from plancc.distributed.share import read_share
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.fields import divided, options_of, taking
 from plancc.graph.convert import data_beside
 from plancc.graph.csr import MappedGraph, graph_files
@@ -168,7 +167,7 @@ def compile_folder(
         named["allow_large"] = reading.allow_large
         vertex_data = data_beside(folder, graph, wishes.data, **named)
         for remark in remarks(vertex_data) if ranks.rank == 0 else ():
-            warnings.warn(f"{source.name}: {remark}", PlanccWarning, stacklevel=2)
+            warn(f"{source.name}: {remark}")
         task = with_dims(task, vertex_data)
         wanted = replace(wanted, dims=task.options.dims)
     asked = wishes.links, wishes.link_split, wishes.disjoint_train_ratio

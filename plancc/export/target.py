@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from plancc.errors import BackendUnavailable, InputError, PlanccWarning
+from plancc.errors import BackendUnavailable, InputError, warn
 from plancc.files import atomic_folder, check_folder_target
 from plancc.plan.plan import Plan
 from plancc.registry import Registry
@@ -101,7 +100,7 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
         words = (
             f"export '{target}' holds no {' and no '.join(lost)}: those of the plan are left out"
         )
-        warnings.warn(words, PlanccWarning, stacklevel=2)
+        warn(words)
 
 
 def write_json(path: str | PathLike[str], content: object) -> None:

@@ -130,7 +130,7 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
     lists = [] if added is None else [(added, added.u), (added, added.v)]
     ids = _with_new(np.sort(ids), lists, graph.original_ids is None)
     old, size = np.searchsorted(ids, _ids_of(graph)), len(ids)
-    row = old[np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())]
+    row = old[graph.nonzero_rows()]
     key, values = row * size + old[graph.indices], graph.values
     if (np.diff(old) < 0).any():  # the source does not have its ids in order
         order = np.argsort(key, kind="stable")
@@ -164,7 +164,7 @@ def changed_relations(
         lists = [(each, each.u) for (_, _, end), each in added.items() if end == name]
         lists += [(each, each.v) for (start, _, _), each in added.items() if start == name]
         ids[name] = _with_new(np.arange(count), lists, True)
-    row = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+    row = graph.nonzero_rows()
     of = types.relation_of(row, graph.indices) if graph.relation is None else graph.relation
     ends = np.cumsum(np.bincount(of, minlength=len(types.relations)))
     every = np.split(np.argsort(of, kind="stable"), ends[:-1])

@@ -70,14 +70,7 @@ def with_edges(
         InputError: For features that are missing, or do not fit the edges.
     """
     where = f"{graph.source.name}: `edge_features`"
-    if listed:
-        edges = listed[-1]
-    else:
-        rows = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
-        relation: Any = graph.relation
-        if relation is None and graph.types is not None:
-            relation = graph.types.relation_of(rows, graph.indices)
-        edges = ListedEdges(rows, graph.indices, relation)
+    edges = listed[-1] if listed else ListedEdges.of_nonzeros(graph)
     if isinstance(given, str) and given == OF_SOURCE:
         given = edge_features_of(source, keys, format)
         given = given.features if isinstance(given, EdgeFeatures) else given

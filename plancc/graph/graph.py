@@ -123,6 +123,10 @@ class Graph:
         """Nonzeros of every row, int64[num_vertices]."""
         return np.diff(self.indptr)
 
+    def nonzero_rows(self) -> npt.NDArray[np.int64]:
+        """The row of every nonzero, int64[num_nonzeros]."""
+        return np.repeat(np.arange(self.num_vertices), self.row_nonzeros())
+
 
 def check_num_vertices(num_vertices: int, where: str) -> None:
     """Refuse an empty graph, one whose vertices do not fit int32, and one whose source is too small

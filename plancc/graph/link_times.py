@@ -132,8 +132,7 @@ def _timed(
     graph = read.graph
     check_no_types(graph)
     where = f"{graph.source.name}: `link_times`"
-    rows = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
-    edges = listed[-1] if listed else ListedEdges(rows, graph.indices, values=graph.values)
+    edges = listed[-1] if listed else ListedEdges.of_nonzeros(graph)
     row, column = edges.row, edges.column
     if isinstance(given, str) and given == OF_VALUES:
         if edges.values is None:
@@ -143,10 +142,8 @@ def _timed(
             flags: Any = {"symmetrize": symmetrize, "directed": graph.directed or symmetrize}
             made = build_graph(graph.num_vertices, row, column, **flags)
             graph = replace(graph, indptr=made.indptr, indices=made.indices)
-        graph = replace(
-            graph, values=None, source=replace(graph.source, weights="", weight_range="")
-        )
-        rows = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+        source = replace(graph.source, weights="", weight_range="")
+        graph = replace(graph, values=None, source=source)
     elif isinstance(given, str | os.PathLike):
         where = f"{where} {os.fspath(given)}"
         of_numpy = os.fspath(given).endswith(".npy")
@@ -163,6 +160,7 @@ def _timed(
     first, last = np.full((2, len(keys)), [[np.inf], [-np.inf]])
     np.minimum.at(first, place, times)
     np.maximum.at(last, place, times)
+    rows = graph.nonzero_rows()
     found = places_in(keys, link_keys(np.stack([graph.indices, rows]), graph))
     if len(wrong := np.flatnonzero(found < 0)):
         ends = f"{graph.indices[wrong[0]]} to {rows[wrong[0]]}"

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from plancc.errors import InputError, warn
 from plancc.graph.formats import FORMATS
 from plancc.graph.graph import Graph, check_range
-from plancc.graph.listed_edges import edge_keys, link_keys, places_in
+from plancc.graph.listed_edges import edge_keys, edges_of, link_keys, places_in
 from plancc.graph.npz import read_npz_data
 from plancc.graph.textfile import StrPath
 from plancc.graph.vertexdata import as_array
@@ -110,12 +110,6 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
         if found.any():
             warn(f"{where}{found.sum():,} of {len(found):,} {what}")
     return links
-
-
-def edges_of(graph: Graph) -> npt.NDArray[np.int64]:
-    """The keys of all edges, ascending: int64[num_nonzeros]."""
-    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    return edge_keys(graph, rows, graph.indices)
 
 
 def are_edges(
@@ -464,7 +458,7 @@ def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
     Parameters:
         first: Number of the first row, of a graph that is some rows of another.
     """
-    row = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    row = graph.nonzero_rows()
     known = np.sort(link_keys(pairs, graph))
     kept = places_in(known, link_keys(np.stack([graph.indices, first + row]), graph)) < 0
     degree = np.bincount(row[kept], minlength=graph.num_vertices)

@@ -31,6 +31,14 @@ class ListedEdges(NamedTuple):
     relation: IntArray | None = None
     values: npt.NDArray[Any] | None = None
 
+    @classmethod
+    def of_nonzeros(cls, graph: Graph) -> ListedEdges:
+        """The nonzeros of a graph as its edges."""
+        rows, relation = graph.nonzero_rows(), graph.relation
+        if relation is None and graph.types is not None:
+            relation = graph.types.relation_of(rows, graph.indices)
+        return cls(rows, graph.indices, relation, graph.values)
+
 
 class EdgeFeatures(NamedTuple):
     """ListedEdges with a row of numbers each: number[edges, width]."""
@@ -169,7 +177,7 @@ def with_features_of(made: Graph, graph: Graph) -> Graph:
     """The graph that was made of another one, with its features of edges; others have zeros."""
     if graph.edge_features is None:
         return made
-    row = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+    row = graph.nonzero_rows()
     number = nonzeros_of_edges(made, ListedEdges(row, graph.indices, graph.relation))
     return replace(made, edge_features=_placed(made, number, graph.edge_features))
 
@@ -185,8 +193,7 @@ def _placed(
 
 def nonzeros_of_edges(graph: Graph, edges: ListedEdges) -> npt.NDArray[np.int64]:
     """Number of every edge's nonzero, -1 where it has none: int64[edges]."""
-    rows = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
-    key, wanted = edge_keys(graph, rows, graph.indices), edge_keys(graph, edges.row, edges.column)
+    key, wanted = edges_of(graph), edge_keys(graph, edges.row, edges.column)
     if graph.relation is None or edges.relation is None:
         return places_in(key, wanted)
     assert graph.types is not None
@@ -194,6 +201,11 @@ def nonzeros_of_edges(graph: Graph, edges: ListedEdges) -> npt.NDArray[np.int64]
     place = places_in(distinct, wanted)
     of_pair = np.where(place < 0, -1, place * kinds + edges.relation)
     return places_in(places_in(distinct, key) * kinds + graph.relation, of_pair)
+
+
+def edges_of(graph: Graph) -> npt.NDArray[np.int64]:
+    """The keys of all edges, ascending: int64[num_nonzeros]."""
+    return edge_keys(graph, graph.nonzero_rows(), graph.indices)
 
 
 def edge_keys(graph: Graph, row: IntArray, column: IntArray) -> npt.NDArray[np.int64]:

@@ -104,7 +104,7 @@ class RowsOfTypes:
     @cached_property
     def _row(self) -> npt.NDArray[np.int64]:
         """The row of every nonzero."""
-        return self.first + np.repeat(np.arange(self.rows.num_vertices), self.rows.row_nonzeros())
+        return self.first + self.rows.nonzero_rows()
 
     @cached_property
     def _of(self) -> npt.NDArray[np.integer]:

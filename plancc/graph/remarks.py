@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.graph import Graph
+from plancc.graph.vertexchecks import EXACT
 from plancc.graph.vertexdata import MASKS, VertexData
 from plancc.text import shown
 
-EXACT = 1 << 24
-"""Whole numbers up to here are exact in float32."""
 GAPS = 2
 """Class numbers over classes that occur from which labels are thought to have gaps."""
 
@@ -48,12 +47,8 @@ def _of_masks(data: VertexData) -> list[str]:
     for (name, mask), (other, second) in combinations(masks.items(), 2):
         both = np.count_nonzero(mask & second)
         if both:
-            found.append(
-                f"{both:,} vertices are in '{name}' and in '{other}': accuracy is measured on what "
-                "was trained"
-                if name == "train_mask"
-                else f"{both:,} vertices are in '{name}' and in '{other}'"
-            )
+            trained = ": accuracy is measured on what was trained" * (name == "train_mask")
+            found.append(f"{both:,} vertices are in '{name}' and in '{other}'{trained}")
     train = data.train_mask
     if train is not None:
         known = train if data.labels is None else train & (data.labels >= 0)

@@ -142,9 +142,7 @@ def id_column(
     for name in rest:
         if lower[name] in ROW_IDS:
             return name
-    for name in sorted(
-        (n for n in rest if lower[n] in USUAL_IDS), key=lambda n: USUAL_IDS.index(lower[n])
-    ):
+    for name in (each for usual in USUAL_IDS for each in rest if lower[each] == usual):
         share = _share_named(rest[name], vertices)
         if share == 1 or (share >= _MOST and lower[name] not in _OF_PANDAS):
             return name

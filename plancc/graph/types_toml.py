@@ -194,7 +194,7 @@ def _matrix(
         if name == "edgelist":
             check_relation_file(path, counts, relation)
         raise InputError(str(error).replace(f" (`num_vertices` {max(sizes)})", "")) from None
-    row = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+    row = graph.nonzero_rows()
     column = graph.indices.astype(np.int64)
     shape = [graph.num_vertices] * 2
     if graph.types is not None:

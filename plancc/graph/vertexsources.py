@@ -65,6 +65,8 @@ OF_GRAPHS = frozenset(
     )
 )
 """Names that are of a graph, or of sparse features."""
+_OF_EDGES = frozenset(("edge_index", "adj_t", "indptr"))
+"""Names of the edges of a graph: what is beside them is in the order of its vertices."""
 MOST_LISTED = 5
 """Most names that a warning spells out."""
 NO_GRAPH = (".npy", ".csv", ".tsv")
@@ -270,12 +272,12 @@ def vertex_data_of(
             arrays[key] = as_array(held[there[0]], f"{where}key '{there[0]}'")
         elif indexed:
             lists[key], called[key] = held[indexed[0]], indexed[0]
-    ids = keys.get("id")
-    if in_order or (ids != "" and ids not in held):
-        ids = None if in_order else _row_ids(held, called.values())
-    ids = ids or None
+    by_line = in_order or keys.get("id") == ""
+    ids = "" if by_line else keys.get("id")
+    if not by_line and ids not in held:
+        ids = _row_ids(held, called.values())
     rows = count
-    if ids is not None and (arrays or lists):
+    if ids and (arrays or lists):
         called["ids"] = ids
         of_rows = like_ids_of(as_array(held[ids], f"{where}key '{ids}'"), num_vertices)
         rows = len(of_rows) if of_rows.ndim else 0
@@ -283,8 +285,8 @@ def vertex_data_of(
     if own is not None:
         called["original_ids"] = own
     if arrays or lists or not (required or elsewhere):
-        whose = "" if in_order or keys.get("id") == "" else _may_be_row_ids(held, num_vertices)
-        _warn_of_unused(held, called, rows, where, whose if ids is None else "")
+        whose = "" if by_line or ids else _may_be_row_ids(held, num_vertices)
+        _warn_of_unused(held, called, rows, where, whose)
     if not arrays and not lists:
         if not required:
             return VertexData()
@@ -294,7 +296,7 @@ def vertex_data_of(
         )
     for key in arrays.keys() & set(MASKS):
         arrays[key] = _of_0_and_1(arrays[key], rows, f"{where}key '{called[key]}'", key)
-    if ids is None:
+    if not ids:
         if own is None:
             warn_of_order(num_vertices, where)
         check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
@@ -324,7 +326,7 @@ def vertex_data_of(
             arrays[key] = _of_split(arrays[key], split, f"{where}key '{called[key]}'")
     checked = check_vertex_data(arrays, num_vertices, where, called)
     # of one row each the checks come first, so that errors name rows of the source
-    return checked.take(of_vertices) if ids is not None and rows == count else checked
+    return checked.take(of_vertices) if ids and rows == count else checked
 
 
 def _by_type(
@@ -378,35 +380,28 @@ def _listed(held: Iterable[str], most: int = 20) -> str:
 
 
 def _row_ids(held: Mapping[str, Any], taken: Iterable[str] = ()) -> str | None:
-    """Return the name of the id column, or None if rows follow the graph's order."""
-    if held.keys() & {"edge_index", "adj_t", "indptr"}:
-        return None
-    return next(
-        (name for name in ROW_IDS if held.get(name) is not None and name not in taken), None
-    )
+    """The name of the ids of rows, or None if rows follow the graph's order."""
+    names = () if held.keys() & _OF_EDGES else ROW_IDS
+    return next((name for name in names if held.get(name) is not None and name not in taken), None)
 
 
 def _may_be_row_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str:
     """How rows are taken by an array that may be their ids; "" where there is none."""
-    if held.keys() & {"edge_index", "adj_t", "indptr"}:
+    own = {name: held[name] for name in USUAL_IDS if isinstance(held.get(name), np.ndarray)}
+    name = None if held.keys() & _OF_EDGES else id_column(own, (), num_vertices, "")
+    if name is None or are_in_order(own[name], ids_of(num_vertices)):
         return ""
-    own = {n: held[n] for n in USUAL_IDS if isinstance(held.get(n), np.ndarray)}
-    name = id_column(own, (), num_vertices, "")
-    ordered = name is None or are_in_order(own[name], ids_of(num_vertices))
-    return "" if ordered else f"; `keys` id={name} takes rows by it"
+    return f"; `keys` id={name} takes rows by it"
 
 
 def _own_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str | None:
     """The name of the ids that the graph took from the same source, or None."""
     if isinstance(num_vertices, int) or not held.keys() & {"edge_index", "adj_t"}:
         return None
-    ids = num_vertices.original_ids
-    if ids is None:
-        ids = np.arange(num_vertices.num_vertices)
+    ids = ids_of(num_vertices)
     for name in GRAPH_IDS:
-        if _has_rows(held.get(name), len(ids)) and np.array_equal(
-            as_array(held[name], f"'{name}'"), ids
-        ):
+        there = _has_rows(held.get(name), len(ids))
+        if there and np.array_equal(as_array(held[name], f"'{name}'"), ids):
             return name
     return None
 

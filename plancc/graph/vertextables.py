@@ -122,12 +122,12 @@ def _without_names(
     keys: Mapping[str, str] | None,
 ) -> tuple[dict[str, npt.NDArray[Any] | None], str]:
     table, found = read_numbers(name, mark), dict[str, npt.NDArray[Any] | None]()
-    count = count_of(num_vertices)
+    count, ids = count_of(num_vertices), ""
     if data_keys(keys).get("id") != "" and is_of_ids(table, num_vertices, name):
-        found["id"], table = table[:, 0].astype(np.int64), table[:, 1:]
+        ids, found["id"], table = "id", table[:, 0].astype(np.int64), table[:, 1:]
     if table.shape[1] == 1:
         found["labels"] = class_numbers(table[:, -1], f"{name}: the column")
-        return found, "id" * ("id" in found)
+        return found, ids
     if len(table) == count + 1 and words == [str(k) for k in range(len(words))]:
         warn(
             f"{name}: the first line, {','.join(words[:3])}..., is taken as names: there are "
@@ -135,7 +135,7 @@ def _without_names(
         )
         table = table[1:]
     found["features"] = table.astype(np.float32)
-    return found, "id" * ("id" in found)
+    return found, ids
 
 
 def _names_of(keys: Mapping[str, str] | None) -> dict[str, str]:
@@ -196,30 +196,26 @@ def arrays_of_columns(
         key, what = known.get(name, ""), f"{where}: column '{shown(name, 40)}'"
         is_text = column is not None and column.dtype.kind == "S" and name != ids
         if is_text and (key or name in numbered):
-            raise InputError(f"{what} holds text, not numbers (pandas.factorize numbers words)")
-        if column is None or is_text or name in numbered:
-            if name not in numbered:
-                found[name] = None
+            raise InputError(f"{what} holds 'string', not numbers (pandas.factorize numbers words)")
+        if name in numbered:
+            continue
+        if column is None or is_text or not (key or name == ids):
+            found[name] = None
         elif name == ids or key in ("labels", "clusters"):
             found[name] = class_numbers(column, what) if column.dtype.kind == "f" else column
         elif key in MASKS:
             if column.dtype.kind not in "biuf" or not np.isin(column, (0, 1)).all():
                 raise InputError(f"{what} is a mask: it must hold 0 and 1, or True and False")
             found[name] = column == 1
-        elif key:
-            found[name] = column.reshape(len(column), prod(column.shape[1:]))
         else:
-            found[name] = None
+            found[name] = column.reshape(len(column), prod(column.shape[1:]))
     for key, group in groups.items():
-        parts = [np.asarray(columns[name]) for name in group]
-        if key == "features":
-            parts = [
-                finite(part, f"{where}: column '{name}'")
-                for part, name in zip(parts, group, strict=True)
-            ]
-        for part, name in zip(parts, group, strict=True):
+        parts = []
+        for name in group:
+            part, what = np.asarray(columns[name]), f"{where}: column '{name}'"
+            parts.append(finite(part, what) if key == "features" else part)
             if part.ndim != 1:
-                raise InputError(f"{where}: column '{name}' holds lists, not numbers")
+                raise InputError(f"{what} holds lists, not numbers")
         if group:
             found[data_keys(keys).get(key, key)] = np.stack(parts, axis=1)
     return found, ids

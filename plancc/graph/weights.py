@@ -66,13 +66,12 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
     """
     name = os.fspath(path)
     plain = name.lower().removesuffix(".gz")
-    if plain.endswith(".npy"):
-        check_readable(name)
-        found = vertex_data_of({"weights": map_array(name)}, graph, f"{name}: ").weights
-    elif plain.endswith(".npz") or format_of_table(name) is not None:
+    if plain.endswith(".npz") or format_of_table(name) is not None:
         found = read_vertex_data(path, graph).weights
     else:
-        found = vertex_data_of(_read_text(name, graph), graph, f"{name}: ").weights
+        check_readable(name)
+        held = {"weights": map_array(name)} if plain.endswith(".npy") else _read_text(name, graph)
+        found = vertex_data_of(held, graph, f"{name}: ").weights
     if found is None:
         raise InputError(f"{name}: there are vertex data, but no 'weight'")
     return found
@@ -80,7 +79,6 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
 
 def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
     """Weights, and ids if there are any."""
-    check_readable(name)
     with input_errors(name), open_input(name) as stream:
         line = stream.readline(MOST_NAMES).decode("utf-8-sig", "replace").strip()
     mark = next((each for each in ",\t" if each in line), None)

@@ -135,7 +135,5 @@ ADAPTER = Adapter(
         Start({"hubs": 25, "wide": 25}, "quality", "", slowness=50.0),
         Start({"thin": 5, "even": 5, "dense": 5}, "default", "", slowness=15.0),
         Start({"hubs": 5, "wide": 5}, "default", "", slowness=50.0),
-        Start({"thin": 2, "even": 2, "dense": 2}, "highest-quality", "", slowness=60.0),
-        Start({"hubs": 2, "wide": 2}, "highest-quality", "", slowness=200.0),
     ),
 )

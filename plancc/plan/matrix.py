@@ -59,7 +59,7 @@ def source_graph_of(plan: Plan) -> Graph:
     values = matrix.values
     assert values is not None
     scaled, loops = header.normalization != "none", header.self_loops
-    row = np.repeat(np.arange(matrix.num_vertices), matrix.row_nonzeros())
+    row = matrix.nonzero_rows()
     diagonal = row == matrix.indices
 
     def graph(own: npt.NDArray[np.floating]) -> Graph:

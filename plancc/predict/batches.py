@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from plancc.cost.batches import Estimate, estimate, expected_volume
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.graph import Graph
 from plancc.plan.exchange import Int32Array
 from plancc.plan.layers import moved_columns
@@ -149,7 +148,7 @@ def predict_batches(
     population = population_of(plan)
     chosen, remark = chosen.fitted(population)
     if remark:
-        warnings.warn(remark, PlanccWarning, stacklevel=2)
+        warn(remark)
     chosen.check(population)
     tables = read_tables(path, num_ranks).flat()
     ranks = tables.num_ranks

@@ -5,7 +5,6 @@ Reads whole plans, and draws every batch once for all of them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from os import PathLike
@@ -22,7 +21,7 @@ from plancc.cost.batches import (
     expected_volume,
     ratio,
 )
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.plan.population import num_training, population_of
 from plancc.plan.reader import PlanFile
 from plancc.predict.schedules.plan_tables import rank_of_parts
@@ -151,7 +150,7 @@ def batch_reports(
     population = first[1]
     chosen, remark = chosen.fitted(population)
     if remark:
-        warnings.warn(remark, PlanccWarning, stacklevel=2)
+        warn(remark)
     found = batch_figures(chosen, population, owners, range(number), seed=seed, threads=threads)
     indptr, indices = population.pattern
     most_pins = int(np.bincount(indices, minlength=1).max()) + 1  # each with its own row

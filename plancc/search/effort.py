@@ -205,7 +205,8 @@ def _nonzeros(matrix: Graph, num_parts: int, options: SearchOptions) -> Limits:
 
 
 def _fast(job: RowJob) -> list[Owners]:
-    seed, owner = job.options.seed, job.first("fast")
+    seed, ahead = job.options.seed, job.few and job.options.effort != "fast"
+    owner = job.first("fast", _seeds_of_first(job, "fast") if ahead else 0)
     if owner is None:
         return []
     start = job.record.trials[-1].volume
@@ -241,7 +242,7 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     With `decide` a cut that is far better for an expected volume is all.
     """
     seed, few = job.options.seed, job.few
-    first = job.first("balanced", _seeds_of_first(job) if few else 0)
+    first = job.first("balanced", _seeds_of_first(job, "balanced") if few else 0)
     if first is None:
         return []
     turns, most = _turns(job)
@@ -329,10 +330,15 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
     return [(each, seed) for seed in seeds for each in every], most
 
 
-def _seeds_of_first(job: RowJob) -> int:
-    """Seeds that the partitioner of the first start will be asked for besides, by what is known."""
+def _seeds_of_first(job: RowJob, effort: str) -> int:
+    """Seeds that effort balanced will ask the partitioner of an effort's first start for besides.
+
+    By what is known of the graph; 0 where balanced begins with another start.
+    """
     turns, most = _turns(job)
-    return sum(each.name == turns[0][0].name for each, _ in turns[1 : 1 + most])
+    names = [each.name for each, _ in turns[: 1 + most]]
+    first = [each.name for each in job.beginnings(effort)[:1]]
+    return names.count(names[0]) - 1 if names and names[:1] == first else 0
 
 
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:

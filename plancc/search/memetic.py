@@ -16,8 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.clock import wall_seconds
-from plancc.models.problem import Hypergraph
-from plancc.partitioners.run import strongest
 from plancc.passes.multilevel import Owner
 from plancc.search.presets import EVOLUTION
 from plancc.search.record import Member
@@ -169,18 +167,8 @@ def _starts(job: RowJob) -> list[_Start]:
         _Start(partial(job.begin, each), each.how.slowness, partial(job.has_begun, each))
         for each in job.beginnings("best")
     ]
-    if found:
-        return found
-    found.append(_Start(lambda seed, share: job.start(job.base, seeds=[seed], share=share), 1.0))
-    strong = strongest(job.hypergraph) if job.model.problem is Hypergraph else None
-    if strong is not None:
-        preset = strong.presets[0]
-
-        def start(seed: int, share: float) -> Owner | None:
-            return job.start(job.hypergraph, strong, seeds=[seed], preset=preset, share=share)
-
-        found.append(_Start(start, strong.slowness))
-    return found
+    plain = _Start(lambda seed, share: job.start(job.base, seeds=[seed], share=share), 1.0)
+    return found or [plain]
 
 
 def _grown(

@@ -74,7 +74,7 @@ class ModelTests:
             check_hypergraph(problem.hypergraph)
             check_numbers(problem.row_vertex, graph.num_vertices, num_vertices)
             check_numbers(problem.nonzero_vertex, graph.num_nonzeros, num_vertices)
-            row = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+            row = graph.nonzero_rows()
             vertex = problem.row_vertex[row]
             assert (problem.nonzero_vertex == vertex)[row == graph.indices].all()
         else:

@@ -115,10 +115,7 @@ def predict(
         with transport.agreement():
             share = read_ids(plan, opened.content, transport)
             named = _are_names(share)
-            if isinstance(ids, str):
-                lines = _read_ids(ids, named)
-            else:
-                lines = _checked(list(map(str, ids)), named=named)
+            lines = _read_ids(ids, named) if isinstance(ids, str) else _checked(ids, named=named)
         file = ids if isinstance(ids, str) and os.path.exists(ids) else ""
         asked, at = np.array([*lines]), [*lines.values()]
         wanted = _vertices_of(
@@ -210,21 +207,25 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
     line is no pair."""
     with open_file(path) as file:
         lines = file.read().decode(errors="replace").splitlines()
-    if named:
-        found = [next(csv.reader([text], delimiter="," if "," in text else " ")) for text in lines]
+    found = list[list[Any]]()
     for line, text in enumerate(lines, 1):
-        if named and len(found[line - 1]) == 2:
-            continue
-        if named or not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*[,\s]\s*[+-]?[0-9]{1,18}\s*", text):
+        mark = next((each for each in ",\t" if each in text), " ")
+        words = next(csv.reader([text.strip()], delimiter=mark, skipinitialspace=True))
+        found.append([_id(word, named) for word in words])
+        if len(words) != 2 or None in found[-1]:
             raise InputError(
                 f"{path}, line {line}: '{shown(text, 40)}' is no link: give two ids, such as 17,42"
             )
-    if not lines:
+    if not found:
         raise InputError(f"{path}: there is no link; give one at least")
+    return np.array(found)
+
+
+def _id(word: str, named: bool) -> int | bytes | None:
+    """The id that a word is, a name where ids are `named`; None where it is no whole number."""
     if named:
-        return np.char.encode([[word.strip() for word in pair] for pair in found], "utf-8")
-    words = (text.replace(",", " ").split() for text in lines)
-    return np.array([[int(a), int(b)] for a, b in words], np.int64)
+        return word.strip().encode()
+    return int(word) if re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", word) else None
 
 
 def _place(file: str, line: int) -> str:
@@ -248,10 +249,10 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
             array = np.load(file)
         except (ValueError, EOFError) as error:
             raise InputError(f"{text}: no list of ids: {shown(error)}") from error
-    return _checked(list(map(str, array.reshape(-1).tolist())), text, named)
+    return _checked(array.reshape(-1).tolist(), text, named)
 
 
-def _checked(words: Sequence[str], file: str = "", named: bool = False) -> dict[Any, int]:
+def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[Any, int]:
     """The ids in these lines, int or names as bytes, without empty lines, and the number of each
     one's line, from 1.
 
@@ -259,13 +260,13 @@ def _checked(words: Sequence[str], file: str = "", named: bool = False) -> dict[
         InputError: If there is none, one is no whole number, or is there twice.
     """
     found = dict[Any, int]()
-    for line, word in enumerate(words, 1):
+    for line, word in enumerate(map(str, words), 1):
         where = f"{file}, line {line}: '{shown(word, 40)}'" if file else f"`ids` {shown(word, 40)}"
         if not word.strip() and file:
             continue
-        if not named and not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", word):
+        each = _id(word, named)
+        if each is None:
             raise InputError(f"{where}: no id; ids are whole numbers")
-        each = word.strip().encode() if named else int(word)
         if each in found:
             raise InputError(f"{where}: this id is there twice; give every id once")
         found[each] = line

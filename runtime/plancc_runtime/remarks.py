@@ -78,10 +78,9 @@ def of_options(options: TrainOptions, links: bool, cores: int) -> list[str]:
         cores: Those that a rank may use.
     """
     between = ("activation", "norm", "residual", *([] if links else ["hidden"]))
-    given = options.chosen(between) if options.layers == 1 else {}
     found = [
         f"{options.setting(name)} has no effect: nothing stands between layers where `layers` is 1"
-        for name in given
+        for name in (options.chosen(between) if options.layers == 1 else ())
     ]
     if options.threads is not None and options.threads > cores:
         found.append(

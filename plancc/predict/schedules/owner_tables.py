@@ -45,7 +45,7 @@ def tables_of_owners(
     """
     expand, fold, own_nonzeros = sp.csr_array((num_parts, num_parts), dtype=np.int64), None, None
     if owners.nonzeros is not None:
-        row = np.repeat(np.arange(matrix.num_vertices), matrix.row_nonzeros())
+        row = matrix.nonzero_rows()
         expand = _copies(matrix.indices, owners, num_parts)
         fold = pairs_of(_copies(row, owners, num_parts).T.tocsr())
         own = owners.nonzeros == owners.rows[row]
