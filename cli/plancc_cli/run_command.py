@@ -37,7 +37,7 @@ from plancc_cli.progress import (
     verbosity_level,
     warnings_on_stderr,
 )
-from plancc_cli.ranks import RankJob, check_threads_of
+from plancc_cli.ranks import RankJob, checked_header
 from plancc_cli.render_profile import print_profile
 from plancc_cli.render_run import EpochTable
 from plancc_cli.run_options import SECTIONS, refuse_twice, run_option
@@ -104,12 +104,12 @@ def command(
                 "it is written, too"
             )
         settings["resume"] |= any(Path(settings["checkpoint"]).glob("last*.safetensors"))
+    checked_header(plan, ranks)
     if settings["resume"] and settings["checkpoint"] is not None:
         settings = resumed_settings(settings)
 
     if signals and settings["checkpoint"] is None:
         raise InputError(f"--signal {signals[0]}: give --checkpoint, the folder, too")
-    check_threads_of(plan, ranks)
     job = RankJob(PROGRAM, command)
 
     def end() -> None:

@@ -62,6 +62,33 @@ def test_a_command_imports_what_it_uses(
     assert not found & not_imported
 
 
+@pytest.mark.parametrize(
+    ("plan", "words", "said"),
+    [
+        ("missing.h5", [], "missing.h5: no such file"),
+        ("text.h5", [], "text.h5: not a plan"),
+        ("text.h5", ["--resume", "--checkpoint", "kept"], "text.h5: not a plan"),
+        (str(PLAN), ["--ranks", "9"], "9 ranks for a plan of"),
+    ],
+)
+def test_a_run_refuses_a_plan_before_torch_is_loaded(plan, words, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("text.h5").write_text("not a plan\n")
+    Path("kept").mkdir()
+    code = (
+        "import sys; from plancc_cli import run\n"
+        "try: run._work()\n"
+        "finally: print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, plan, *words], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode, done
+    assert f"plancc-run: error: {plan}" in done.stderr
+    assert said in done.stderr
+    assert done.stdout == "False\n"
+
+
 def test_compile_imports_no_torch(tmp_path: Path) -> None:
     (tmp_path / "edges.csv").write_text(warm_up.EDGES)
     words = ["compile", str(tmp_path / "edges.csv"), "-p", "2", "-o", str(tmp_path / "plan.h5")]
