@@ -24,12 +24,10 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from plancc.clock import announcing
 from plancc.errors import InputError, OutputError, PlanccError, why_not_written
 from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import (
-    COMPILING,
     EVERY,
     QUIET,
     VERBOSE,
@@ -290,27 +288,26 @@ def _progress(epochs: int, level: int) -> Iterator[tuple[Report | None, Callable
     if level == QUIET:
         yield None, call
         return
-    with announcing(lambda: say_on_stderr(f"{PROGRAM}: {COMPILING}")):
-        if sys.stderr.isatty() and level < VERBOSE:
-            with _bar(epochs) as bar:
-                yield bar
-            return
-        last = begin = time.monotonic()
-        first: tuple[int, float] | None = None
+    if sys.stderr.isatty() and level < VERBOSE:
+        with _bar(epochs) as bar:
+            yield bar
+        return
+    last = begin = time.monotonic()
+    first: tuple[int, float] | None = None
 
-        def report(measure: Measure) -> None:
-            nonlocal last, first
-            now = time.monotonic()
-            first = first or (measure.epoch, now)
-            if level == VERBOSE or now - last > EVERY:
-                last, taken = now, now - begin
-                done, seconds = measure.epoch - first[0], now - first[1]
-                remain = seconds / max(1, done) * (epochs - measure.epoch - 1)
-                left = f", {remain:.0f} s left" * (done > 0)
-                said = f"epoch {measure.epoch}: loss {measure.loss:.6f}"
-                say_on_stderr(f"{PROGRAM}: {taken:.0f} s: {said}{left}")
+    def report(measure: Measure) -> None:
+        nonlocal last, first
+        now = time.monotonic()
+        first = first or (measure.epoch, now)
+        if level == VERBOSE or now - last > EVERY:
+            last, taken = now, now - begin
+            done, seconds = measure.epoch - first[0], now - first[1]
+            remain = seconds / max(1, done) * (epochs - measure.epoch - 1)
+            left = f", {remain:.0f} s left" * (done > 0)
+            said = f"epoch {measure.epoch}: loss {measure.loss:.6f}"
+            say_on_stderr(f"{PROGRAM}: {taken:.0f} s: {said}{left}")
 
-        yield report, call
+    yield report, call
 
 
 def call(work: Work) -> None:
