@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from plancc.clock import announcing
 from plancc.errors import InputError
 from plancc.text import printable
 from plancc.threads import MOST_THREADS, usable_cores
-from plancc_cli.progress import COMPILING, QUIET, verbosity, verbosity_level
+from plancc_cli.progress import QUIET, verbosity, verbosity_level
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Compute
@@ -101,10 +98,8 @@ def _measure(
     with transport.agreement():
         if first:
             check_target(output)
-    told = first and level > QUIET
-    with announcing(partial(_progress, COMPILING)) if told else nullcontext():
-        report = _progress if told else None
-        found = calibrate(transport, QUICK if quick else FULL, threads, report)
+    report = _progress if first and level > QUIET else None
+    found = calibrate(transport, QUICK if quick else FULL, threads, report)
     with transport.agreement():
         if first:
             with atomic_write(output) as temporary:

@@ -14,7 +14,7 @@ import click
 from plancc.errors import InputError
 from plancc_cli import options
 from plancc_cli.generated import with_options
-from plancc_cli.ranks import RankJob, check_threads_of
+from plancc_cli.ranks import RankJob, checked_header
 from plancc_cli.run_options import run_option
 from plancc_cli.simulate import is_graph
 from plancc_cli.words import predictions_line, say
@@ -88,8 +88,9 @@ def command(
     target = None if output is None else RowTarget.parse(output)
     if ranks is None:
         launch.check_no_singleton()
-        if launch.announced()[1] == 1:
-            ranks = _ranks_of(plan)
+    header = checked_header(plan, ranks)
+    if ranks is None and header is not None:
+        ranks = 1 if header.grid is None else header.grid.num_ranks
 
     def work(transport: Transport) -> None:
         from plancc_runtime.predict import predict, score_links
@@ -123,16 +124,6 @@ def command(
             line += f"; {found.words:,} words sent, {found.words_of_all:,} for all vertices"
         say(line, err=output is None)
 
-    check_threads_of(plan, ranks)
     job = RankJob("plancc predict", command)
     several = ranks if ranks != 1 else None
     sys.exit(job.run(several, "single" if ranks == 1 else "auto", timeout, work))
-
-
-def _ranks_of(plan: str) -> int:
-    """Ranks that a plan is executed by where nobody says how many."""
-    from plancc.plan.reader import PlanFile
-
-    with PlanFile(plan) as file:
-        grid = file.header.grid
-        return 1 if grid is None else grid.num_ranks

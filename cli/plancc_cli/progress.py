@@ -46,6 +46,8 @@ def _set_verbosity(
 ) -> None:
     if given:
         context.meta[VERBOSITY] = level
+        if level == QUIET:
+            compilation().announce = None
 
 
 def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -160,22 +162,17 @@ def progress(budget: float | None = None) -> Iterator[Progress]:
     def say(line: str) -> None:
         console.print(printable(line), style="dim", markup=False, soft_wrap=True)
 
-    def announce() -> None:
-        if level > QUIET:
-            say(COMPILING)
-
     steps = say if level == VERBOSE else None
     stages = say if console.is_terminal and level > QUIET else steps
     shown = Progress(stages, steps, budget)
-    with announcing(announce):
-        if level == QUIET:
+    if level == QUIET:
+        yield shown
+    elif console.is_terminal:
+        with console.status(_Live(shown)):
             yield shown
-        elif console.is_terminal:
-            with console.status(_Live(shown)):
-                yield shown
-        else:
-            with _lines(shown, say):
-                yield shown
+    else:
+        with _lines(shown, say):
+            yield shown
 
 
 @contextmanager
@@ -201,7 +198,8 @@ def _lines(shown: Progress, say: Report) -> Iterator[None]:
 
 @contextmanager
 def warnings_on_stderr(program: str = "plancc") -> Iterator[None]:
-    """Show the library's warnings, one line each as they come, on stderr."""
+    """Show the library's warnings, one line each as they come, on stderr, and rank 0's word that
+    kernels are compiled."""
     from plancc.errors import PlanccWarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
@@ -210,7 +208,13 @@ def warnings_on_stderr(program: str = "plancc") -> Iterator[None]:
             words = in_flags(str(message), context.command) if context else str(message)
             click.echo(f"{program}: warning: {fit_to_show(words)}", err=True)
 
-    with warnings.catch_warnings():
+    def announce() -> None:
+        from plancc_runtime.launch import announced
+
+        if announced()[0] == 0:
+            click.echo(f"{program}: {COMPILING}", err=True)
+
+    with announcing(announce), warnings.catch_warnings():
         warnings.simplefilter("always", PlanccWarning)
         warnings.showwarning = show  # type: ignore[assignment]
         yield

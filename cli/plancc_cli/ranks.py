@@ -21,12 +21,11 @@ from plancc_runtime import launch
 from plancc_runtime.transport.base import is_lack_of_memory, say
 
 if TYPE_CHECKING:
+    from plancc.plan.values import Header
     from plancc_runtime.transport.base import Transport
 
 ALONE = 3
 """Seconds after which a rank that ends before it can talk to others speaks for itself."""
-FEW = 64
-"""Threads that are started at once; each finds out by itself whether the plan has its part."""
 
 
 class RankJob:
@@ -126,15 +125,22 @@ def said_alone(sentence: str) -> str:
     return f"rank {rank}: {sentence}"
 
 
-def check_threads_of(plan: str, ranks: int | None) -> None:
-    """InputError, before any thread is started, if there are too many for the plan."""
-    if ranks is None or ranks <= FEW:
-        return
+def checked_header(plan: str, ranks: int | None) -> Header | None:
+    """The plan's header, before torch is loaded and any thread started; None under a launcher,
+    whose ranks open the plan together.
+
+    Raises:
+        InputError, PlanError: As `PlanFile`, and if the plan has no part for so many threads.
+    """
+    if launch.announced()[1] > 1:
+        return None
     from plancc.plan.rank_parts import check_num_ranks
     from plancc.plan.reader import PlanFile
 
     with PlanFile(plan) as file:
-        check_num_ranks(plan, file.header, ranks)
+        if ranks is not None:
+            check_num_ranks(plan, file.header, ranks)
+        return file.header
 
 
 def told(error: BaseException) -> tuple[str, int]:

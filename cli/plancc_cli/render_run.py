@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -31,7 +33,7 @@ LEAST = {"loss": 8, "val loss": 8, "words": 9, "messages": 8}
 class EpochTable:
     """Rows of about `MOST_ROWS` epochs, chosen ahead, the last one, and the final pass.
 
-    Where the lines are too narrow for its columns, all is printed at the end, in several tables.
+    Where the lines are too narrow for its columns, the last ones are printed at the end, below.
 
     Parameters:
         f1: Whether F1 stands in place of accuracy.
@@ -51,14 +53,15 @@ class EpochTable:
         last = str(outline.options.epochs)
         least |= {"epoch": len(last), "volume/step": 9}
         self._widths = [max(len(name), least[name]) for name in self.columns]
-        width = line_width()
-        self._streams = width is None or sum(self._widths) + 2 * len(self._widths) - 2 <= width
+        width = line_width() or math.inf
+        ends = accumulate(each + 2 for each in self._widths)
+        self._fit = max(2, sum(end - 2 <= width for end in ends))
         self._printed = -1
         self._sampled = bool(outline.sampler)
 
     def shows(self, epoch: int) -> bool:
         """Whether the row of this epoch is printed when it is known."""
-        return self._streams and epoch in self._chosen
+        return epoch in self._chosen
 
     def print_row(self, epoch: Epoch, out: Console) -> None:
         """Print a row, the first below the names of the columns."""
@@ -80,25 +83,25 @@ class EpochTable:
                 f"{METRICS[result.options.metric].title} was the best",
                 out,
             )
-        if self._streams:
-            if epochs and epochs[-1].epoch != self._printed:
-                self.print_row(epochs[-1], out)
-            elif not epochs:
-                out.print()
-                self._line(self.columns, out)
-            self._line(("final", *self._cells(result.final)), out)
+        if epochs and epochs[-1].epoch != self._printed:
+            self.print_row(epochs[-1], out)
+        elif not epochs:
             out.print()
-            say(self._caption(result), out)
-            self._print_metrics(result.final, out)
-            return
-        table = Table(self.columns, caption=self._caption(result), left=0)
-        for epoch in epochs:
-            if epoch.epoch in self._chosen or epoch is epochs[-1]:
-                table.add_row(str(epoch.epoch), *self._cells(epoch))
-        table.add_section()
-        table.add_row("final", *self._cells(result.final))
-        # Open MPI gives its ranks a terminal even when its own output goes to a file
-        print_table(table, out, boxed=sys.stdout.isatty() and launch.announced()[1] == 1)
+            self._line(self.columns, out)
+        self._line(("final", *self._cells(result.final)), out)
+        caption = self._caption(result)
+        if self._fit == len(self.columns):
+            out.print()
+            say(caption, out)
+        else:
+            table = Table(("epoch", *self.columns[self._fit :]), caption=caption, left=0)
+            for epoch in epochs:
+                if epoch.epoch in self._chosen or epoch is epochs[-1]:
+                    table.add_row(str(epoch.epoch), *self._cells(epoch)[self._fit - 1 :])
+            table.add_section()
+            table.add_row("final", *self._cells(result.final)[self._fit - 1 :])
+            # Open MPI gives its ranks a terminal even when its own output goes to a file
+            print_table(table, out, boxed=sys.stdout.isatty() and launch.announced()[1] == 1)
         self._print_metrics(result.final, out)
 
     def _print_metrics(self, final: Epoch, out: Console) -> None:
@@ -123,7 +126,8 @@ class EpochTable:
         return said
 
     def _line(self, cells: tuple[str, ...], out: Console) -> None:
-        shown = (cell.rjust(width) for cell, width in zip(cells, self._widths, strict=True))
+        fitting = zip(cells[: self._fit], self._widths, strict=False)
+        shown = (cell.rjust(width) for cell, width in fitting)
         out.print("  ".join(shown).rstrip(), soft_wrap=True)
 
     def _cells(self, epoch: Epoch) -> list[str]:

@@ -24,12 +24,10 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from plancc.clock import announcing
 from plancc.errors import InputError, OutputError, PlanccError, why_not_written
 from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import (
-    COMPILING,
     EVERY,
     QUIET,
     VERBOSE,
@@ -37,7 +35,7 @@ from plancc_cli.progress import (
     verbosity_level,
     warnings_on_stderr,
 )
-from plancc_cli.ranks import RankJob, check_threads_of
+from plancc_cli.ranks import RankJob, checked_header
 from plancc_cli.render_profile import print_profile
 from plancc_cli.render_run import EpochTable
 from plancc_cli.run_options import SECTIONS, refuse_twice, run_option
@@ -104,12 +102,12 @@ def command(
                 "it is written, too"
             )
         settings["resume"] |= any(Path(settings["checkpoint"]).glob("last*.safetensors"))
+    checked_header(plan, ranks)
     if settings["resume"] and settings["checkpoint"] is not None:
         settings = resumed_settings(settings)
 
     if signals and settings["checkpoint"] is None:
         raise InputError(f"--signal {signals[0]}: give --checkpoint, the folder, too")
-    check_threads_of(plan, ranks)
     job = RankJob(PROGRAM, command)
 
     def end() -> None:
@@ -290,27 +288,26 @@ def _progress(epochs: int, level: int) -> Iterator[tuple[Report | None, Callable
     if level == QUIET:
         yield None, call
         return
-    with announcing(lambda: say_on_stderr(f"{PROGRAM}: {COMPILING}")):
-        if sys.stderr.isatty() and level < VERBOSE:
-            with _bar(epochs) as bar:
-                yield bar
-            return
-        last = begin = time.monotonic()
-        first: tuple[int, float] | None = None
+    if sys.stderr.isatty() and level < VERBOSE:
+        with _bar(epochs) as bar:
+            yield bar
+        return
+    last = begin = time.monotonic()
+    first: tuple[int, float] | None = None
 
-        def report(measure: Measure) -> None:
-            nonlocal last, first
-            now = time.monotonic()
-            first = first or (measure.epoch, now)
-            if level == VERBOSE or now - last > EVERY:
-                last, taken = now, now - begin
-                done, seconds = measure.epoch - first[0], now - first[1]
-                remain = seconds / max(1, done) * (epochs - measure.epoch - 1)
-                left = f", {remain:.0f} s left" * (done > 0)
-                said = f"epoch {measure.epoch}: loss {measure.loss:.6f}"
-                say_on_stderr(f"{PROGRAM}: {taken:.0f} s: {said}{left}")
+    def report(measure: Measure) -> None:
+        nonlocal last, first
+        now = time.monotonic()
+        first = first or (measure.epoch, now)
+        if level == VERBOSE or now - last > EVERY:
+            last, taken = now, now - begin
+            done, seconds = measure.epoch - first[0], now - first[1]
+            remain = seconds / max(1, done) * (epochs - measure.epoch - 1)
+            left = f", {remain:.0f} s left" * (done > 0)
+            said = f"epoch {measure.epoch}: loss {measure.loss:.6f}"
+            say_on_stderr(f"{PROGRAM}: {taken:.0f} s: {said}{left}")
 
-        yield report, call
+    yield report, call
 
 
 def call(work: Work) -> None:

@@ -160,6 +160,7 @@ class Learner:
         values of A are not finite, or whose weights alone, has a fault of its own; what it received
         is not its own, and may have overflown on the wire. Otherwise training diverged.
         """
+        largest = np.array([_most(data.features)])
         received = [x for x in (view.x, view.fixed) if x is not None]
         half = self.options.row_wire == "fp16" and self.transport.size > 1
         held = [data.features, *([] if half else received)]
@@ -167,15 +168,21 @@ class Learner:
             all(graph.is_finite() for graph in view.graphs),
             all(map(is_finite, held)),
             all(map(is_finite, self._parameters)),
-            not half or (all(map(is_finite, received)) and _most(data.features) <= HALF),
+            not half or (all(map(is_finite, received)) and largest[0] <= HALF),
         ]
         ranks = np.array([not each for each in whole], np.int64)
         self.transport.allreduce_sum(ranks)
+        self.transport.allreduce_max(largest)
+        what = (
+            f"features of up to {largest[0]:,.6g}"
+            if largest[0] > HALF
+            else "rows of larger numbers"
+        )
         error: PlanccError | None = None
         if not ranks[0] and not ranks[1] and ranks[3]:
             error = PlanccError(
-                f"the loss of {where} is {loss}: rows beyond {HALF:,} do not travel as `wire` "
-                "fp16: choose bf16, or `standardize_features`"
+                f"the loss of {where} is {loss}: {what} do not travel as `wire` fp16, which "
+                f"holds up to {HALF:,}: choose bf16, or `standardize_features`"
             )
         elif not ranks[0] and not ranks[1] and ranks[2] in (0, self.transport.size):
             error = PlanccError(

@@ -57,7 +57,7 @@ def without_progress(err: str) -> str:
 
     lines = err.splitlines(keepends=True)
     return "".join(
-        line for line in lines if line.strip() != COMPILING and not re.match(r"\d+ s: ", line)
+        line for line in lines if COMPILING not in line and not re.match(r"\d+ s: ", line)
     )
 
 

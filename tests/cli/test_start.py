@@ -10,13 +10,16 @@ import tempfile
 import time
 from pathlib import Path
 
+import cli_helpers
 import pytest
 from cases import long
 from cli_helpers import family, ok, plancc
 
-from plancc import jit
+from plancc import clock, jit
+from plancc.plan.reader import PlanFile
 from plancc_cli import warm_up
 from plancc_cli.group import COMMANDS, LISTINGS
+from plancc_cli.progress import COMPILING
 
 PLAN = Path(__file__).parents[1] / "golden" / "plan-1.5.h5"
 
@@ -60,6 +63,60 @@ def test_a_command_imports_what_it_uses(
     found = imported(module, *lines)
     assert {"plancc", "click"} <= found
     assert not found & not_imported
+
+
+@pytest.mark.parametrize(
+    ("plan", "words", "said"),
+    [
+        ("missing.h5", [], "missing.h5: no such file"),
+        ("text.h5", [], "text.h5: not a plan"),
+        ("text.h5", ["--resume", "--checkpoint", "kept"], "text.h5: not a plan"),
+        (str(PLAN), ["--ranks", "9"], "9 ranks for a plan of"),
+    ],
+)
+def test_a_run_refuses_a_plan_before_torch_is_loaded(plan, words, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("text.h5").write_text("not a plan\n")
+    Path("kept").mkdir()
+    code = (
+        "import sys; from plancc_cli import run\n"
+        "try: run._work()\n"
+        "finally: print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, plan, *words], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode, done
+    assert f"plancc-run: error: {plan}" in done.stderr
+    assert said in done.stderr
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["verify", PLAN], True),
+        (["predict", PLAN, "--weights", "missing.npz", "-o", "a.csv"], True),
+        (["patch", PLAN, "--add", "missing.txt", "-o", "b.h5"], True),
+        (["patch", PLAN, "--add", "missing.txt", "-o", "b.h5", "-q"], False),
+    ],
+)
+def test_every_command_says_once_that_it_compiles_kernels(words, told, tmp_path, monkeypatch):
+    """A kernel that takes long is stood for by one at the opening of the plan."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(clock, "ANNOUNCED_AFTER", 0.0)
+    opened, listener = PlanFile._open, clock.compilation()
+
+    def slow(self: PlanFile) -> None:
+        listener.on_start(None)
+        if listener._timer is not None:
+            listener._timer.join(100)  # all is said
+        listener.on_end(None)
+        opened(self)
+
+    monkeypatch.setattr(PlanFile, "_open", slow)
+    monkeypatch.setattr(cli_helpers, "without_progress", str)
+    assert plancc(*words).err.count(f"plancc: {COMPILING}\n") == told
 
 
 def test_compile_imports_no_torch(tmp_path: Path) -> None:
