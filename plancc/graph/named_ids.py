@@ -59,8 +59,8 @@ def is_name(word: bytes) -> bool:
     return False
 
 
-def are_names(ids: npt.NDArray[Any] | None) -> bool:
-    """Whether ids of vertices are names."""
+def are_names(ids: Any) -> bool:
+    """Whether ids of vertices, an array, a dataset or None, are names."""
     return ids is not None and ids.dtype.kind == "S"
 
 
