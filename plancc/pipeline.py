@@ -47,6 +47,7 @@ from plancc.plan.routing import with_routes
 from plancc.predict.forecast import Forecast
 from plancc.predict.relays import MANY, best_relays
 from plancc.predict.schedules import tables_of
+from plancc.text import four_digits
 
 SLOWER = 1.02
 """Epoch with hops over that without, up to which a search for the volume keeps them: they move
@@ -213,7 +214,7 @@ def compile(
     if forecast.slower and not (task.model.of_batches or MODELS[model].even_random):
         straight = _straight(plan, task)
         if straight is not None and straight < (forecast.seconds or 0.0):
-            advice = f"without hops, by `exchange` flat, it takes {1e3 * straight:.4g} ms"
+            advice = f"without hops, by `exchange` flat, it takes {four_digits(1e3 * straight)} ms"
         else:
             advice = _advice(wanted, task, assigner)
         tell(f"{forecast.comparison}; {advice}")
@@ -289,8 +290,9 @@ def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
         return routed, []
     return plan, [
         f"rows travel straight from rank to rank: in hops between nodes ({topology}) an epoch is "
-        f"predicted to take {hops / flat:.2f} times as long ({1e3 * hops:.4g} ms, straight "
-        f"{1e3 * flat:.4g} ms; machine {predictor.machine.title}); `exchange` nodes compiles them"
+        f"predicted to take {hops / flat:.2f} times as long ({four_digits(1e3 * hops)} ms, "
+        f"straight {four_digits(1e3 * flat)} ms; machine {predictor.machine.title}); "
+        "`exchange` nodes compiles them"
     ]
 
 

@@ -183,7 +183,9 @@ class Study:
         for first, *others in groups.values():
             each = {n: [v, *(r.figures.get(n) for r in others)] for n, v in first.figures.items()}
             known = {n: [v for v in values if v is not None] for n, values in each.items()}
-            complete = {n: of(v) for n, v in known.items() if len(v) > len(others)}
+            complete: dict[str, float | None] = {
+                n: of(v) for n, v in known.items() if len(v) > len(others)
+            }
             rows.append(replace(first, figures=complete))
         return replace(self, rows=rows)
 

@@ -113,3 +113,8 @@ def _middle_cut(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return text[: most - _END - len(_CUT)] + _CUT + text[-_END:]
+
+
+def four_digits(value: float) -> str:
+    """Four significant digits, zeros too, so that compared figures are of one precision."""
+    return f"{value:,.0f}" if not value or abs(value) >= 999.5 else f"{value:#.4g}".rstrip(".")

@@ -212,7 +212,7 @@ def test_provenance(tmp_path, monkeypatch):
         "source_format": "mtx",
         "source_reading": "",
         "source_weights": "the values, all 1",
-        "source_counts": "1 self loops of the source are raised by the identity",
+        "source_counts": "self loops of the source raised by the identity: 1",
         "plancc_version": plancc.__version__,
         "created": "2023-11-14T22:13:20Z",
         "command": "told",

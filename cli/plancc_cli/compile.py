@@ -166,6 +166,7 @@ def command(
         settings["data"] = settings["data"] or (False if no_data else None)
         compile_on_ranks(settings | {"split": split_name, "self_loops": not no_self_loops})
         return
+    options.refuse_given(["timeout"], "is for several ranks, which a launcher starts: drop it")
     import plancc
     from plancc.graph.folders import check_reading
     from plancc.graph.link_times import read_source

@@ -87,8 +87,9 @@ def plot_study(study: Study, path: str) -> None:
     shape = (len(figures), len(graphs)) if several else (1, len(figures))
     figure = Figure(figsize=(max(6.4, 2.6 * shape[1]), 2.7 * shape[0]), layout="constrained")
     alike = several and (study.baseline is not None or len(study.parts) > 1)
-    y = "row" if alike else "none"
-    panels = figure.subplots(*shape, squeeze=False, sharex=several, sharey=y)
+    panels = figure.subplots(
+        *shape, squeeze=False, sharex=several, sharey="row" if alike else "none"
+    )
     over = "" if study.baseline is None else f", over {study.baseline}"
     for column, graph in enumerate(graphs):
         for row, (name, words) in enumerate(figures.items()):

@@ -52,6 +52,7 @@ WITHOUT_LINKS = "without links: "
 def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: bool) -> None:
     """The answer of `compile` in a few lines, or one."""
     from plancc.graph.links import KINDS
+    from plancc.graph.named_ids import are_names
     from plancc.report.costs import product_of
     from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import read_candidates
@@ -84,8 +85,8 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     if plan.links is not None:
         kinds = plan.links.kind
         say(words_of_links({name: int((kinds == k).sum()) for k, name in enumerate(KINDS)}))
-    if plan.original_id is not None and plan.original_id.dtype.kind == "S":
-        say(f"ids are names: {plan.num_vertices:,} vertices, numbered in the order of the names")
+    if are_names(plan.original_id):
+        say(_of_names(header))
     candidates = read_candidates(provenance)
     if candidates:
         say(f"model auto, by {provenance.get('chosen_by', '-')}: {_outcomes(candidates)}")
@@ -95,6 +96,11 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     if of_model:
         say(", ".join(f"{name.replace('_', ' ')}: {provenance[name]}" for name in of_model))
     say(f"content {digest}")
+
+
+def _of_names(header: Header) -> str:
+    """How vertices are numbered whose ids are names."""
+    return f"ids are names: {header.num_vertices:,} vertices, numbered in the order of the names"
 
 
 def words_of_links(sizes: Mapping[str, int]) -> str:
@@ -307,6 +313,8 @@ def print_report(report: Report, per_part: bool, every: bool = False) -> None:
     merged = f" merged onto {report.num_ranks} ranks" * (report.num_ranks < header.num_parts)
     model = f", {origin(provenance)}" if provenance.get("model") else ""
     say(f"{report.path}: {sizes_of(header)}{merged}{model}")
+    if report.ids_are_names:
+        say(_of_names(header))
     print_table(_answer(report), boxed=False)
     if every:
         print_table(facts_table(report))

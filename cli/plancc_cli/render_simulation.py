@@ -104,7 +104,7 @@ def machine_words(machine: Machine, ranks: int, where: str) -> str:
     return (
         f"machine {machine.name or 'given'}{where}: {count_of(ranks, 'rank')} on {nodes} "
         f"({of_node}), {unequal}"
-        f"{duration(machine.latency)} per message and "
+        f"{1e6 * machine.latency:g} us per message and "
         f"{machine.bandwidth:.3g} B/s of a rank, {machine.injection:.3g} B/s of a node"
     )
 

@@ -17,7 +17,7 @@ from rich.table import Column, Row
 from rich.table import Table as Grid
 
 from plancc.report.table import Table
-from plancc.text import printable
+from plancc.text import four_digits, printable
 
 WIDTH = 110
 """Width of what does not go to a terminal, unless COLUMNS says it."""
@@ -306,11 +306,11 @@ def size(num_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds with a unit: 0.00123 -> 1.23 ms."""
+    """Seconds with a unit: 0.0012 -> 1.200 ms."""
     for unit, length in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= length:
-            return f"{seconds / length:.4g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
-    return f"{seconds / 1e-6:.4g} us"
+            return f"{four_digits(seconds / length)} {unit}"
+    return f"{four_digits(seconds / 1e-6)} us"
 
 
 def digits(value: float) -> str:
@@ -329,7 +329,7 @@ def ratio(value: float, base: float) -> str:
 
 def amount(value: float | None) -> str:
     """Rows or messages as they are; seconds in four digits, however few they are."""
-    return f"{value:.4g}" if isinstance(value, float) else number(value)
+    return four_digits(value) if isinstance(value, float) else number(value)
 
 
 def objective_words(objective: str, value: float | None) -> str:

@@ -29,7 +29,7 @@ more memory than the graph."""
 BLOCK = 1 << 22
 """Entries that are looked at together."""
 MERGED, ZEROS = "repeated entries merged", "entries of value 0 left out (`pattern` keeps them)"
-BOTH_WAYS = "entries are listed both ways, and `symmetrize` adds their values"
+BOTH_WAYS = "entries listed both ways, whose values `symmetrize` adds"
 """What is counted (`Source.counts`)."""
 
 
@@ -95,7 +95,7 @@ def build_graph(
         del row, off
         matrix = coo_array((data, both), shape=shape).tocsr()
         if values is not None:
-            source = source.counting(f"of {one_way:,} {BOTH_WAYS}", len(data) - matrix.nnz)
+            source = source.counting(BOTH_WAYS, len(data) - matrix.nnz, f" of {one_way:,}")
     if values is not None:
         check_finite(matrix.data, where)  # sums may have overflowed
         entries = matrix.nnz

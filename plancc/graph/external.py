@@ -108,7 +108,7 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
     made_of = replace(source.source, weights="", weight_range="")
     if weighted:
         made_of = found.told(source.source, repeated)
-        made_of = made_of.counting(f"of {one_way:,} {BOTH_WAYS}", added)
+        made_of = made_of.counting(BOTH_WAYS, added, f" of {one_way:,}")
     made_of = made_of.counting(ZEROS if weighted else MERGED, zeros if weighted else repeated)
     indices = np.load(folder / "indices.npy", mmap_mode="r")
     directed = False if reading.symmetrize else source.directed

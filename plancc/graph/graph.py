@@ -45,11 +45,12 @@ class Source:
     columns: str = ""
     counts: str = ""
 
-    def counting(self, what: str, count: int) -> Source:
-        """The same, which says also how many of something were merged, added or left out."""
+    def counting(self, what: str, count: int, whole: str = "") -> Source:
+        """The same, which says also how many (of the `whole`) were merged, added or left out."""
         if not count:
             return self
-        return replace(self, counts=", ".join(filter(None, (self.counts, f"{count:,} {what}"))))
+        told = f"{what}: {count:,}{whole}"
+        return replace(self, counts=", ".join(filter(None, (self.counts, told))))
 
     @classmethod
     def of_file(

@@ -55,8 +55,8 @@ def is_name(word: bytes) -> bool:
     return not is_number(text) and re.fullmatch(r"\W*\d*\W*", text) is None
 
 
-def are_names(ids: npt.NDArray[Any] | None) -> bool:
-    """Whether ids of vertices are names."""
+def are_names(ids: Any) -> bool:
+    """Whether ids of vertices, an array, a dataset or None, are names."""
     return ids is not None and ids.dtype.kind == "S"
 
 

@@ -69,7 +69,7 @@ def normalize(
     scale = rows.scale()
     indptr, indices, values = rows.scaled(scale, scale, dtype)
     loops = graph.num_vertices - int(rows.made_ptr[-1] - graph.indptr[-1]) if self_loops else 0
-    source = graph.source.counting("self loops of the source are raised by the identity", loops)
+    source = graph.source.counting("self loops of the source raised by the identity", loops)
     made = replace(graph, indptr=indptr, indices=indices, values=values, source=source)
     return with_features_of(made, graph)
 

@@ -8,6 +8,7 @@ reads them for ever: a child process reads (`plancc.guarded_child`), and leaves 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.files import scratch_folder
 from plancc.graph.bounds import check_unpacked, large_allowed
 from plancc.graph.canonical import as_values, build_graph, detect_direction
@@ -148,7 +149,10 @@ def read_h5ad(
             matrix.
     """
     where = os.fspath(path)
-    ((name, matrix),) = _read_in_child(path, "graph", keys or {}).items()
+    (name, matrix), *others = _read_in_child(path, "graph", keys or {}).items()
+    if left := [show(other) for other, _ in others]:
+        words = f"not taken: {', '.join(left)}; the graph is {show(name)} (`keys` graph=NAME)"
+        warnings.warn(f"{where}: {words}", PlanccWarning, stacklevel=2)
     check_num_vertices(matrix.shape[0], where)
     if isinstance(matrix, np.ndarray):
         row, col = np.nonzero(matrix)
@@ -206,7 +210,8 @@ def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
         matrix = _matrix(file, f"obsp/{name}")
         if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError(f"{where}: 'obsp/{name}' must be square, not of shape {matrix.shape}")
-        return {f"obsp/{name}": matrix}
+        others = [] if wanted else [f"obsp/{each}" for each in names if each != name]
+        return {f"obsp/{name}": matrix} | dict.fromkeys(others)
 
 
 def _data(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:

@@ -114,6 +114,9 @@ class StochasticModel(Model):
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> StochasticModel:
+        beside = [name for name in ("theta", "delta") if name in options]
+        if beside and options.get("batches", AUTO) != AUTO:
+            raise InputError(f"`{beside[0]}` is for `batches` {AUTO}: a number needs none")
         own = {each.name for each in fields(cls)}
         of_sampler = {name: value for name, value in options.items() if name not in own}
         given = {name: value for name, value in options.items() if name in own}

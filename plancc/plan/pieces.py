@@ -25,11 +25,13 @@ from plancc.files import atomic_folder, discard_folder, hold_folder
 from plancc.plan.attributes import is_plain, stored
 from plancc.plan.container import Container, has_checksums
 from plancc.plan.exchange import Int64Array
-from plancc.plan.format import PIECE_FORMAT, PIECES, FileNode, indexed_by
+from plancc.plan.format import MAJOR, PIECE_FORMAT, PIECES, FileNode, indexed_by
+from plancc.text import shown as cut
 
 MOST_OPEN = 64
 """Pieces that are open at a time."""
 FIRST_PART, CONTENT = (f"{PIECES}/{name}" for name in ("first_part", "content_sha256"))
+PIECE_ATTRIBUTES = ("format", "format_version", "piece", "content_sha256")
 SHA256_BYTES = 32
 HASH_DIGITS, OWN_DIGITS = 12, 8
 """Digits of the content hash in the name of a folder, and random ones, of every writing its own."""
@@ -263,13 +265,20 @@ class Pieces:
             with piece.reading("the header"):
                 said = {
                     name: stored(piece.file, name).value
-                    for name in ("format", "piece", "content_sha256")
+                    for name in PIECE_ATTRIBUTES
                     if name in piece.file.attrs and is_plain(piece.file.attrs.get_id(name))
                 }
+                unknown = sorted({*piece.file.attrs}.difference(PIECE_ATTRIBUTES))
+                more = unknown or piece.file.visit(lambda at: None if at in head.file else [at])
+                newest = int(str(stored(head.file, "format_version").value).split(".")[1])
             if said.get("format") != PIECE_FORMAT:
                 raise piece.error(f"not a piece of a plan: 'format' is not '{PIECE_FORMAT}'")
             if said.get("piece") != index:
                 raise piece.error(f"says that it is piece {said.get('piece')}, not {index}")
+            if more:
+                raise piece.error(f"has '{cut(more[0], 40)}', which no piece of the plan has")
+            if said.get("format_version") not in [f"{MAJOR}.{k}" for k in range(newest + 1)]:
+                raise piece.error(f"'format_version' is none up to {MAJOR}.{newest}, the head's")
             content = self.contents[index] if self.contents else self._content
             if said.get("content_sha256") != content:
                 raise piece.error(

@@ -11,6 +11,7 @@ from plancc.graph.graph import Graph
 from plancc.plan.plan import Plan
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
+from plancc.text import four_digits
 
 ALIKE = 0.01
 """Share by which random partitions may differ among themselves."""
@@ -60,11 +61,11 @@ class Forecast:
         """Both times, the machine and the widths, in words."""
         assert self.seconds is not None
         machine, dims = self.predictor.machine, ",".join(map(str, self.predictor.dims))
+        own, random = (four_digits(1e3 * each) for each in (self.seconds, self.random_seconds))
         more = f"{100 * (self.seconds / self.random_seconds - 1):.0f}%"
         return (
             f"this plan is predicted to train slower than an even random partition, by {more}: "
-            f"{1e3 * self.seconds:.4g} ms an epoch, random {1e3 * self.random_seconds:.4g} ms "
-            f"(machine {machine.title}, dims {dims})"
+            f"{own} ms an epoch, random {random} ms (machine {machine.title}, dims {dims})"
         )
 
     def provenance(self) -> Mapping[str, Any]:

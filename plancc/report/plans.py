@@ -19,6 +19,7 @@ from plancc.cost.certificate import Certificate
 from plancc.cost.owners import BASELINE_SEED, components, traffic
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.graph.named_ids import are_names
 from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
 from plancc.plan.format import header_attributes
@@ -56,6 +57,7 @@ from plancc.report.payback import Payoff, Spending, search_seconds
 from plancc.report.provenance import decoded, recorded_topology
 
 T = TypeVar("T")
+ID = "rows/original_id"
 PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
 """Figures of every part."""
 DIFFERENT = "figures of different matrices do not compare"
@@ -82,6 +84,7 @@ class Report:
             between the plan's parts.
         components: Connected components of the rows of every part, if they are asked for.
         certificate: If it is asked for.
+        ids_are_names: Whether the ids of vertices are text.
     """
 
     path: str
@@ -106,6 +109,7 @@ class Report:
     links: dict[str, int] = field(default_factory=dict)
     components: list[int] = field(default_factory=list)
     certificate: Certificate | None = None
+    ids_are_names: bool = False
 
     @property
     def spending(self) -> Spending:
@@ -141,6 +145,7 @@ class Report:
             },
             **{"relations": self.relations, "links": self.links},
             **{"components": self.components, "certificate": self.certificate},
+            "ids_are_names": self.ids_are_names,
         }
         result |= {name: _plain(value) for name, value in others.items() if value}
         if per_part:
@@ -261,6 +266,7 @@ def report(
             on_grid=on_grid,
             types=source.of_types(type_traffic),
             relations=source.of_types(relation_traffic),
+            ids_are_names=file.has(ID) and are_names(file.node(ID)),
         )
 
 

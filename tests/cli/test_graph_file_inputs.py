@@ -126,7 +126,7 @@ CASES = [
         {"g.gml": "graph [ directed 1 node [ id 1 ] node [ id 2 ]"
                   + " edge [ source 1 target 2 ]" * 2 + " ]"},
         "compile g.gml PLAIN",
-        says=("1 repeated entries merged",),
+        says=("repeated entries merged: 1",),
         entries={(1, 2): 1.0},
     ),
     refused("M1 GML twice", "g.gml", "graph [\nnode [ id 0 ]\nnode [ id 0 ] ]", "line 3|'0'|twice"),
@@ -156,14 +156,14 @@ CASES = [
         "C16 --symmetrize of edges listed both ways",
         {"g.txt": "0 1 3\n1 0 3\n1 2 1\n"},
         "compile g.txt PLAIN --symmetrize",
-        says=("2 of 3 entries are listed both ways, and --symmetrize adds their values",),
+        says=("entries listed both ways, whose values --symmetrize adds: 2 of 3",),
         entries=both((0, 1), value=6.0) | both((1, 2)),
     ),
     Case(
         "i15 a diagonal of zeros",
         {"g.mtx": MTX + "real skew-symmetric\n3 3 2\n2 1 1.5\n2 2 0\n"},
         "compile g.mtx PLAIN",
-        says=("1 entries of value 0 left out (--pattern keeps them)",),
+        says=("entries of value 0 left out (--pattern keeps them): 1",),
         entries={(1, 0): 1.5, (0, 1): -1.5},
     ),
     refused(
@@ -171,12 +171,12 @@ CASES = [
     ),
     Case(
         "F9 repeated pairs", {"g.txt": "0 1\n0 1\n1 2\n"}, "compile g.txt PLAIN",
-        says=("1 repeated entries merged",), entries={(0, 1): 1.0, (1, 2): 1.0},
+        says=("repeated entries merged: 1",), entries={(0, 1): 1.0, (1, 2): 1.0},
     ),
     Case(
         "F9 loops beside the identity", {"g.txt": "0 1\n1 1\n"},
         f"compile g.txt --normalize none {FLAGS}",
-        says=("1 self loops of the source are raised by the identity",),
+        says=("self loops of the source raised by the identity: 1",),
         entries={(0, 0): 1.0, (0, 1): 1.0, (1, 1): 2.0},
     ),
     Case(

@@ -160,6 +160,9 @@ def test_names_go_through_every_way_of_a_plan(tmp_path, monkeypatch):
     ok(f"compile g.csv --data d.csv {whole} -o a.h5")
     ok("convert g.csv -o folder --data d.csv")
     ok(f"compile folder {whole} -o b.h5")
+    said = plancc("inspect", "b.h5").out.splitlines()
+    assert said[1] == "ids are names: 40 vertices, numbered in the order of the names"
+    assert "ids_are_names" in plancc("inspect", "b.h5", "--json").out
     with h5py.File("a.h5") as first, h5py.File("b.h5") as second:
         assert first.attrs["content_sha256"] == second.attrs["content_sha256"]
         by_vertex = np.empty(40, object)

@@ -6,6 +6,7 @@ import pytest
 from cli_helpers import fails
 from worlds import plan
 
+BATCHES = "compile e.el -p 2 --model stochastic-hp --batch-size 2 --batches 4"
 CASES = (
     ("verify p.h5 --format mtx", "--format is for the graph of --against"),
     ("verify p.h5 --num-vertices 0", "--num-vertices is for the graph of --against"),
@@ -20,6 +21,9 @@ CASES = (
     ("refine p.h5 --normalize none -o q.h5", "--normalize is for a graph"),
     ("compile e.el -p 2 --columns= -o q.h5", "--columns '': give names with commas between"),
     ("compile e.el -p 2 --model block --time-limit 5 -o q.h5", "--time-limit is for partitioners"),
+    ("compile e.el -p 2 --timeout 60 -o q.h5", "--timeout is for several ranks"),
+    (f"{BATCHES} --theta 0.1 -o q.h5", "--theta is for --batches auto"),
+    (f"{BATCHES} --delta 0.4 -o q.h5", "--delta is for --batches auto"),
 )
 
 

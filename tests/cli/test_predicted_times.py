@@ -211,7 +211,7 @@ def test_what_is_recorded_of_random(bare: Path, tmp_path: Path) -> None:
     assert (own["random_seconds"], own["dims"]) == (0.25, [8, 4])
     assert own["seconds"] == as_json("simulate", copy)["seconds"] != 1e-9  # computed
     assert as_json("compare", copy)[0]["epoch"] == own
-    assert ok("inspect", "-v", copy).count("250 ms") == 2  # in the answer and the table of times
+    assert ok("inspect", "-v", copy).count("250.0 ms") == 2  # in the answer and the table of times
     for words in (["--machine", "h100"], ["--dims", "8,4"], ["--dims", "8,5"]):
         assert as_json("inspect", copy, *words)["epoch"]["random_seconds"] not in (0.25, None)
     copy = noted(bare, tmp_path, dims="8,4", machine=cluster, random_epoch_seconds=0.25)

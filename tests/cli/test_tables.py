@@ -13,7 +13,7 @@ import pytest
 from cli_helpers import as_json, everything, ok, plancc, plancc_run
 
 from plancc.report.table import Table
-from plancc_cli.tables import console, print_table, say
+from plancc_cli.tables import console, duration, print_table, say
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -154,3 +154,19 @@ def test_text_from_outside_is_printable(capsys):
     assert shown.splitlines()[-1] == "a\ufffd[31m,'=1+1,-2.5,-3"
     print_json({"name": "a\x1b"})
     assert "\\u001b" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (1.2e-3, "1.200 ms"),
+        (1.2645e-3, "1.264 ms"),
+        (0.03, "30.00 ms"),
+        (0.25, "250.0 ms"),
+        (5, "5.000 s"),
+        (1234.5, "1,234 s"),
+        (0, "0 us"),
+    ],
+)
+def test_times_that_are_compared_have_as_many_digits(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown

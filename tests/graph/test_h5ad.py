@@ -1,5 +1,6 @@
 """AnnData: files as anndata 0.10 and later lay them out, made by h5py and the library."""
 
+import warnings
 from functools import partial
 
 import h5py
@@ -10,7 +11,7 @@ from cases import long
 from graph_helpers import entries, refused
 
 import plancc
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import read_graph
 from plancc.graph.vertexsources import read_vertex_data
 from plancc.interop.h5ad_child import leave
@@ -70,6 +71,15 @@ def test_graph(path):
 
 
 @pytest.mark.usefixtures("here")
+def test_other_matrices_are_named(path):
+    """Unless the graph is chosen."""
+    with pytest.warns(PlanccWarning, match="not taken: 'obsp/distances'; the graph is 'obsp/conn"):
+        read_graph(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_graph(path, keys={"graph": "connectivities"})
+
+
 def test_data(path):
     data = read_vertex_data(path, 4)
     np.testing.assert_array_equal(data.features, X)

@@ -126,6 +126,11 @@ def older_container(head, folder):
         file.attrs["format"] = "plancc-plan-piece"
 
 
+def more_than_the_plan(head, folder):
+    with h5py.File(folder / "1.h5", "r+") as file:
+        file["more"] = np.arange(3)
+
+
 def damaged(head, folder):
     content = bytearray((folder / "1.h5").read_bytes())
     with h5py.File(folder / "1.h5") as file:
@@ -141,6 +146,10 @@ WRONG = {
     "swapped": (swapped, "says that it is piece"),
     "of another plan": (of_another_plan, "a piece of another plan"),
     "no piece": (change("1.h5", format="plancc-plan"), "not a piece of a plan"),
+    "a version": (change("1.h5", format_version="1.13"), "'format_version' is none up to 1.12"),
+    "no version": (change("1.h5", format_version=1), "'format_version' is none up to"),
+    "an attribute": (change("1.h5", more=1), "has 'more', which no piece of the plan has"),
+    "a dataset": (more_than_the_plan, "has 'more', which no piece"),
     "an older container": (older_container, "an HDF5 file without checksums"),
     "damaged": (damaged, "the digest of part 1 does not match"),
     "folder above": (change("", pieces="../x"), "names no folder"),
