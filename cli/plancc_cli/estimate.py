@@ -48,8 +48,8 @@ def command(
 ) -> None:
     """Say what memory `plancc compile` takes for a row plan of a graph of these sizes.
 
-    Below that of the effort is what effort fast takes. With --ranks it is the memory of one rank,
-    whatever the effort.
+    Below the effort is what effort fast takes, for more than 16 parts. With --ranks it is the
+    memory of one rank, whatever the effort.
     """
     from plancc.owners.memory import allowed_memory
     from plancc.partitioners.adapter import LARGE
