@@ -23,12 +23,7 @@ from plancc.errors import InputError, warn
 from plancc.graph import kernels
 from plancc.graph.canonical import all_finite, build_graph, is_symmetric, to_scipy
 from plancc.graph.formats import Format
-from plancc.graph.graph import (
-    MAX_VERTICES,
-    Graph,
-    Source,
-    check_num_vertices,
-)
+from plancc.graph.graph import MAX_VERTICES, Graph, Source, check_num_vertices
 from plancc.graph.textfile import (
     StrPath,
     check_encoding,
