@@ -13,10 +13,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.graph.canonical import build_graph, check_edge_index, detect_direction
-from plancc.graph.edge_features import (
-    taking_features,
-    with_edges,
-)
+from plancc.graph.edge_features import taking_features, with_edges
 from plancc.graph.formats import Held, data_keys, find_held, graph_keys, read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
 from plancc.graph.listed_edges import ListedEdges, listing

@@ -144,9 +144,8 @@ class MappedGraph:
         head = _head(folder)
         name = os.path.basename(os.path.abspath(folder))
         source = Source(name, format="csr", columns=_columns(head))
-        made_of = head.get("made_of")
-        if isinstance(made_of, dict) and isinstance(made_of.get("counts"), str):
-            source = replace(source, counts=shown(made_of["counts"]))
+        if isinstance(counts := head["made_of"].get("counts"), str):
+            source = replace(source, counts=shown(counts))
         if values is not None:
             source = replace(source, **_weights(head))
         types, relation = _types(folder, head), None
@@ -271,10 +270,10 @@ def _others(folder: str, name: str, length: int) -> npt.NDArray[Any] | None:
 
 
 def _head(folder: str) -> dict[str, Any]:
-    """What ``graph.json`` says; nothing where it is missing."""
+    """What ``graph.json`` says, little where it is missing; "made_of" is a mapping."""
     path = os.path.join(folder, HEAD)
     if not os.path.isfile(path):
-        return {}
+        return {"made_of": {}}
     with input_errors(path):
         text = Path(path).read_bytes()
     try:
@@ -286,24 +285,21 @@ def _head(folder: str) -> dict[str, Any]:
     version = head.get("version", VERSION)
     if version != VERSION:
         raise InputError(f"{path}: version '{shown(version)}' is not {VERSION}; update plancc")
-    return head
+    made_of = head.get("made_of")
+    return head | {"made_of": made_of if isinstance(made_of, dict) else {}}
 
 
 def _weights(head: Mapping[str, Any]) -> dict[str, str]:
     """Name and range of the weights, as ``graph.json`` has them."""
-    made_of = head.get("made_of")
-    if isinstance(made_of, dict):
-        told = [made_of.get(name) for name in ("weights", "weight_range")]
-        if all(isinstance(each, str) and each for each in told):
-            return dict(zip(("weights", "weight_range"), map(shown, told), strict=True))
+    told = {name: head["made_of"].get(name) for name in ("weights", "weight_range")}
+    if all(isinstance(each, str) and each for each in told.values()):
+        return {name: shown(each) for name, each in told.items()}
     return {"weights": "'values.npy'"}
 
 
 def _columns(head: Mapping[str, Any]) -> str:
     """Names of the columns that rows and columns were, as ``graph.json`` has them; "" without."""
-    made_of = head.get("made_of")
-    if not isinstance(made_of, dict):
-        return ""
+    made_of = head["made_of"]
     try:
         names = split_names(shown(made_of.get("columns", "")))
         turned = "transpose" in reading_of(shown(made_of.get("reading", "")))
@@ -314,8 +310,8 @@ def _columns(head: Mapping[str, Any]) -> str:
 
 def not_converted(path: StrPath, reading: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `read_graph` that a folder was not converted with; all for other sources."""
-    made_of = _head(os.fspath(path)).get("made_of") if os.path.isdir(path) else None
-    if not isinstance(made_of, dict):
+    made_of = _head(os.fspath(path))["made_of"] if os.path.isdir(path) else {}
+    if not made_of:
         return dict(reading)
     done = reading_of(shown(made_of.get("reading", "")))
     return {name: each for name, each in reading.items() if name in FLAGS and name not in done}

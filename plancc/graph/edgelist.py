@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress, islice
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -50,11 +50,8 @@ from plancc.graph.textfile import (
     text_chunks,
 )
 from plancc.graph.types import Relation, in_words
-from plancc.graph.union import rectangular
+from plancc.graph.union import Entries, rectangular
 from plancc.text import shown
-
-if TYPE_CHECKING:
-    from plancc.graph.external import Entries
 
 COMMENT = (b"#", b"%")
 _TO_LINES = bytes.maketrans(b" \t\r", b"\n\n\n")
@@ -85,7 +82,7 @@ class _Table(NamedTuple):
     Attributes:
         separator: Between columns; empty: blanks and tabs.
         columns: Of every line.
-        chosen: Columns of u, v and perhaps weights, where these are not all columns in this order.
+        chosen: Columns of u, v and perhaps weights.
         weights: Name of the weights; "" without.
         ends: Names of the columns of u and v (`plancc.graph.formats.join_names`); "" without.
         comma: Whether a comma is the decimal point of weights.
@@ -103,6 +100,11 @@ class _Table(NamedTuple):
     start: int
     claims: Said
     named: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether u, v and weights are all columns in this order."""
+        return self.chosen == tuple(range(self.columns))
 
 
 def read_edgelist(
@@ -204,7 +206,7 @@ def _of_two_sides(path: StrPath, claims: Said, entries: Entries, flags: dict[str
     return rectangular(shape, (u - 1, v - 1, weights), **flags)
 
 
-def read_edges(path: StrPath) -> tuple[bytes, Entries]:
+def read_edges(path: StrPath) -> tuple[bytes, Any]:
     """Text of an edge list without names of columns, and the ids and weights of its lines.
 
     Raises:
@@ -316,11 +318,10 @@ def _edges_of(
     """The names, where ids are names, and `_columns_of` with numbers of names."""
     if not table.named:
         return None, _columns_of(path, data, table, pattern)
-    chosen = table.chosen or tuple(range(table.columns))
-    found = read_names(path, data, table.separator, table.columns, chosen)
+    found = read_names(path, data, table.separator, table.columns, table.chosen)
     weights = None
-    if len(chosen) > 2:
-        plain = table._replace(separator=b"", columns=3, chosen=(), start=0)
+    if table.weights:
+        plain = table._replace(separator=b"", columns=3, chosen=(0, 1, 2), start=0)
         weights = _columns_of(path, found.weights, plain, pattern)[2]
     return found.names, (found.u, found.v, weights)
 
@@ -331,11 +332,11 @@ def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False
     if b'"' in data:
         quoted = _QUOTED if separator == b"," else _QUOTED_COMMA
         data = quoted.sub(rb"\1", data)
-    if not table.chosen and data.find(b"#", table.start) >= 0:
+    if table.is_whole and data.find(b"#", table.start) >= 0:
         data = _TRAILING.sub(b"", data)
     if table.comma and b"," in data:
         data = data.replace(b",", b".")
-    if table.chosen:
+    if not table.is_whole:
         data = _taken(path, data, separator, columns, table.chosen)
         separator, columns = b"", len(table.chosen)
     if columns == 2:
@@ -344,8 +345,7 @@ def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False
         return read_integer_columns(path, data, separator, columns)
     except InputError:  # weights with a decimal point, or a wrong line
         if pattern:
-            ends = table.chosen[:2] or (0, 1)
-            return _columns_of(path, given, table._replace(chosen=ends))
+            return _columns_of(path, given, table._replace(chosen=table.chosen[:2]))
         return _read_weighted(path, data, separator)
 
 
@@ -428,24 +428,16 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
             chosen = tuple(map(called.index, taken))
         weights = "".join(f"column {show(called[k])}" for k in chosen[2:])
         comma = bool(weights) and (separator == b";" or (separator != b"," and b"," in text))
-        if chosen == tuple(range(len(words))):
-            chosen = ()
         if not names:  # what stands between tabs or commas in the last comment, as SNAP writes it
             last = data[:start].rstrip().split(b"\n")[-1].lstrip(b"#% ").strip()
             listed = re.split(rb"[\t,]", last)
             if len(listed) == len(words) and all(map(_NAME.fullmatch, listed)):
                 called = names = [word.strip().decode(errors="replace") for word in listed]
-        ends = join_names([called[k] for k in (chosen or (0, 1))[:2]]) if names else ""
+        ends = join_names([called[k] for k in chosen[:2]]) if names else ""
         claims = claims_of(data[:start])
-        named = not words[0].endswith(b":") and any(
-            is_name(words[k]) for k in (chosen or (0, 1))[:2]
-        )
-        return data, _Table(
-            *(separator, len(words), chosen, weights, ends, comma),
-            start=start,
-            claims=claims,
-            named=named,
-        )
+        named = not words[0].endswith(b":") and any(is_name(words[k]) for k in chosen[:2])
+        how = separator, len(words), chosen, weights, ends, comma
+        return data, _Table(*how, start, claims, named)
     return data, None
 
 

@@ -26,6 +26,7 @@ from plancc.graph.csr import write_head
 from plancc.graph.edge_weights import WeightRange
 from plancc.graph.graph import Source, check_range
 from plancc.graph.symmetry import mirror_sum
+from plancc.graph.union import Entries
 
 BUCKETS = 256
 """Files that entries are sorted into first."""
@@ -33,9 +34,6 @@ BYTES_PER_ENTRY = 64
 """Memory that an entry takes while its bucket is sorted."""
 LEAST_ENTRIES = 1 << 16
 """Entries of a bucket that are sorted together whatever the memory is."""
-
-Entries = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None]
-"""row, col and values, or None for a pattern; of equal length."""
 
 
 class Entrywise(Protocol):

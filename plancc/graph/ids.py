@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,9 @@ from plancc.errors import InputError, warn
 from plancc.graph.graph import MAX_VERTICES, check_num_vertices
 from plancc.graph.named_ids import Names, check_no_numbers
 from plancc.graph.textfile import show
+from plancc.graph.union import Entries
 
-if TYPE_CHECKING:
-    from plancc.graph.external import Entries
-
-IntArray = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.integer]
 ID_OPTIONS = ("num_vertices", "keep_ids")
 _PAIRS = (("src", "dst"), ("source", "target"), ("u", "v"), ("from", "to"), ("row", "col"))
 USUAL = frozenset(name for pair in _PAIRS for name in pair)
@@ -122,7 +120,7 @@ class PiecewiseEdges:
         self.where, self.most, self.loops = where, 0, 0
         sides = [np.empty(0, np.int64)] * 2
         for u, v, _ in self.pieces():
-            self.most, self.loops = self.most + len(u), self.loops + np.count_nonzero(u == v)
+            self.most, self.loops = self.most + len(u), self.loops + int(np.sum(u == v))
             sides = [np.union1d(*each) for each in zip(sides, (u, v), strict=True)]
         self.sides, ids = sides, np.union1d(*sides)
         if not len(ids):
@@ -163,8 +161,8 @@ class Numbered(NamedTuple):
 
 
 def number(
-    u: npt.NDArray[np.int64],
-    v: npt.NDArray[np.int64],
+    u: IntArray,
+    v: IntArray,
     where: str,
     *,
     num_vertices: int | None = None,
@@ -200,16 +198,20 @@ def number(
     if num_vertices is not None:
         check_num_vertices(num_vertices, where)
         check_ids(u, v, num_vertices, place or (lambda _: where))
-        _warn_of_one(smallest, largest == num_vertices - 1, where)
-        return Numbered(num_vertices, u, v, None)
-    if keep_ids:
-        if largest >= MAX_VERTICES:
+    elif keep_ids:
+        num_vertices = largest + 1
+        if num_vertices > MAX_VERTICES:
             raise InputError(
                 f"{where}: vertex id '{largest}' is too large to be a vertex number (`keep_ids`); "
                 f"at most {MAX_VERTICES - 1} is supported"
             )
-        _warn_of_one(smallest, True, where)
-        return Numbered(largest + 1, u, v, None)
+    if num_vertices is not None:
+        if smallest == 1 and largest == num_vertices - 1:
+            warn(
+                f"{where}: the smallest id is 1, and vertex 0 has no edge: if ids count from 1, "
+                "leave out `keep_ids` and `num_vertices`"
+            )
+        return Numbered(num_vertices, u, v, None)
     found = _compact(u, v, largest)
     if found.num_vertices != largest - smallest + 1:
         others = "" if largest >= SPARSE * found.num_vertices else (
@@ -220,8 +222,8 @@ def number(
 
 
 def check_ids(
-    u: npt.NDArray[np.int64],
-    v: npt.NDArray[np.int64],
+    u: IntArray,
+    v: IntArray,
     num_vertices: int,
     place: Callable[[int], str],
 ) -> None:
@@ -235,16 +237,7 @@ def check_ids(
         )
 
 
-def _warn_of_one(smallest: int, to_the_end: bool, where: str) -> None:
-    """Say that vertex numbers seem to be counted from 1, which leaves vertex 0 without an edge."""
-    if smallest == 1 and to_the_end:
-        warn(
-            f"{where}: the smallest id is 1, and vertex 0 has no edge: if ids count from 1, leave "
-            "out `keep_ids` and `num_vertices`"
-        )
-
-
-def _compact(u: npt.NDArray[np.int64], v: npt.NDArray[np.int64], largest: int) -> Numbered:
+def _compact(u: IntArray, v: IntArray, largest: int) -> Numbered:
     """Number the ids that occur 0..n-1 in ascending order."""
     if largest < 8 * len(u) + 1024:  # a table of all ids is cheaper than sorting
         occurs = np.zeros(largest + 1, np.bool_)

@@ -214,6 +214,20 @@ def copy_names(text, places, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _after_digits(text, k):  # type: ignore[no-untyped-def]
+    while _ZERO <= text[k] <= _NINE:
+        k += 1
+    return k
+
+
+@njit(cache=True, nogil=True)
+def _after_blanks(text, k):  # type: ignore[no-untyped-def]
+    while text[k] == _BLANK or text[k] == _TAB:
+        k += 1
+    return k
+
+
+@njit(cache=True, nogil=True)
 def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
     """Number of entries if every line is a MatrixMarket entry, else -1.
 
@@ -221,54 +235,39 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
     number; for 3 as well, and the whole numbers have no zeros before them. Blank lines pass. `text`
     must end with a newline.
     """
-    entries = 0
-    k = 0
-    size = len(text)
-    while k < size:
-        while text[k] == _BLANK or text[k] == _TAB:
-            k += 1
+    entries = k = 0
+    while k < len(text):
+        k = _after_blanks(text, k)
         if text[k] == _RETURN or text[k] == _NEWLINE:
-            while text[k] == _BLANK or text[k] == _TAB or text[k] == _RETURN:
+            while text[k] in (_BLANK, _TAB, _RETURN):
                 k += 1
             if text[k] != _NEWLINE:
                 return -1
             k += 1
             continue
         for _ in range(2):
-            first = k
-            while _ZERO <= text[k] <= _NINE:
-                k += 1
+            first, k = k, _after_digits(text, k)
             if k == first or (field == 3 and text[first] == _ZERO and k > first + 1):
                 return -1
-            first = k
-            while text[k] == _BLANK or text[k] == _TAB:
-                k += 1
+            first, k = k, _after_blanks(text, k)
             if k == first and text[k] != _NEWLINE and text[k] != _RETURN:
                 return -1
         if field:
-            if text[k] == _MINUS:  # mmread takes no plus sign here
-                k += 1
-            digits = 0
-            while _ZERO <= text[k] <= _NINE:
-                k += 1
-                digits += 1
+            k += text[k] == _MINUS  # mmread takes no plus sign here
+            first, k = k, _after_digits(text, k)
+            digits = k - first
             if field >= 2:
                 if text[k] == _DOT:
-                    k += 1
-                    while _ZERO <= text[k] <= _NINE:
-                        k += 1
-                        digits += 1
+                    first, k = k + 1, _after_digits(text, k + 1)
+                    digits += k - first
                 if digits and (text[k] == 69 or text[k] == 101):  # E e
                     k += 1
-                    if text[k] == _PLUS or text[k] == _MINUS:
-                        k += 1
-                    digits = 0
-                    while _ZERO <= text[k] <= _NINE:
-                        k += 1
-                        digits += 1
+                    k += text[k] == _PLUS or text[k] == _MINUS
+                    first, k = k, _after_digits(text, k)
+                    digits = k - first
             if digits == 0:
                 return -1
-        while text[k] == _BLANK or text[k] == _TAB or text[k] == _RETURN:
+        while text[k] in (_BLANK, _TAB, _RETURN):
             k += 1
         if text[k] != _NEWLINE:
             return -1

@@ -11,11 +11,11 @@ import gzip
 import io
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
@@ -23,12 +23,7 @@ from plancc.errors import InputError, warn
 from plancc.graph import kernels
 from plancc.graph.canonical import all_finite, build_graph, is_symmetric, to_scipy
 from plancc.graph.formats import Format
-from plancc.graph.graph import (
-    MAX_VERTICES,
-    Graph,
-    Source,
-    check_num_vertices,
-)
+from plancc.graph.graph import MAX_VERTICES, Graph, Source, check_num_vertices
 from plancc.graph.textfile import (
     StrPath,
     check_encoding,
@@ -42,10 +37,7 @@ from plancc.graph.textfile import (
     show,
     text_chunks,
 )
-from plancc.graph.union import rectangular
-
-if TYPE_CHECKING:
-    from plancc.graph.external import Entries
+from plancc.graph.union import Entries, rectangular
 
 _FIELDS = {"pattern": 0, "integer": 1, "unsigned-integer": 1, "real": 2, "double": 2}
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
@@ -110,8 +102,14 @@ def read_mtx(
     return build_graph(entries.num_vertices, row, col, values, directed=entries.directed, **how)
 
 
-def _read_header(path: StrPath, stream: BinaryIO) -> _Header:
+def _read_header(path: StrPath) -> _Header:
     """The header; where the size line is none, with 0 vertices, and the lines before it."""
+    check_readable(path)
+    with input_errors(path), open_input(path) as stream:
+        return _header_of(path, stream)
+
+
+def _header_of(path: StrPath, stream: BinaryIO) -> _Header:
     banner = stream.readline(4096)
     check_encoding(path, banner)
     banner = banner.removeprefix(codecs.BOM_UTF8)
@@ -146,15 +144,14 @@ def _read_header(path: StrPath, stream: BinaryIO) -> _Header:
         if text.strip() and not text.lstrip().startswith(b"%"):
             break
     words = text.decode("latin-1").split()
-    if len(words) != 3 or not all(word.isascii() and word.isdigit() for word in words):
-        return _Header(field, symmetry, 0, 0, 0, lines - 1, one_percent)
-    if long := [word for word in words if len(word) > 20]:
-        fail(path, lines, "a size of the matrix is out of range:", long[0])
-    rows, columns, entries = map(int, words)
-    if rows != columns:
-        return _Header(field, symmetry, 0, 0, 0, lines - 1, one_percent)
-    check_num_vertices(rows, f"{os.fspath(path)}, line {lines}")
-    return _Header(field, symmetry, rows, columns, entries, lines, one_percent)
+    if len(words) == 3 and all(word.isascii() and word.isdigit() for word in words):
+        if long := [word for word in words if len(word) > 20]:
+            fail(path, lines, "a size of the matrix is out of range:", long[0])
+        rows, columns, entries = map(int, words)
+        if rows == columns:
+            check_num_vertices(rows, f"{os.fspath(path)}, line {lines}")
+            return _Header(field, symmetry, rows, columns, entries, lines, one_percent)
+    return _Header(field, symmetry, 0, 0, 0, lines - 1, one_percent)
 
 
 def _of_another_format(line: bytes) -> str:
@@ -181,24 +178,27 @@ def _sized(path: StrPath, header: _Header) -> _Header:
         for _ in range(header.lines):
             stream.readline()
         text = stream.readline()
-    numbers = [int(word) if re.fullmatch(rb"-?\d{1,18}", word) else None for word in text.split()]
+    numbers = [int(word) if re.fullmatch(rb"\d{1,18}", word) else -1 for word in text.split()]
     most: Any = {"size": MAX_VERTICES, "columns": MAX_VERTICES}
     below = _counted(path, replace(header, **most, lines=line))
-    found = None
+    found, square = None, numbers[:1] == numbers[1:2]
     least, entries = (max(below[:2]), below[2]) if below else (0, -1)
-    if len(numbers) == 2 and numbers[1] == entries and least <= (numbers[0] or 0) <= MAX_VERTICES:
-        size = numbers[0] or 0
+    # three numbers that are too small for the entries below are an entry with its value
+    pairs = zip(below or (), numbers, strict=False)
+    fits = header.field == "pattern" or all(least <= number for least, number in pairs)
+    if len(numbers) == 2 and numbers[1] == entries and least <= numbers[0] <= MAX_VERTICES:
+        size = numbers[0]
         found = replace(header, size=size, columns=size, entries=entries, lines=line)
         what = "the size line of two numbers is taken as"
-    elif len(numbers) == 3 and None not in numbers and _holds(header, numbers, below):
-        rows, columns, entries = (number or 0 for number in numbers)
+    elif len(numbers) == 3 and min(numbers) >= 0 and not square and fits:
+        rows, columns, entries = numbers
         if header.symmetry != "general":
             shape = f"{rows} x {columns}"
             fail(path, line, f"a {header.symmetry} matrix must be square, not one of", shape)
         for each in (rows, columns, rows + columns):
             check_num_vertices(each, f"{name}, line {line}")
         return replace(header, size=rows, columns=columns, entries=entries, lines=line)
-    elif least and len(numbers) > 1 and (numbers[0] != numbers[1] or None in numbers):
+    elif least and len(numbers) > 1 and (not square or min(numbers) < 0):
         every = _counted(path, replace(header, **most))
         if every is not None:
             size = max(every[:2])
@@ -210,21 +210,6 @@ def _sized(path: StrPath, header: _Header) -> _Header:
     sizes = f"{found.size:,} vertices and {found.entries:,} entries"
     warn(f"{name}, line {line}: {what} {sizes}")
     return found
-
-
-def _holds(
-    header: _Header, numbers: Sequence[int | None], below: tuple[int, int, int] | None
-) -> bool:
-    """Whether three numbers may be the size of a rectangular matrix with the entries below.
-
-    With values they may also be the first entry.
-    """
-    rows, columns, entries = (number or 0 for number in numbers)
-    if rows == columns:
-        return False
-    if header.field == "pattern" or below is None:
-        return True
-    return below[0] <= rows and below[1] <= columns and below[2] <= entries
 
 
 def _counted(path: StrPath, header: _Header) -> tuple[int, int, int] | None:
@@ -290,17 +275,13 @@ class MtxEntries:
     @staticmethod
     def claimed(path: StrPath) -> int:
         """Entries of the matrix, as the header has them, or as many as the file has room for."""
-        check_readable(path)
-        with input_errors(path), open_input(path) as stream:
-            header = _read_header(path, stream)
+        header = _read_header(path)
         _check_size(path, header)
         entries = header.entries if header.size else _most_bytes(path) // 4
         return entries * (1 if header.symmetry == "general" else 2)
 
     def __init__(self, path: StrPath, *, pattern: bool = False) -> None:
-        check_readable(path)
-        with input_errors(path), open_input(path) as stream:
-            header = _read_header(path, stream)
+        header = _read_header(path)
         self._pattern, is_complex = pattern, header.field == "complex"
         if is_complex and not pattern:
             message = "complex matrices are not supported (`pattern` reads them without values):"

@@ -168,8 +168,8 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
             return rectangular((found.rows, n - found.rows), entries, source, **flags)
         mutual = np.array(found.mutual, np.bool_)
         directed = not mutual.all() if len(mutual) else found.directed
-        edges = both_ways(row, column, values, mutual)
-        graph = build_graph(n, *edges, directed=directed, source=source, **flags)
+        row, column, values = both_ways(row, column, values, mutual)
+        graph = build_graph(n, row, column, values, directed=directed, source=source, **flags)
         return replace(graph, original_ids=_ids(found.names))
 
     return read

@@ -16,11 +16,7 @@ from plancc.graph.optional import library
 from plancc.graph.textfile import StrPath, check_readable
 from plancc.graph.types import in_words
 from plancc.graph.vertexdata import as_array
-from plancc.interop.record import (
-    Record,
-    format_of_records,
-    held_record,
-)
+from plancc.interop.record import Record, format_of_records, held_record
 from plancc.text import shown
 
 _WEIGHTS = ("weight", "edge_weight", "w")

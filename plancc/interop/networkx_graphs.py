@@ -91,5 +91,5 @@ def _build(
     source: Source,
 ) -> Graph:
     """The graph of edges int[edges, 2]; undirected ones are there in both directions."""
-    edges = both_ways(*pair.T, values, not directed)
+    edges = both_ways(pair[:, 0], pair[:, 1], values, not directed)
     return build_graph(num_vertices, *edges, directed=directed, source=source)

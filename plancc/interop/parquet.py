@@ -17,7 +17,6 @@ from plancc.errors import InputError
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.claims import warn_of_two_sides
-from plancc.graph.external import Entries
 from plancc.graph.formats import Format, join_names
 from plancc.graph.graph import Graph, Source
 from plancc.graph.ids import ID_OPTIONS, PiecewiseEdges, edge_columns, number
@@ -26,6 +25,7 @@ from plancc.graph.named_ids import Names, names_of, sorted_names
 from plancc.graph.optional import library
 from plancc.graph.rowids import SAMPLE, by_numbers, is_id_name, may_be_ids, say_order
 from plancc.graph.textfile import StrPath, check_readable, show
+from plancc.graph.union import Entries
 from plancc.memory import check_memory
 from plancc.text import shown
 
