@@ -481,12 +481,14 @@ def _names_columns(
     is_edge = len(words) in (2, 3) and not words[0].endswith(b":")
     if not is_edge or not {*names}.isdisjoint(wanted):
         return is_table
-    if len(words) == len(below) == 3 and _is_like_a_number(below[2]):
+    by_number = any(each.isdigit() for each in wanted)
+    if len(words) == len(below) == 3 and (
+        _is_like_a_number(below[2]) or (is_table and not by_number)
+    ):  # an edge has a weight
         return True
     usual = len(USUAL & {*map(str.lower, names)}) > 1
     ids = [word.strip(b' \t\r"') for word in words[:2]]
     again = [word for word in ids if word and _is_id(word, data, after, separator)]
-    by_number = any(each.isdigit() for each in wanted)
     if usual is not bool(again) or by_number:
         return usual and not again
     found = usual or (is_table and bool(text))
@@ -660,7 +662,10 @@ def _advice(word: bytes) -> str:
         return "write it without zeros or a sign before it; ids that differ by these are names"
     if word.removeprefix(b"-").isdigit():
         return "number the ids anew, for example by pandas.factorize"
-    return "ids are whole numbers, as in the first line, or names, if the first line has one"
+    return (
+        "ids are whole numbers, as in the first line, or names, if the first line has one (put # "
+        "before a line of sizes)"
+    )
 
 
 def _without_comments(data: bytes) -> bytes:
