@@ -23,6 +23,7 @@ from plancc.graph.claims import (
     Said,
     claims_of,
     first_line,
+    is_source_first,
     warn_of_counts,
     warn_of_direction,
     warn_of_two_sides,
@@ -606,12 +607,14 @@ def _place(path: StrPath, data: bytes, edge: int, before: int = 0) -> str:
 
 
 def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Relation) -> None:
-    """`check_ends` of an edge list of a relation, destination first."""
+    """`check_ends` of an edge list of a relation, as `is_source_first` says."""
     data, table = _sniff(path, read_bytes(path), ())
     if table is not None:
         u, v, _ = _columns_of(path, data, table)
         source, _, destination = relation
-        ends = End(u, counts[destination], destination), End(v, counts[source], source)
+        turned = is_source_first(split_names(table.ends), source, destination)
+        kinds = (source, destination) if turned else (destination, source)
+        ends = [End(ids, counts[kind], kind) for ids, kind in zip((u, v), kinds, strict=True)]
         check_ends(path, data, ends, in_words(relation))
 
 
