@@ -199,6 +199,20 @@ def are_two_things(first: str, second: str) -> bool:
     return not set.intersection(*begins)
 
 
+def is_source_first(names: Sequence[str], source: str, destination: str) -> bool:
+    """Whether the names of two columns hold those of these types, or words for them, in this order.
+
+    Parameters:
+        names: Of the columns of u and v; empty without.
+    """
+    first, second = [name.lower() for name in names] or ("", "")
+    types = tuple(kind.lower().removesuffix("s") for kind in (source, destination))
+    if types[0] != types[1] and types[1] in first and types[0] in second:
+        return False
+    pairs = (types, ("source", "target"), ("source", "dest"), ("src", "dst"), ("from", "to"))
+    return any(u != v and u in first and v in second for u, v in pairs)
+
+
 def _words_of(name: str) -> frozenset[str]:
     """The words of a name that say something: in lower case, without "id"."""
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=\D)(?=\d)|[\W_]+", " ", name).lower()

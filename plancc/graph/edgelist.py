@@ -23,6 +23,7 @@ from plancc.graph.claims import (
     Said,
     claims_of,
     first_line,
+    is_source_first,
     warn_of_counts,
     warn_of_direction,
     warn_of_two_sides,
@@ -473,12 +474,14 @@ def _names_columns(
     is_edge = len(words) in (2, 3) and not words[0].endswith(b":")
     if not is_edge or not {*names}.isdisjoint(wanted):
         return is_table
-    if len(words) == len(below) == 3 and _is_like_a_number(below[2]):
+    by_number = any(each.isdigit() for each in wanted)
+    if len(words) == len(below) == 3 and (
+        _is_like_a_number(below[2]) or (is_table and not by_number)
+    ):  # an edge has a weight
         return True
     usual = len(USUAL & {*map(str.lower, names)}) > 1
     ids = [word.strip(b' \t\r"') for word in words[:2]]
     again = [word for word in ids if word and _is_id(word, data, after, separator)]
-    by_number = any(each.isdigit() for each in wanted)
     if usual is not bool(again) or by_number:
         return usual and not again
     found = usual or (is_table and bool(text))
@@ -596,12 +599,14 @@ def _place(path: StrPath, data: bytes, edge: int, before: int = 0) -> str:
 
 
 def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Relation) -> None:
-    """`check_ends` of an edge list of a relation, destination first."""
+    """`check_ends` of an edge list of a relation, as `is_source_first` says."""
     data, table = _sniff(path, read_bytes(path), ())
     if table is not None:
         u, v, _ = _columns_of(path, data, table)
         source, _, destination = relation
-        ends = End(u, counts[destination], destination), End(v, counts[source], source)
+        turned = is_source_first(split_names(table.ends), source, destination)
+        kinds = (source, destination) if turned else (destination, source)
+        ends = [End(ids, counts[kind], kind) for ids, kind in zip((u, v), kinds, strict=True)]
         check_ends(path, data, ends, in_words(relation))
 
 
@@ -652,7 +657,10 @@ def _advice(word: bytes) -> str:
         return "write it without zeros or a sign before it; ids that differ by these are names"
     if word.removeprefix(b"-").isdigit():
         return "number the ids anew, for example by pandas.factorize"
-    return "ids are whole numbers, as in the first line, or names, if the first line has one"
+    return (
+        "ids are whole numbers, as in the first line, or names, if the first line has one (put # "
+        "before a line of sizes)"
+    )
 
 
 def _without_comments(data: bytes) -> bytes:

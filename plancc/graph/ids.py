@@ -24,6 +24,11 @@ SPARSE = 2
 _WEIGHTS = ("weight", "edge_weight", "w", "value")
 _INDEX = ("", "unnamed: 0", "__index_level_0__")
 """Names of pandas' index, in small letters."""
+_NUMBERS = ("id", "edge_id", "edgeid", "eid", "index", "rank", "unnamed")
+"""Names of numbers of edges, which are neither ends nor weights, in small letters."""
+_TRIPLES = (["predicate"], ["relation"], ["rel"])
+"""Names of the second column of triples."""
+_SHORT_TRIPLES = (["h", "r", "t"], ["s", "p", "o"])
 
 
 def edge_columns(
@@ -38,8 +43,9 @@ def edge_columns(
         where: Names the source in messages.
         names: Of all columns.
         columns: What was asked for. Empty: the first of the usual pairs, else the only two columns
-            beside weights and the index of pandas, or the first two of three. Weights are a column
-            with their usual name, in any case of letters, else a third one that is the last.
+            beside weights, the index of pandas and a first column of numbers of edges, or the first
+            two of three. Weights are a column with their usual name, in any case of letters, else a
+            third one that is the last.
         texts: Names of columns that hold no numbers.
 
     Raises:
@@ -74,19 +80,27 @@ def edge_columns(
             f"{where}: the columns are read by their names: a row is column {show(u)}, which needs "
             f"column {show(v)} (`columns` {v},{u} turns them)"
         )
+    others = [name for name in kept[1:] if name not in weights]
+    alike = len({*others}) == len(others) == 2 and len({name in texts for name in others}) == 1
+    if not ends and alike and lower[0] in _NUMBERS and "parent" not in lower[1]:
+        ends = others
     if not ends:
         weights = weights if len(kept) == 3 else []
         ends = [name for name in kept if name not in weights][:2]
-        if len(kept) not in (2, 3) or len(set(kept)) != len(kept):
+        triples = lower in _SHORT_TRIPLES or lower[1:2] in _TRIPLES or (
+            len(kept) == 3 and not weights and kept[2] in texts
+        )  # fmt: skip
+        if triples or len(kept) not in (2, 3) or len(set(kept)) != len(kept):
             raise InputError(
                 f"{where}: which columns are the edges? Name them by `columns`: {listed}"
             )
     if not weights and len(kept) == 3 and kept[2] not in ends and kept[2] not in texts:
-        weights = kept[2:]
+        weights = [] if lower[2] in _NUMBERS else kept[2:]
     rest = [name for name in kept if name not in (*ends, *weights)]
     if rest:
         told = ", ".join(show(name) for name in rest[:20])
-        takes = next((name for name in rest if name not in texts), None)
+        numbers = (name for name in rest if name not in texts and name.lower() not in _NUMBERS)
+        takes = next(numbers, None)
         cure = "" if weights or takes is None else (
             f" (`columns` {','.join((*ends, takes))} takes {show(takes)} as weights)"
         )  # fmt: skip

@@ -12,9 +12,10 @@
     edge_features = "since.npy"
 
 A file has a row for every vertex of the destination and a column for every one of the source. An
-edge list, a Parquet file too, has numbers from 0 of both, destination first. A type that has vertex
-data is a table of its count and their files, by the names of `plancc.graph.vertexdata`. Features of
-edges, which are optional, have a row for every edge of the file.
+edge list, a Parquet file too, has numbers from 0 of both, destination first unless the names of its
+columns say otherwise (`plancc.graph.claims.is_source_first`). A type that has vertex data is a
+table of its count and their files, by the names of `plancc.graph.vertexdata`. Features of edges,
+which are optional, have a row for every edge of the file.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ import numpy as np
 
 from plancc.errors import InputError, warn
 from plancc.files import read_toml
-from plancc.graph.claims import TOLD
+from plancc.graph.claims import TOLD, is_source_first
 from plancc.graph.edge_features import LEFT_OUT
 from plancc.graph.edgelist import check_relation_file
-from plancc.graph.formats import FORMATS, Format, find_format
+from plancc.graph.formats import FORMATS, Format, find_format, split_names
 from plancc.graph.graph import Graph, Source
 from plancc.graph.listed_edges import EdgeFeatures, IntArray, listing, with_features
 from plancc.graph.named_ids import NAMED
@@ -177,14 +178,19 @@ def _matrix(
     sizes = [counts[destination], counts[source]]
     name = find_format(path)
     reader: Format = FORMATS[name]
+    options = {"pattern": pattern, "symmetrize": False}
     by_numbers = {"num_vertices": max(sizes)} if "num_vertices" in reader.options else {}
+    turned = False
     try:
         with warnings.catch_warnings():  # `united` says it of the folder's own types
             warnings.filterwarnings("ignore", f"{RECTANGULAR}|{TOLD}")
             warnings.filterwarnings("ignore", ".*the smallest id is 1, and vertex 0 has no edge")
-            graph = reader.read(
-                path, pattern=pattern, symmetrize=False, transpose=False, **by_numbers
-            )
+            warnings.filterwarnings("ignore", ".*the columns are read by their names")
+            graph = reader.read(path, transpose=False, **options, **by_numbers)
+            names = split_names(graph.source.columns)
+            if turned := bool(by_numbers) and is_source_first(names, source, destination):
+                warnings.simplefilter("ignore")  # said already
+                graph = reader.read(path, transpose=True, **options, **by_numbers)
     except InputError as error:
         if NAMED in str(error):
             raise InputError(
@@ -209,7 +215,11 @@ def _matrix(
         if each.max(initial=-1) >= size:
             if name == "edgelist":
                 check_relation_file(path, counts, relation)
-            at = "" if reader.entries is None else f", row {_first_far(reader, path, sizes)}"
+            at = (
+                ""
+                if reader.entries is None
+                else f", row {_first_far(reader, path, sizes[:: -1 if turned else 1])}"
+            )
             raise InputError(
                 f"{path}{at}: {in_words(relation)}: vertex '{each.max()}' is out of range "
                 f"0..{size - 1}"

@@ -369,6 +369,63 @@ OF_TYPES = [
         says=("no features of 'grid': plancc-run refuses",),
     ),
 ]
+SEEN = """[types]
+users = 3
+item = 2
+[[relations]]
+source = "users"
+name = "seen"
+destination = "item"
+file = "e.{}"
+"""
+
+
+def seen(names: str, edges: list[tuple[int, int]], parquet: bool = False) -> Any:
+    """A folder of one relation, whose file has these names and edges."""
+    kind = "parquet" if parquet else "csv"
+    first, second = names.split(",")
+
+    def write(path: Path) -> None:
+        arrow = pytest.importorskip("pyarrow")
+        columns = {first: [u for u, _ in edges], second: [v for _, v in edges]}
+        pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), path)
+
+    lines = f"{names}\n" + "".join(f"{u},{v}\n" for u, v in edges)
+    return {"t/types.toml": SEEN.format(kind), f"t/e.{kind}": write if parquet else lines}
+
+
+# users 0, 1, 2 are vertices 0, 1, 2; items 3 and 4
+BY_USERS = [(0, 0), (1, 0), (0, 1)]
+BY_ITEMS = [(v, u) for u, v in BY_USERS]
+OF_USERS = {(3, 0): 1.0, (3, 1): 1.0, (4, 0): 1.0}
+BY_NAMES = [
+    *(
+        Case(
+            f"A1: {names}{' of Parquet' * parquet}",
+            seen(names, edges, parquet),
+            "compile t PLAIN",
+            entries=OF_USERS,
+            silent=("read by their names",),
+        )
+        for names, edges, parquet in (
+            ("user,item", BY_USERS, False),
+            ("user_id,item_id", BY_USERS, True),
+            ("source,target", BY_USERS, False),
+            ("target,source", BY_ITEMS, False),
+            ("src,dst", BY_USERS, True),
+            ("item,user", BY_ITEMS, False),
+            ("itemId,userId", BY_ITEMS, True),
+            ("row,col", BY_ITEMS, False),
+            ("a,b", BY_ITEMS, False),
+        )
+    ),
+    Case(
+        "A1: a user beyond the type",
+        seen("user,item", [(0, 0), (3, 1)]),
+        "compile t PLAIN",
+        refused="e.csv, line 3|a vertex of type 'users' is out of range 0..2: '3'",
+    ),
+]
 KINDS = [
     Case(
         "M5 a wrong row is the file's, whose ids are shuffled",
@@ -443,7 +500,7 @@ def edge_k_has_k(folder: Path) -> None:
         np.testing.assert_array_equal(file["matrix/edge_features"][:, 0], row)
 
 
-@pytest.mark.parametrize("case", [*CASES, *OF_TYPES, *KINDS], ids=str)
+@pytest.mark.parametrize("case", [*CASES, *OF_TYPES, *BY_NAMES, *KINDS], ids=str)
 def test_a_row_is_its_vertex(case, tmp_path, monkeypatch):
     run_case(case, tmp_path, monkeypatch)
 
