@@ -410,7 +410,7 @@ def fitted_cut(
     count = np.maximum(others // num_parts, 1)
     of_column = np.zeros(graph.num_vertices)
     of_column[hypergraph.net_sources] = reach[count] / count / reach[1]
-    rows = graph.nonzero_rows()
+    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
     weights = np.rint(FITTED_COST * (of_column[rows] + of_column[graph.indices]) / 2)
     return replace(graph, edge_weights=np.maximum(weights, 1).astype(np.int64))
 
