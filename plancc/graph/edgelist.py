@@ -338,7 +338,10 @@ def _warn_of_names(
     if names is None:
         return
     where, separator, columns = os.fspath(path), table.separator, table.columns
-    lines = (each.group() for each in _LIKE_NAMES.finditer(data, table.start))
+    begin = table.start
+    if max(data.find(b"\n" + sign, begin) for sign in COMMENT) < 0:  # quicker than the expression
+        begin = len(data)
+    lines = (each.group() for each in _LIKE_NAMES.finditer(data, begin))
     found = [line for line in lines if len(_words(line, separator)) == columns]
     if found:
         warn(

@@ -138,9 +138,11 @@ def warn_of_empty(
     """
     if names is None:
         return
-    for k in np.flatnonzero(np.isin(names, _EMPTY)).tolist():
-        count = np.count_nonzero(u == k) + np.count_nonzero(v == k)
-        warn(f"{where}: '{names[k].decode()}' is an id, {count:,} times: an empty cell of pandas?")
+    for name in _EMPTY:
+        k = np.searchsorted(names, name)
+        if names[k : k + 1].tolist() == [name]:
+            count = np.count_nonzero(u == k) + np.count_nonzero(v == k)
+            warn(f"{where}: '{name.decode()}' is an id, {count:,} times: an empty cell of pandas?")
 
 
 def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
