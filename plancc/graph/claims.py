@@ -87,10 +87,10 @@ def first_line(
 ) -> tuple[str, Said | None]:
     """What is to be said of the first edge, "" for nothing, and what it says if it is none.
 
-    In a line of sizes the last number counts the lines below, and those before are vertices, at
-    least as many as the ids below ask for. It may be an edge too if its last number is such an id.
-    pandas' line of column numbers is ``0,1[,2]``: two ids that occur nowhere else, while others
-    occur again.
+    In a line of sizes the last number counts the lines below, or is half of them if they have every
+    edge in both directions, and those before are vertices, at least as many as the ids below ask
+    for, or as many as occur. It may be an edge too if its last number is such an id. pandas' line
+    of column numbers is ``0,1[,2]``: two ids that occur nowhere else, while others occur again.
 
     Parameters:
         first: ``u, v`` or ``u, v, weight``.
@@ -99,20 +99,32 @@ def first_line(
         is_table: Whether pandas may have written it.
     """
     square = len(first) == 2 or first[0] == first[1]
-    sizes = square and lines >= _LEAST and first[-1] == lines
+    sizes = square and lines >= _LEAST and lines in (first[-1], 2 * first[-1])
     if not sizes and not (is_table and [*first] == [*range(len(first))]):
         return "", None
     ids = np.concatenate(below)
-    if sizes and first[0] >= ids.max() + (ids.min() == 0):
-        if len(first) == 2 and (ids == lines).any():
+    if sizes and first[-1] != lines and not _are_both_ways(below):
+        return "", None
+    counted = first[0] == len(np.unique(ids)) and first[0] not in ids
+    if sizes and (counted or first[0] >= ids.max() + (ids.min() == 0)):
+        if len(first) == 2 and first[-1] == lines and (ids == lines).any():
             return "is read as an edge; if it has the sizes of the graph, put # before it", None
         words = f"`columns` {'1,2,3'[: 2 * len(first) - 1]} takes it for one"
         words = f"is taken as numbers of vertices and edges, not as an edge ({words})"
-        return words, Said("the first line says", int(first[0]), lines)
+        return words, Said("the first line says", int(first[0]), int(first[-1]))
     if not sizes and len(ids) and ids.min() > 1 and len(np.unique(ids)) < len(ids):
         words = "is read as an edge, and its ids occur nowhere else; if it is pandas' line of"
         return f"{words} column numbers, put # before it", None
     return "", None
+
+
+def _are_both_ways(below: Sequence[IntArray]) -> bool:
+    """Whether every edge is there in both directions; of ids alone: whether it may be."""
+    if len(below) != 2:
+        return True
+    ids, place = np.unique(np.concatenate(below), return_inverse=True)
+    u, v = np.split(place, 2)
+    return np.array_equal(np.sort(u * len(ids) + v), np.sort(v * len(ids) + u))
 
 
 def warn_of_counts(

@@ -32,7 +32,7 @@ from plancc.graph.formats import Format, join_names, split_names
 from plancc.graph.graph import Graph, Source
 from plancc.graph.ids import ID_OPTIONS, USUAL, PiecewiseEdges, check_ids, edge_columns, number
 from plancc.graph.metis import is_metis
-from plancc.graph.named_ids import Names, is_name, read_names
+from plancc.graph.named_ids import Names, is_name, read_names, warn_of_empty
 from plancc.graph.textfile import (
     StrPath,
     check_encoding,
@@ -66,6 +66,7 @@ _QUOTED = re.compile(rb'"([-+]?[.\d][-+.\deE]*)"')
 _QUOTED_COMMA = re.compile(rb'"([-+]?[.,\d][-+.,\deE]*)"')
 _NAME = re.compile(rb"[ \t]*[A-Za-z][\w:.-]*[ \t]*")
 _TRAILING = re.compile(rb"(?m)(?<=\S)[ \t]+#.*$")
+_LIKE_NAMES = re.compile(rb"(?m)^[#%][^\s#%].*$")
 _PLUS = re.compile(rb"(?m)(?<=[ \t])\+(?=[.\d]\S*[ \t\r]*$)")
 
 
@@ -140,6 +141,7 @@ def read_edgelist(
     """
     data, table = _read(path, columns)
     names, entries = _edges_of(path, data, table, pattern=pattern)
+    _warn_of_names(path, data, table, names, entries)
     claims = table.claims
     if not (table.ends or columns or table.named):
         data, claims, entries = _without_sizes(path, data, table, entries)
@@ -293,7 +295,10 @@ class EdgeListEntries(PiecewiseEdges):
                         continue
                     self._table = table
                 if table.named:
-                    self.names, edges = _edges_of(path, b"".join([data, *chunks]), table)
+                    told, data = self.names is not None, b"".join([data, *chunks])
+                    self.names, edges = _edges_of(path, data, table)
+                    if not told:
+                        _warn_of_names(path, data, table, self.names, edges)
                     yield edges
                     return
                 try:
@@ -325,6 +330,26 @@ def _edges_of(
         plain = table._replace(separator=b"", columns=3, chosen=(0, 1, 2), start=0)
         weights = _columns_of(path, found.weights, plain, pattern)[2]
     return found.names, (found.u, found.v, weights)
+
+
+def _warn_of_names(
+    path: StrPath, data: bytes, table: _Table, names: Names | None, edges: Entries
+) -> None:
+    """Warn of comments that may be edges of names, and of names for an empty cell."""
+    if names is None:
+        return
+    where, separator, columns = os.fspath(path), table.separator, table.columns
+    begin = table.start
+    if max(data.find(b"\n" + sign, begin) for sign in COMMENT) < 0:  # quicker than the expression
+        begin = len(data)
+    lines = (each.group() for each in _LIKE_NAMES.finditer(data, begin))
+    found = [line for line in lines if len(_words(line, separator)) == columns]
+    if found:
+        warn(
+            f"{where}: {len(found):,} lines that begin with {found[0][:1].decode()} are taken as "
+            f"comments, the first {show(found[0].strip())}: in double quotes such a name is an id"
+        )
+    warn_of_empty(where, names, *edges[:2])
 
 
 def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False) -> Entries:

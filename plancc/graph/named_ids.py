@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, warn
 from plancc.graph import kernels
 from plancc.graph.textfile import StrPath, fail, is_number
 from plancc.memory import check_memory
@@ -22,6 +22,7 @@ Names = npt.NDArray[np.bytes_]
 NAMED = "ids are names"
 LONGEST = 1024
 """Most bytes of a name."""
+_EMPTY = [b"nan", b"NaN", b"None", b"null", b"NULL", b"NA", b"<NA>"]
 _ROWS = 1 << 14
 """Names whose bytes are looked at at once."""
 _WRONG = (
@@ -124,6 +125,24 @@ def _no_text(table: npt.NDArray[np.uint8]) -> int | None:
         except UnicodeDecodeError as error:
             return start + error.start // table.shape[1]
     return None
+
+
+def warn_of_empty(
+    where: str, names: Names | None, u: npt.NDArray[Any], v: npt.NDArray[Any]
+) -> None:
+    """Warn of names that pandas and R write for an empty cell.
+
+    Parameters:
+        names: None: ids are none.
+        u, v: Numbers of names, of all edges.
+    """
+    if names is None:
+        return
+    for name in _EMPTY:
+        k = np.searchsorted(names, name)
+        if names[k : k + 1].tolist() == [name]:
+            count = np.count_nonzero(u == k) + np.count_nonzero(v == k)
+            warn(f"{where}: '{name.decode()}' is an id, {count:,} times: an empty cell of pandas?")
 
 
 def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:

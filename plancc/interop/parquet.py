@@ -21,7 +21,7 @@ from plancc.graph.formats import Format, join_names
 from plancc.graph.graph import Graph, Source
 from plancc.graph.ids import ID_OPTIONS, PiecewiseEdges, edge_columns, number
 from plancc.graph.listed_edges import is_listing
-from plancc.graph.named_ids import Names, names_of, sorted_names
+from plancc.graph.named_ids import Names, names_of, sorted_names, warn_of_empty
 from plancc.graph.optional import library
 from plancc.graph.rowids import SAMPLE, by_numbers, is_id_name, may_be_ids, say_order
 from plancc.graph.textfile import StrPath, check_readable, show
@@ -85,6 +85,7 @@ def read_parquet(
         if not rows:
             raise InputError(f"{where}: the file holds no edge")
         ids, (u, v, weights) = _named_edges(read, names, where)
+    warn_of_empty(where, ids, u, v)
     if is_listing():
         say_order(where, parts_of(where), "what is given of edges follows them")
     found = number(
@@ -146,7 +147,10 @@ class ParquetEntries(PiecewiseEdges):
         with _arrow_errors(where):
             arrow = library("pyarrow", where, NEEDS)
             if any(_is_text(arrow, self._table.schema.field(name).type) for name in names[:2]):
+                told = self.names is not None
                 self.names, edges = _named_edges(self._table.to_table(columns=names), names, where)
+                if not told:
+                    warn_of_empty(where, self.names, *edges[:2])
                 yield edges
                 return
             batches = self._table.to_batches(

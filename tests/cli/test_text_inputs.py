@@ -7,6 +7,8 @@ from input_case import Case, run_case
 
 RING = "0 1\n1 2\n2 3\n3 4\n4 5\n5 0\n0 2\n"
 RING_ENTRIES = dict.fromkeys([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 2)], 1.0)
+BACK = "1 0\n2 1\n3 2\n4 3\n5 4\n0 5\n2 0\n"
+BACK_ENTRIES = {(v, u): w for (u, v), w in RING_ENTRIES.items()}
 KONECT = "1 1\n1 2\n2 3\n3 4\n3 1\n2 2\n"
 SIDES = {(0, 3), (0, 4), (1, 5), (2, 6), (2, 3), (1, 4)}
 """Those of `KONECT`: three rows, then four columns."""
@@ -120,6 +122,41 @@ CASES = [
          entries=ones((5, 4), (0, 1), (1, 2), (2, 3), (3, 4))),
     Case("F7: an edge that is none of sizes", {"g.txt": "6 3\n0 1\n1 2\n2 3\n3 4\n4 5\n5 6\n"}, C,
          silent=("warning",)),
+    Case("A8: vertices and pairs", {"g.txt": f"6 7\n{RING}{BACK}"}, C,
+         says=("line 1: '6 7' is taken as numbers of vertices and edges|--columns 1,2",),
+         silent=("and 14 are read",), entries=RING_ENTRIES | BACK_ENTRIES),
+    Case("A8: vertices and pairs, among the ids", {"g.txt": "5 4\n1 2\n2 1\n2 3\n3 2\n3 4\n4 3\n"
+         "4 5\n5 4\n"}, C, says=("'5 4' is taken as numbers of vertices and edges",),
+         silent=("are read",),
+         entries=ones((1, 2), (2, 1), (2, 3), (3, 2), (3, 4), (4, 3), (4, 5), (5, 4))),
+    Case("A8: vertices, vertices and pairs", {"g.txt": "3 3 2\n1 2 0.5\n2 1 0.5\n2 3 1\n3 2 1\n"},
+         C, says=("'3 3 2' is taken as numbers",),
+         entries={(1, 2): 0.5, (2, 1): 0.5, (2, 3): 1, (3, 2): 1}),
+    *(Case(f"A8: the number of sparse ids, {lines}",
+           {"g.txt": f"{lines}\n10 20\n20 10\n20 30\n30 20\n"}, C,
+           says=(f"'{lines}' is taken as numbers of vertices and edges",), silent=("are read",),
+           entries=ones((10, 20), (20, 10), (20, 30), (30, 20))) for lines in ("3 2", "3 4")),
+    Case("A8: half the lines, one way", {"g.txt": "6 3\n0 1\n1 0\n1 2\n2 1\n3 4\n5 3\n"}, C,
+         silent=("warning: g.txt, line 1",)),
+    *(Case(f"A7: names with {sign}", {"g.txt": f"ann bob\n{sign}py java\n{sign} a remark\n{sign}\n"
+           f"{sign}c bob\n"}, C,
+           says=(f"2 lines that begin with {sign} are taken as comments, the first '{sign}py",
+                 "2 vertices, 1 nonzeros"))
+      for sign in "#%"),
+    Case("A7: names with # in quotes", {"g.csv": 'a,b\n"#py","java"\nx,"#py"\n'}, CSV,
+         silent=("taken as comments",), says=("3 vertices, 2 nonzeros",)),
+    Case("A7: remarks among names", {"g.txt": "ann bob\n# see below\n## end\nbob eve\n"}, C,
+         silent=("taken as comments",)),
+    Case("A7: sorted on the disk", {"g.txt": "ann bob\n#py java\nnan bob\n"},
+         "convert g.txt -o f --memory 10",
+         says=("1 lines that begin with #", "'nan' is an id, 1 times")),
+    *(Case(f"B9: {word}", {"g.csv": f"who,whom\nann,{word}\n{word},bob\n{word},ann\n"}, CSV,
+           says=(f"'{word}' is an id, 3 times: an empty cell of pandas?",))
+      for word in ("nan", "NaN", "None", "null", "NA")),
+    Case("B9: Nan is somebody", {"g.csv": "who,whom\nann,Nan\nNan,nancy\n"}, CSV,
+         silent=("empty cell",)),
+    Case("B9: nan of Parquet", {"g.parquet": parquet(who=["ann", "nan"], whom=["nan", "bob"])},
+         "compile g.parquet PLAIN", says=("'nan' is an id, 2 times",)),
     Case("F7: sizes before names", {"g.txt": "5 3\nann bob\nbob eve\neve ann\n"}, C,
          refused="line 2|'ann'|put # before a line of sizes"),
     Case("F7: pandas' column numbers", {"g.csv": "0,1\n10,11\n11,12\n"}, CSV,
