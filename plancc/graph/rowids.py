@@ -190,20 +190,18 @@ def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
     )
 
 
-def is_of_ids(table: npt.NDArray[np.float64], num_vertices: int | Graph, where: str) -> bool:
-    """Whether the first of several columns without names is ids: it holds every vertex once.
-
-    Warns:
-        PlanccWarning: If it is.
-    """
+def is_of_ids(table: npt.NDArray[np.float64], num_vertices: int | Graph) -> bool:
+    """Whether the first of several columns without names is ids: it holds every vertex once."""
     vertices = ids_of(num_vertices)
-    if table.shape[1] < 2 or len(vertices) <= FEW or _share_named(table[:, 0], vertices) < 1:
+    return table.shape[1] > 1 and len(vertices) > FEW and _share_named(table[:, 0], vertices) == 1
+
+
+def is_running(name: str, column: npt.NDArray[Any] | None) -> bool:
+    """Whether a column is the index that pandas or R writes of rows, from 0 or 1."""
+    if column is None or name.strip().lower() not in _OF_PANDAS:
         return False
-    warn(
-        f"{where}: the first column holds {table[:, 0].min():.0f}..{table[:, 0].max():.0f}, every "
-        "vertex once: rows are of these (a line of names, as f0,f1, says otherwise)"
-    )
-    return True
+    numbers = (np.arange(first, first + len(column)) for first in (0, 1))
+    return any(np.array_equal(column, names_of(k) if are_names(column) else k) for k in numbers)
 
 
 def by_numbers(name: str) -> list[Any]:

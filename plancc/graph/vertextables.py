@@ -26,6 +26,7 @@ from plancc.graph.rowids import (
     ids_of,
     is_id_name,
     is_of_ids,
+    is_running,
     may_be_ids,
 )
 from plancc.graph.signatures import check_kind
@@ -123,7 +124,11 @@ def _without_names(
 ) -> tuple[dict[str, npt.NDArray[Any] | None], str]:
     table, found = read_numbers(name, mark), dict[str, npt.NDArray[Any] | None]()
     count = count_of(num_vertices)
-    if data_keys(keys).get("id") != "" and is_of_ids(table, num_vertices, name):
+    if data_keys(keys).get("id") != "" and is_of_ids(table, num_vertices):
+        warn(
+            f"{name}: the first column holds {table[:, 0].min():.0f}..{table[:, 0].max():.0f}, "
+            "every vertex once: rows are of these (a line of names, as f0,f1, says otherwise)"
+        )
         found["id"], table = table[:, 0].astype(np.int64), table[:, 1:]
     if table.shape[1] == 1:
         found["labels"] = class_numbers(table[:, -1], f"{name}: the column")
@@ -210,6 +215,8 @@ def arrays_of_columns(
             found[name] = column.reshape(len(column), prod(column.shape[1:]))
         else:
             found[name] = None
+        if name != ids and not key and is_running(name, column):
+            del found[name]  # it holds nothing
     for key, group in groups.items():
         parts = [np.asarray(columns[name]) for name in group]
         if key == "features":

@@ -426,6 +426,32 @@ KINDS = [
         "compile g.mtx --weights w.txt PLAIN",
         says=("all are 0",),
     ),
+    *(
+        Case(
+            f"weights by ids from {first}",
+            {"g.mtx": RING, "w.csv": "".join(f"{v + first},{v + 2}\n" for v in ORDER)},
+            "compile g.mtx --weights w.csv PLAIN",
+            says=(said,),
+            silent=("first column",) if first else ("warning: w.csv", "first column"),
+        )
+        for first, said in ((0, ""), (1, "ids count from 1 here, the graph's from 0"))
+    ),
+    *(
+        Case(
+            f"an index of the rows, {name!r}, beside ids",
+            {
+                "g.mtx": RING,
+                "t.csv": "".join(
+                    f"{k + first - 1 if k else name},{line}\n"
+                    for k, line in enumerate(table("id").splitlines())
+                ),
+            },
+            DATA.format("t.csv"),
+            rows=RIGHT,
+            silent=("warning: t.csv",),
+        )
+        for name, first in (("", 0), ("Unnamed: 0", 0), ('""', 1))
+    ),
     Case(
         "labels of words",
         {"g.mtx": RING, "t.csv": "id,label\n" + "".join(f"{v},cat\n" for v in range(N))},
