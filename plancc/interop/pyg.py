@@ -59,7 +59,8 @@ def record_of(obj: Any, where: str) -> Record:
 
 def _of_several(obj: tuple[Any, ...] | list[Any], where: str) -> Record:
     """The only graph of a list, or of the (data, slices) of an InMemoryDataset."""
-    if isinstance(obj, list) or not 2 <= len(obj) <= 3 or not _is_record(obj[0]):
+    graphs = sum(map(_is_record, obj))
+    if isinstance(obj, list) or graphs > 1 or not 2 <= len(obj) <= 3 or not _is_record(obj[0]):
         if len(obj) != 1:
             raise InputError(f"{where}: holds {len(obj)} graphs; one is expected")
         return record_of(obj[0], where)
@@ -72,7 +73,10 @@ def _of_several(obj: tuple[Any, ...] | list[Any], where: str) -> Record:
 
 
 def _is_record(obj: Any) -> bool:
-    return isinstance(obj, StoredObject | Mapping) or hasattr(obj, "edge_index")
+    """Whether it holds a graph, and not the slices of one, which are lists."""
+    if isinstance(obj, Mapping):
+        return getattr(obj.get("edge_index"), "ndim", 2) == 2 and bool(obj)
+    return isinstance(obj, StoredObject) or hasattr(obj, "edge_index")
 
 
 def hold(obj: Any) -> Held | None:

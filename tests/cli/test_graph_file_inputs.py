@@ -32,6 +32,17 @@ def refused(name: str, file: str, content: str | bytes, words: str, options: str
     return Case(name, {file: content}, f"compile {file} {FLAGS} {options}", refused=words)
 
 
+ORDER = (3, 0, 4, 1, 2)
+
+
+def of_networkx(path: Any, names: list[str]) -> None:
+    """Write a path of these vertices."""
+    import networkx as nx
+
+    kind = path.suffix[1:].replace("net", "pajek")
+    getattr(nx, f"write_{kind}")(nx.path_graph(names, nx.Graph), path)
+
+
 XML = (
     '<graphml><key id="d0" for="edge" attr.name="Weight" attr.type="double"/>'
     '<key id="d1" for="node" attr.name="pop" attr.type="int"/><graph edgedefault="undirected">\n'
@@ -66,9 +77,34 @@ CASES = [
         entries={(0, 1): 1.0, (1, 2): 1.0},
     ),
     Case(
-        "F2 Pajek labels are names only",
+        "Pajek labels, two of which are the same",
         {"g.net": TRIPLE + "*Edges\n1 2 1\n2 3 1\n"},
         "compile g.net PLAIN",
+        says=("g.net: not taken: names of vertices",),
+        entries=both((0, 1), (1, 2)),
+    ),
+    *(
+        Case(
+            f"{kind} by networkx, nodes {prefix or 'of numbers'}",
+            {
+                f"g.{kind}": lambda path, p=prefix: of_networkx(path, [f"{p}{k}" for k in ORDER]),
+                "n.csv": "id,f0\n" + "".join(f"{prefix}{k},{k}\n" for k in range(5)),
+            },
+            f"compile g.{kind} --data n.csv PLAIN",
+            silent=("warning",),
+            entries=both(*(
+                tuple(f"{prefix}{k}".encode() if prefix else k for k in pair)
+                for pair in zip(ORDER, ORDER[1:])
+            )),
+            rows={"features": np.array(ORDER, np.float32)[:, None]},
+        )
+        for kind in ("graphml", "gml", "net")
+        for prefix in ("", "n")
+    ),
+    Case(
+        "GraphML nodes that only count, as igraph names them",
+        {"g.graphml": lambda path: of_networkx(path, [f"n{k}" for k in range(3)])},
+        "compile g.graphml PLAIN",
         silent=("warning",),
         entries=both((0, 1), (1, 2)),
     ),
@@ -96,7 +132,7 @@ CASES = [
         {"g.net": "*Vertices\n1 \"L\" 0 0 ellipse pop 300\n2 \"K\"\n*Edges\n1\t2\t2 distance 30\n"},
         "compile g.net PLAIN",
         says=("not taken|'pop' of vertices|'distance' of edges",),
-        entries=both((0, 1), value=2.0),
+        entries=both((b"L", b"K"), value=2.0),
     ),
     refused("F2 Pajek section", "g.net", "*Vertices 2\n*Partition x\n1\n", "line 2|'*Partition'"),
     refused("F2 Pajek range", "g.net", "*Vertices 2\n*Edges\n1 3\n", "line 3|range 1..2|'3'"),
