@@ -233,11 +233,23 @@ def warn_of_order(num_vertices: int | Graph, where: str) -> None:
     ascend."""
     ids = None if isinstance(num_vertices, int) else num_vertices.original_ids
     if ids is not None and (are_names(ids) or (ids[1:] < ids[:-1]).any()):
-        first = ", ".join(shown(each, 40) for each in ids[:4].tolist()) + ", ..." * (len(ids) > 4)
         warn(
-            f"{where}rows without ids are taken in the graph's order of vertices ({first}); a key "
-            "or column 'id' says whose they are"
+            f"{where}rows without ids are taken in the graph's order of vertices ({_first(ids)}); "
+            "a key or column 'id' says whose they are"
         )
+
+
+def warn_of_numbers(num_vertices: int | Graph, what: str) -> None:
+    """Say that what holds vertices holds their numbers where the source has other ids."""
+    ids = None if isinstance(num_vertices, int) else num_vertices.original_ids
+    if ids is not None:
+        warn(
+            f"{what} are taken for vertex numbers from 0, not for the source's ids ({_first(ids)})"
+        )
+
+
+def _first(ids: npt.NDArray[Any]) -> str:
+    return ", ".join(shown(each, 40) for each in ids[:4].tolist()) + ", ..." * (len(ids) > 4)
 
 
 def has_choice(graph: Graph) -> bool:

@@ -30,6 +30,7 @@ from plancc.graph.rowids import (
     like_ids_of,
     rows_by_id,
     say_order,
+    warn_of_numbers,
     warn_of_order,
     why_not,
 )
@@ -298,6 +299,9 @@ def vertex_data_of(
         if own is None:
             warn_of_order(num_vertices, where)
         check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
+        if lists and own is None:
+            listed = ", ".join(show(called[key]) for key in lists)
+            warn_of_numbers(num_vertices, f"{where}the vertices of {listed}")
         for key, value in lists.items():
             arrays[key] = _mask_of(value, num_vertices, f"{where}key '{called[key]}'")
     else:

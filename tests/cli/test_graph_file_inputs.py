@@ -28,7 +28,17 @@ def torch_file(**given: Any) -> bytes:
     return stream.getvalue()
 
 
-def refused(name: str, file: str, content: str | bytes, words: str, options: str = "") -> Case:
+def several(count: int, slices: bool) -> bytes:
+    """A tuple of graphs, or of one and its slices, as torch.save writes it."""
+    import torch
+
+    graph = {"edge_index": torch.tensor(RINGED), "num_nodes": 6}
+    stream = io.BytesIO()
+    torch.save((graph,) * count + ({"edge_index": torch.tensor([0, 6])},) * slices, stream)
+    return stream.getvalue()
+
+
+def refused(name: str, file: str, content: Any, words: str, options: str = "") -> Case:
     return Case(name, {file: content}, f"compile {file} {FLAGS} {options}", refused=words)
 
 
@@ -258,6 +268,17 @@ CASES = [
         {"g.pt": torch_file(edge_index=RINGED, num_nodes=8, edge_time=[1.0] * 6)},
         "compile g.pt PLAIN",
         says=("not taken|'edge_time' of edges",),
+        entries=dict.fromkeys(zip(RINGED[1], RINGED[0], strict=True), 1.0),
+    ),
+    *(
+        refused(f"a tuple of {count} graphs", "g.pt", lambda path, count=count: path.write_bytes(
+            several(count, slices=False)), f"g.pt: holds {count} graphs; one is expected")
+        for count in (2, 3)
+    ),
+    Case(
+        "a graph and its slices",
+        {"g.pt": lambda path: path.write_bytes(several(1, slices=True))},
+        "compile g.pt PLAIN",
         entries=dict.fromkeys(zip(RINGED[1], RINGED[0], strict=True), 1.0),
     ),
     Case(

@@ -453,6 +453,13 @@ KINDS = [
         for name, first in (("", 0), ("Unnamed: 0", 0), ('""', 1))
     ),
     Case(
+        "lists of vertices where ids are others",
+        {"g.txt": FROM_7, "t.npz": saved("t", x=FEATURES, train_idx=np.arange(7, 9))},
+        "compile g.txt --data t.npz PLAIN",
+        says=("t.npz: the vertices of 'train_idx' are taken for vertex numbers|ids (7, 8, 9, 10",),
+        rows={"train_mask": (np.arange(N) == 7) | (np.arange(N) == 8)},
+    ),
+    Case(
         "labels of words",
         {"g.mtx": RING, "t.csv": "id,label\n" + "".join(f"{v},cat\n" for v in range(N))},
         DATA.format("t.csv"),
