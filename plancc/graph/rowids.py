@@ -149,12 +149,16 @@ def id_column(
         if share == 1 or (share >= _MOST and lower[name] not in _OF_PANDAS):
             return name
     for name, column in rest.items():
-        if _share_named(column, vertices) == 1 and not are_in_order(column, vertices):
+        if _share_named(column, vertices) < 1:
+            continue
+        if not are_in_order(column, vertices):
             raise InputError(
                 f"{where}: column {show(name)} holds every vertex once, not in the graph's order: "
                 f"call it 'id', or give `keys` id={name}, if rows are of these vertices; `keys` "
                 "id= takes rows by line"
             )
+        if are_names(vertices):
+            return name
     return None
 
 

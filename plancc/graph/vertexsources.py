@@ -159,7 +159,8 @@ def _held(
     ids: str | None = None
     table = format_of_table(name) if format is None and required else None
     if table is not None and table.read_columns is not None:
-        columns = table.read_columns(path, partial(wanted_columns, keys=keys))
+        named = are_names(ids_of(num_vertices))
+        columns = table.read_columns(path, partial(wanted_columns, keys=keys), named)
         held, ids = arrays_of_columns(columns, keys, name, num_vertices)
         if table.files is not None and not ids:
             say_order(name, table.files(name), "a column 'id' says whose each row is")

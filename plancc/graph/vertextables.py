@@ -63,11 +63,21 @@ def read_table(
     if len(set(words)) != len(words) or len(words) != len(first[0] or words):
         raise InputError(f"{name}: {len(words)} column names for {len(first[0])} columns")
     wanted = wanted_columns(words, keys)
-    texts = []
-    if are_names(ids_of(num_vertices)):
-        texts = [word for word in words if is_id_name(word) or word == data_keys(keys).get("id")]
-        wanted = [word for word in wanted if word not in texts]
+    texts, vertices = [], ids_of(num_vertices)
     rows = [row for row in first if len(row) == len(words)]
+    if are_names(vertices):
+        samples = dict(zip(words, zip(*rows, strict=True), strict=True)) if rows else {}
+        texts = [
+            word
+            for word in words
+            if is_id_name(word)
+            or word == data_keys(keys).get("id")
+            or (
+                word not in wanted
+                and np.isin(names_of(np.array(samples.get(word, ("",)))), vertices).all()
+            )
+        ]
+        wanted = [word for word in wanted if word not in texts]
     others = [
         word
         for place, word in enumerate(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ CASES = [
             silent=("warning",),
             entries=both(*(
                 tuple(f"{prefix}{k}".encode() if prefix else k for k in pair)
-                for pair in zip(ORDER, ORDER[1:])
+                for pair in pairwise(ORDER)
             )),
             rows={"features": np.array(ORDER, np.float32)[:, None]},
         )
