@@ -147,8 +147,8 @@ class Format:
             whole.
         hold: ``hold(object) -> Held``: a graph that the library has in memory; None for other
             objects.
-        read_columns: ``read_columns(path, wanted) -> dict of str to array or None``: a table of
-            vertices, the columns that ``wanted(names)`` returns; None for the others.
+        read_columns: ``read_columns(path, wanted, named) -> dict of str to array or None``: a table
+            of vertices, the columns that ``wanted(names)`` returns; None for the others.
         read_links: ``read_links(folder) -> Mapping[str, array]``: links by the names of
             `plancc.graph.links.read_links`.
         read_parts: ``read_parts(path) -> int32[num_vertices]``: the parts of a partition's

@@ -19,7 +19,8 @@ from plancc.graph.formats import FORMATS
 from plancc.graph.graph import Graph, check_range
 from plancc.graph.listed_edges import edge_keys, edges_of, link_keys, places_in
 from plancc.graph.npz import read_npz_data
-from plancc.graph.textfile import StrPath
+from plancc.graph.rowids import warn_of_numbers
+from plancc.graph.textfile import StrPath, show
 from plancc.graph.vertexdata import as_array
 from plancc.text import shown
 
@@ -106,6 +107,8 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
             f"{', '.join(KINDS)}, or the three data objects of RandomLinkSplit"
         )
     links = _checked(source, graph, where)
+    if not labelled:
+        warn_of_numbers(graph, f"{where}the ends of links")
     for found, what in _doubtful(links, graph, known, where, labelled):
         if found.any():
             warn(f"{where}{found.sum():,} of {len(found):,} {what}")
@@ -131,7 +134,10 @@ def _read(path: StrPath) -> Mapping[str, Any]:
         if not name.lower().endswith(".npz"):
             raise InputError(f"{name}: links are read from .npz, or from a folder of format ogb")
         with read_npz_data(name, split=None, keys={}) as held:
-            return {key: held[key] for key in (*KINDS, *OF_LINKS) if key in held}
+            known = [key for key in (*KINDS, *OF_LINKS) if key in held]
+            if left := ", ".join(show(key) for key in held if key not in known):
+                warn(f"{name}: not taken: {left}; names of links: {', '.join((*KINDS, *OF_LINKS))}")
+            return {key: held[key] for key in known}
     for each in FORMATS.loaded().values():
         if each.read_links is not None and each.files is not None and each.files(name):
             found: Mapping[str, Any] = each.read_links(name)

@@ -147,12 +147,16 @@ def id_column(
         if share == 1 or (share >= _MOST and lower[name] not in _OF_PANDAS):
             return name
     for name, column in rest.items():
-        if _share_named(column, vertices) == 1 and not are_in_order(column, vertices):
+        if _share_named(column, vertices) < 1:
+            continue
+        if not are_in_order(column, vertices):
             raise InputError(
                 f"{where}: column {show(name)} holds every vertex once, not in the graph's order: "
                 f"call it 'id', or give `keys` id={name}, if rows are of these vertices; `keys` "
                 "id= takes rows by line"
             )
+        if are_names(vertices):
+            return name
     return None
 
 
@@ -188,20 +192,18 @@ def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
     )
 
 
-def is_of_ids(table: npt.NDArray[np.float64], num_vertices: int | Graph, where: str) -> bool:
-    """Whether the first of several columns without names is ids: it holds every vertex once.
-
-    Warns:
-        PlanccWarning: If it is.
-    """
+def is_of_ids(table: npt.NDArray[np.float64], num_vertices: int | Graph) -> bool:
+    """Whether the first of several columns without names is ids: it holds every vertex once."""
     vertices = ids_of(num_vertices)
-    if table.shape[1] < 2 or len(vertices) <= FEW or _share_named(table[:, 0], vertices) < 1:
+    return table.shape[1] > 1 and len(vertices) > FEW and _share_named(table[:, 0], vertices) == 1
+
+
+def is_running(name: str, column: npt.NDArray[Any] | None) -> bool:
+    """Whether a column is the index that pandas or R writes of rows, from 0 or 1."""
+    if column is None or name.strip().lower() not in _OF_PANDAS:
         return False
-    warn(
-        f"{where}: the first column holds {table[:, 0].min():.0f}..{table[:, 0].max():.0f}, every "
-        "vertex once: rows are of these (a line of names, as f0,f1, says otherwise)"
-    )
-    return True
+    numbers = (np.arange(first, first + len(column)) for first in (0, 1))
+    return any(np.array_equal(column, names_of(k) if are_names(column) else k) for k in numbers)
 
 
 def by_numbers(name: str) -> list[Any]:
@@ -233,11 +235,23 @@ def warn_of_order(num_vertices: int | Graph, where: str) -> None:
     ascend."""
     ids = None if isinstance(num_vertices, int) else num_vertices.original_ids
     if ids is not None and (are_names(ids) or (ids[1:] < ids[:-1]).any()):
-        first = ", ".join(shown(each, 40) for each in ids[:4].tolist()) + ", ..." * (len(ids) > 4)
         warn(
-            f"{where}rows without ids are taken in the graph's order of vertices ({first}); a key "
-            "or column 'id' says whose they are"
+            f"{where}rows without ids are taken in the graph's order of vertices ({_first(ids)}); "
+            "a key or column 'id' says whose they are"
         )
+
+
+def warn_of_numbers(num_vertices: int | Graph, what: str) -> None:
+    """Say that what holds vertices holds their numbers where the source has other ids."""
+    ids = None if isinstance(num_vertices, int) else num_vertices.original_ids
+    if ids is not None:
+        warn(
+            f"{what} are taken for vertex numbers from 0, not for the source's ids ({_first(ids)})"
+        )
+
+
+def _first(ids: npt.NDArray[Any]) -> str:
+    return ", ".join(shown(each, 40) for each in ids[:4].tolist()) + ", ..." * (len(ids) > 4)
 
 
 def has_choice(graph: Graph) -> bool:

@@ -30,6 +30,7 @@ from plancc.graph.rowids import (
     like_ids_of,
     rows_by_id,
     say_order,
+    warn_of_numbers,
     warn_of_order,
     why_not,
 )
@@ -160,7 +161,8 @@ def _held(
     ids: str | None = None
     table = format_of_table(name) if format is None and required else None
     if table is not None and table.read_columns is not None:
-        columns = table.read_columns(path, partial(wanted_columns, keys=keys))
+        named = are_names(ids_of(num_vertices))
+        columns = table.read_columns(path, partial(wanted_columns, keys=keys), named)
         held, ids = arrays_of_columns(columns, keys, name, num_vertices)
         if table.files is not None and not ids:
             say_order(name, table.files(name), "a column 'id' says whose each row is")
@@ -300,6 +302,9 @@ def vertex_data_of(
         if own is None:
             warn_of_order(num_vertices, where)
         check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
+        if lists and own is None:
+            listed = ", ".join(show(called[key]) for key in lists)
+            warn_of_numbers(num_vertices, f"{where}the vertices of {listed}")
         for key, value in lists.items():
             arrays[key] = _mask_of(value, num_vertices, f"{where}key '{called[key]}'")
     else:

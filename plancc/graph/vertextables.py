@@ -26,6 +26,7 @@ from plancc.graph.rowids import (
     ids_of,
     is_id_name,
     is_of_ids,
+    is_running,
     may_be_ids,
 )
 from plancc.graph.signatures import check_kind
@@ -62,11 +63,21 @@ def read_table(
     if len(set(words)) != len(words) or len(words) != len(first[0] or words):
         raise InputError(f"{name}: {len(words)} column names for {len(first[0])} columns")
     wanted = wanted_columns(words, keys)
-    texts = []
-    if are_names(ids_of(num_vertices)):
-        texts = [word for word in words if is_id_name(word) or word == data_keys(keys).get("id")]
-        wanted = [word for word in wanted if word not in texts]
+    texts, vertices = [], ids_of(num_vertices)
     rows = [row for row in first if len(row) == len(words)]
+    if are_names(vertices):
+        samples = dict(zip(words, zip(*rows, strict=True), strict=True)) if rows else {}
+        texts = [
+            word
+            for word in words
+            if is_id_name(word)
+            or word == data_keys(keys).get("id")
+            or (
+                word not in wanted
+                and np.isin(names_of(np.array(samples.get(word, ("",)))), vertices).all()
+            )
+        ]
+        wanted = [word for word in wanted if word not in texts]
     others = [
         word
         for place, word in enumerate(words)
@@ -123,7 +134,11 @@ def _without_names(
 ) -> tuple[dict[str, npt.NDArray[Any] | None], str]:
     table, found = read_numbers(name, mark), dict[str, npt.NDArray[Any] | None]()
     count, ids = count_of(num_vertices), ""
-    if data_keys(keys).get("id") != "" and is_of_ids(table, num_vertices, name):
+    if data_keys(keys).get("id") != "" and is_of_ids(table, num_vertices):
+        warn(
+            f"{name}: the first column holds {table[:, 0].min():.0f}..{table[:, 0].max():.0f}, "
+            "every vertex once: rows are of these (a line of names, as f0,f1, says otherwise)"
+        )
         ids, found["id"], table = "id", table[:, 0].astype(np.int64), table[:, 1:]
     if table.shape[1] == 1:
         found["labels"] = class_numbers(table[:, -1], f"{name}: the column")
@@ -209,6 +224,8 @@ def arrays_of_columns(
             found[name] = column == 1
         else:
             found[name] = column.reshape(len(column), prod(column.shape[1:]))
+        if name != ids and not key and is_running(name, column):
+            del found[name]  # it holds nothing
     for key, group in groups.items():
         parts = []
         for name in group:

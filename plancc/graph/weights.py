@@ -90,7 +90,7 @@ def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
         taken = ("weight", "weights", *alone)
         called = id_column(dict(zip(words, table.T, strict=True)), taken, graph, name)
         ids = [] if called is None else [words.index(called)]
-    elif not has_names and is_of_ids(table, graph, name):
+    elif not has_names and is_of_ids(table, graph):
         ids = [0]
     weights = np.delete(table, ids, axis=1)
     wrong = first_wrong(weights)

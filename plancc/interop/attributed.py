@@ -1,8 +1,8 @@
 """GraphML, GML and Pajek: texts of vertices, and of edges with attributes.
 
 Edge u -> v is ``A[u, v]``: u needs v; an undirected edge is there in both directions. The value of
-an edge is its attribute ``weight``, or the one that `columns` names. Names of vertices that all are
-whole numbers are kept as ids: of GML its ``id``, of Pajek its labels.
+an edge is its attribute ``weight``, or the one that `columns` names. Distinct names of vertices are
+kept as ids: how edges name them, unless they only count, else their labels.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from html import unescape
 from itertools import chain
 from typing import Any, NoReturn
 from xml.parsers import expat
@@ -21,6 +23,7 @@ from plancc.errors import InputError, warn
 from plancc.graph.canonical import both_ways, build_graph
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.named_ids import sorted_names
 from plancc.graph.textfile import (
     StrPath,
     check_readable,
@@ -41,6 +44,8 @@ WEIGHT = "weight"
 _CHUNK = 1 << 16
 _NAMES = {"id", "label", "name", "graphics"}
 """Attributes of vertices that are no data."""
+_LABELS = ("label", "name")
+"""Those that may be ids."""
 _UNNAMED = {"id", "key", "graphics", "edgegraphics", "nodegraphics"}
 """Those of edges."""
 
@@ -52,7 +57,7 @@ class _Found:
     Attributes:
         directed: What it says of edges that do not say it themselves.
         vertices: Number of every vertex by the name that edges have.
-        names: The names of all vertices that may be their ids, in order.
+        names: By attribute the names of vertices that may be their ids, in order.
         rows: Of two-mode networks how many vertices, the first, are rows; else 0.
         ends, lines, mutual: Of every edge: source and target as the text has them, its line, and
             whether it is undirected.
@@ -64,7 +69,7 @@ class _Found:
     path: StrPath
     directed: bool = True
     vertices: dict[Any, int] = field(default_factory=dict)
-    names: list[Any] = field(default_factory=list)
+    names: dict[str, list[str]] = field(default_factory=dict)
     rows: int = 0
     ends: list[tuple[Any, Any]] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
@@ -101,6 +106,20 @@ class _Found:
             wrong = ((k, e) for k, pair in enumerate(self.ends) for e in pair if e not in known)
             k, end = next(wrong)
             fail(self.path, self.lines[k], f"an edge has the end {show(end)}, which is no vertex")
+
+    def ids(self) -> Any:
+        """The first names that can be ids; None for none, as where they only count, n0, n1, ..."""
+        found, n = None, len(self.vertices)
+        for names in filter(None, self.names.values()):
+            start = names[0].removesuffix("0")
+            if not start[-1:].isdigit() and names == [f"{start}{k}" for k in range(n)]:
+                continue
+            ids = _as_ids(names) if len(names) == n else None
+            if found is None and ids is not None:
+                found = ids
+            elif ids is None or not np.array_equal(found, ids):
+                self.others["names of vertices"] = None
+        return found
 
     def weight(self, columns: Sequence[str] | None) -> str:
         """Name of the attribute that is the value; "" for none."""
@@ -158,6 +177,7 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
         n = len(found.vertices)
         check_num_vertices(n, os.fspath(path))
         row, column = found.numbers()
+        ids = None if found.rows else found.ids()
         weight = found.weight(columns)
         values = found.values(weight) if weight and not pattern else None
         if not pattern:
@@ -168,9 +188,9 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
             return rectangular((found.rows, n - found.rows), entries, source, **flags)
         mutual = np.array(found.mutual, np.bool_)
         directed = not mutual.all() if len(mutual) else found.directed
-        row, column, values = both_ways(row, column, values, mutual)
-        graph = build_graph(n, row, column, values, directed=directed, source=source, **flags)
-        return replace(graph, original_ids=_ids(found.names))
+        edges = both_ways(row, column, values, mutual)
+        graph = build_graph(n, *edges, directed=directed, source=source, **flags)
+        return replace(graph, original_ids=ids)
 
     return read
 
@@ -187,15 +207,19 @@ def _between(found: _Found, row: Any, column: Any) -> tuple[Any, Any]:
     return row, column - found.rows
 
 
-def _ids(names: list[Any]) -> Any:
-    """The names as ids, int64[n]; None where they are no distinct whole numbers, or 0..n-1."""
-    words = set(map(str, names))
-    if len(words) < max(len(names), 1) or not all(
-        map(re.compile("0|[1-9][0-9]{0,17}").fullmatch, words)
-    ):
+_WHOLE = re.compile("0|[1-9][0-9]{0,17}")
+
+
+def _as_ids(names: list[str]) -> Any:
+    """The names as ids, int64 or bytes[n]; None where two are the same, or one is empty."""
+    if len(set(names)) < len(names):
         return None
-    ids = np.array(names).astype(np.int64)
-    return None if np.array_equal(ids, np.arange(len(ids))) else ids
+    if all(map(_WHOLE.fullmatch, names)):
+        return np.array(names).astype(np.int64)
+    with suppress(InputError):
+        known, number = sorted_names(np.array(names, object), "")
+        return known[number]
+    return None
 
 
 _GML = re.compile(r'"[^"]*"|#[^\n]*|\[|\]|[^\s\[\]"]+|"')
@@ -217,6 +241,8 @@ def _parse_gml(path: StrPath) -> _Found:
             closed = opened.pop()
             if opened == ["graph"] and closed == "node":
                 found.add_vertex(at, record.pop("id", None))
+                for name in record.keys() & {*_LABELS}:
+                    found.names.setdefault(name, []).append(unescape(record[name]))
                 found.others |= {f"{show(k)} of vertices": None for k in record if k not in _NAMES}
             elif opened == ["graph"] and closed == "edge":
                 found.add_edge(at, (record.pop("source", None), record.pop("target", None)), False)
@@ -247,7 +273,7 @@ def _parse_gml(path: StrPath) -> _Found:
     if key or opened or not graphs:
         fail(path, line, "the file ends within a list" if key or opened else "there is no graph")
     found.mutual = [not found.directed] * len(found.ends)
-    found.names = list(found.vertices)
+    found.names = {"": list(found.vertices), **found.names}
     return found
 
 
@@ -314,6 +340,8 @@ class _GraphML:
             return
         if self.opened[-1] == "edge":
             found.add_word(name, word)
+        elif self.opened[-1] == "node" and name in _LABELS:
+            found.names.setdefault(name, []).append(word)
         elif self.opened[-1] == "node" and name not in _NAMES:
             found.others[f"{show(name)} of vertices"] = None
 
@@ -334,8 +362,9 @@ def _parse_graphml(path: StrPath) -> _Found:
             raise InputError(f"{os.fspath(path)}: not XML: {error}") from error
     if not handlers.graphs:
         raise InputError(f"{os.fspath(path)}: the GraphML holds no graph")
-    handlers.found.names = list(handlers.found.vertices)
-    return handlers.found
+    found = handlers.found
+    found.names = {"": list(found.vertices), **found.names}
+    return found
 
 
 _PAJEK = re.compile(rb'"[^"]*"|\[[^\]]*\]|[^\s"\[]+')
@@ -462,7 +491,7 @@ class _Pajek:
 
 
 def _parse_pajek(path: StrPath) -> _Found:
-    """Take a Pajek network apart: vertices by number from 1, labels as names only."""
+    """Take a Pajek network apart: vertices by number from 1."""
     reader = _Pajek(path)
     found, lines = reader.found, read_bytes(path).split(b"\n")
     for line, text in data_lines(path, lines, comments=(b"%",)):
@@ -484,7 +513,7 @@ def _parse_pajek(path: StrPath) -> _Found:
     vertices = range(1, reader.size + 1)
     found.vertices = {vertex: k for k, vertex in enumerate(vertices)}
     if len(reader.labels) == reader.size:
-        found.names = [reader.labels[k].decode("utf-8", "replace") for k in vertices]
+        found.names[""] = [reader.labels[k].decode("utf-8", "replace") for k in vertices]
     return found
 
 

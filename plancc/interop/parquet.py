@@ -251,7 +251,7 @@ def _files_of(where: str) -> list[str]:
 
 
 def read_columns(
-    path: StrPath, wanted: Callable[[list[str]], list[str]]
+    path: StrPath, wanted: Callable[[list[str]], list[str]], named: bool = False
 ) -> dict[str, npt.NDArray[Any] | None]:
     """Columns of a table of vertices; lists of equal length are the rows of a matrix.
 
@@ -259,6 +259,7 @@ def read_columns(
         path: A file, or a folder of parts.
         wanted: Called with the names of all columns; returns those to read. Others are read too
             where they may be ids.
+        named: Whether ids are names, which any column of text may hold.
 
     Returns:
         dict of str to array, or None: All columns by name, the index that pandas wrote without a
@@ -279,9 +280,8 @@ def read_columns(
             raise InputError(f"{where}: two columns have one name")
         chosen = wanted(names)
         kinds = {name: table.schema.field(name).type for name in names}
-        chosen += [
-            n for n in names if n not in chosen and is_id_name(n) and _is_text(arrow, kinds[n])
-        ]
+        texts = [n for n in names if n not in chosen and _is_text(arrow, kinds[n])]
+        chosen += [n for n in texts if named or is_id_name(n)]
         renamed = INDEX not in chosen and "index" not in names
         whole = [name for name in names if arrow.types.is_integer(kinds[name])]
         rest = [name for name in whole if name not in chosen]
@@ -298,8 +298,21 @@ def read_columns(
         read = table.to_table(columns=chosen)
     found: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(names)
     for name in chosen:
+        if name in texts and not is_id_name(name) and read.column(name).null_count:
+            continue  # no ids
         found[name] = _array(arrow, read.column(name), f"{where}: column '{shown(name, 40)}'", True)
-    return {"index" if renamed and name == INDEX else name: found[name] for name in found}
+    named = {"index" if renamed and name == INDEX else name: found[name] for name in found}
+    return {**_range_of_pandas(table.schema.pandas_metadata, len(read)), **named}
+
+
+def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None]:
+    """The index that pandas keeps as a range, "index" where it has no name; none from 0 by 1."""
+    for each in (known or {}).get("index_columns", ()):
+        if isinstance(each, dict) and each.get("kind") == "range":
+            index = np.arange(each["start"], each["stop"], each["step"])
+            if len(index) == rows and (each["start"], each["step"]) != (0, 1):
+                return {each["name"] or "index": index}
+    return {}
 
 
 def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDArray[Any]:

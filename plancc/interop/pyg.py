@@ -54,7 +54,8 @@ def record_of(obj: Any, where: str) -> Record:
 
 def _of_several(obj: tuple[Any, ...] | list[Any], where: str) -> Record:
     """The only graph of a list, or of the (data, slices) of an InMemoryDataset."""
-    if isinstance(obj, list) or not 2 <= len(obj) <= 3 or not _is_record(obj[0]):
+    whole = not isinstance(obj, list) and 2 <= len(obj) <= 3 and _is_record(obj[0])
+    if not whole or any(map(_is_graph, obj[1:])):
         if len(obj) != 1:
             raise InputError(f"{where}: holds {len(obj)} graphs; one is expected")
         return record_of(obj[0], where)
@@ -68,6 +69,13 @@ def _of_several(obj: tuple[Any, ...] | list[Any], where: str) -> Record:
 
 def _is_record(obj: Any) -> bool:
     return isinstance(obj, StoredObject | Mapping) or hasattr(obj, "edge_index")
+
+
+def _is_graph(obj: Any) -> bool:
+    """Whether it is a graph, and not the slices of one, whose edge_index is a list."""
+    if isinstance(obj, Mapping):
+        return getattr(obj.get("edge_index"), "ndim", 1) == 2
+    return _is_record(obj)
 
 
 def hold(obj: Any) -> Held | None:

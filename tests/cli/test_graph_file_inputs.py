@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,29 @@ def torch_file(**given: Any) -> bytes:
     return stream.getvalue()
 
 
-def refused(name: str, file: str, content: str | bytes, words: str, options: str = "") -> Case:
+def several(count: int, slices: bool) -> bytes:
+    """A tuple of graphs, or of one and its slices, as torch.save writes it."""
+    import torch
+
+    graph = {"edge_index": torch.tensor(RINGED), "num_nodes": 6}
+    stream = io.BytesIO()
+    torch.save((graph,) * count + ({"edge_index": torch.tensor([0, 6])},) * slices, stream)
+    return stream.getvalue()
+
+
+def refused(name: str, file: str, content: Any, words: str, options: str = "") -> Case:
     return Case(name, {file: content}, f"compile {file} {FLAGS} {options}", refused=words)
+
+
+ORDER = (3, 0, 4, 1, 2)
+
+
+def of_networkx(path: Any, names: list[str]) -> None:
+    """Write a path of these vertices."""
+    import networkx as nx
+
+    kind = path.suffix[1:].replace("net", "pajek")
+    getattr(nx, f"write_{kind}")(nx.path_graph(names, nx.Graph), path)
 
 
 XML = (
@@ -66,9 +88,34 @@ CASES = [
         entries={(0, 1): 1.0, (1, 2): 1.0},
     ),
     Case(
-        "F2 Pajek labels are names only",
+        "Pajek labels, two of which are the same",
         {"g.net": TRIPLE + "*Edges\n1 2 1\n2 3 1\n"},
         "compile g.net PLAIN",
+        says=("g.net: not taken: names of vertices",),
+        entries=both((0, 1), (1, 2)),
+    ),
+    *(
+        Case(
+            f"{kind} by networkx, nodes {prefix or 'of numbers'}",
+            {
+                f"g.{kind}": lambda path, p=prefix: of_networkx(path, [f"{p}{k}" for k in ORDER]),
+                "n.csv": "id,f0\n" + "".join(f"{prefix}{k},{k}\n" for k in range(5)),
+            },
+            f"compile g.{kind} --data n.csv PLAIN",
+            silent=("warning",),
+            entries=both(*(
+                tuple(f"{prefix}{k}".encode() if prefix else k for k in pair)
+                for pair in pairwise(ORDER)
+            )),
+            rows={"features": np.array(ORDER, np.float32)[:, None]},
+        )
+        for kind in ("graphml", "gml", "net")
+        for prefix in ("", "n")
+    ),
+    Case(
+        "GraphML nodes that only count, as igraph names them",
+        {"g.graphml": lambda path: of_networkx(path, [f"n{k}" for k in range(3)])},
+        "compile g.graphml PLAIN",
         silent=("warning",),
         entries=both((0, 1), (1, 2)),
     ),
@@ -96,7 +143,7 @@ CASES = [
         {"g.net": "*Vertices\n1 \"L\" 0 0 ellipse pop 300\n2 \"K\"\n*Edges\n1\t2\t2 distance 30\n"},
         "compile g.net PLAIN",
         says=("not taken|'pop' of vertices|'distance' of edges",),
-        entries=both((0, 1), value=2.0),
+        entries=both((b"L", b"K"), value=2.0),
     ),
     refused("F2 Pajek section", "g.net", "*Vertices 2\n*Partition x\n1\n", "line 2|'*Partition'"),
     refused("F2 Pajek range", "g.net", "*Vertices 2\n*Edges\n1 3\n", "line 3|range 1..2|'3'"),
@@ -222,6 +269,17 @@ CASES = [
         {"g.pt": torch_file(edge_index=RINGED, num_nodes=8, edge_time=[1.0] * 6)},
         "compile g.pt PLAIN",
         says=("not taken|'edge_time' of edges",),
+        entries=dict.fromkeys(zip(RINGED[1], RINGED[0], strict=True), 1.0),
+    ),
+    *(
+        refused(f"a tuple of {count} graphs", "g.pt", lambda path, count=count: path.write_bytes(
+            several(count, slices=False)), f"g.pt: holds {count} graphs; one is expected")
+        for count in (2, 3)
+    ),
+    Case(
+        "a graph and its slices",
+        {"g.pt": lambda path: path.write_bytes(several(1, slices=True))},
+        "compile g.pt PLAIN",
         entries=dict.fromkeys(zip(RINGED[1], RINGED[0], strict=True), 1.0),
     ),
     Case(

@@ -154,6 +154,24 @@ CASES = [
         refused="l.npz: train has a link in every row|sources in one row",
     ),
     Case(
+        "arrays that are no links",
+        links(train_negative=OTHERS[:9], weight=np.ones(160)),
+        "compile g.txt PLAIN --links l.npz",
+        says=("l.npz: not taken: 'train_negative', 'weight'; names",),
+        silent=("vertex numbers",),
+    ),
+    Case(
+        "links of a graph whose ids are others",
+        links()
+        | {
+            "g.txt": "".join(
+                f"{u + 100} {v + 100}\n{v + 100} {u + 100}\n" for u, v in EDGES.tolist()
+            )
+        },
+        "compile g.txt PLAIN --links l.npz",
+        says=("l.npz: the ends of links are taken for vertex numbers|ids (100, 101, 102, 103",),
+    ),
+    Case(
         "C5 all links are for training",
         {"g.txt": BOTH, "l.npz": lambda path: np.savez(path, train=EDGES.T)},
         "compile g.txt PLAIN --links l.npz",

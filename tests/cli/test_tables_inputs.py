@@ -1,5 +1,6 @@
 """Vertex data of people's daily work: every row is its vertex's, or it is said, or refused."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,23 @@ def parts(count: int, pattern: str, columns: Callable[[np.ndarray], dict[str, An
             files.write_table(arrow.table(columns(of)), path / pattern.format(k))
 
     return write
+
+
+def names_in_parquet(path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    files = pytest.importorskip("pyarrow.parquet")
+    who = [f"v{v}" for v in ORDER]
+    files.write_table(arrow.table({"town": [None] * N, "who": who, "f0": ORDER}), path)
+
+
+def of_pandas(path: Path, start: int, step: int) -> None:
+    """Write the rows f0 = 0..N-1 with a RangeIndex, as DataFrame.to_parquet does."""
+    arrow = pytest.importorskip("pyarrow")
+    files = pytest.importorskip("pyarrow.parquet")
+    ends = {"start": start, "stop": start + step * N, "step": step}
+    head = {"index_columns": [{"kind": "range", "name": None, **ends}], "columns": []}
+    table = arrow.table({"f0": np.arange(N, dtype=np.float32)})
+    files.write_table(table.replace_schema_metadata({"pandas": json.dumps(head)}), path)
 
 
 def saved(name: str, **arrays: Any) -> Callable[[Path], object]:
@@ -482,6 +500,80 @@ KINDS = [
         {"g.mtx": RING, "w.txt": "0\n" * N},
         "compile g.mtx --weights w.txt PLAIN",
         says=("all are 0",),
+    ),
+    *(
+        Case(
+            f"weights by ids from {first}",
+            {"g.mtx": RING, "w.csv": "".join(f"{v + first},{v + 2}\n" for v in ORDER)},
+            "compile g.mtx --weights w.csv PLAIN",
+            says=(said,),
+            silent=("first column",) if first else ("warning: w.csv", "first column"),
+        )
+        for first, said in ((0, ""), (1, "ids count from 1 here, the graph's from 0"))
+    ),
+    *(
+        Case(
+            f"an index of the rows, {name!r}, beside ids",
+            {
+                "g.mtx": RING,
+                "t.csv": "".join(
+                    f"{k + first - 1 if k else name},{line}\n"
+                    for k, line in enumerate(table("id").splitlines())
+                ),
+            },
+            DATA.format("t.csv"),
+            rows=RIGHT,
+            silent=("warning: t.csv",),
+        )
+        for name, first in (("", 0), ("Unnamed: 0", 0), ('""', 1))
+    ),
+    Case(
+        "lists of vertices where ids are others",
+        {"g.txt": FROM_7, "t.npz": saved("t", x=FEATURES, train_idx=np.arange(7, 9))},
+        "compile g.txt --data t.npz PLAIN",
+        says=("t.npz: the vertices of 'train_idx' are taken for vertex numbers|ids (7, 8, 9, 10",),
+        rows={"train_mask": (np.arange(N) == 7) | (np.arange(N) == 8)},
+    ),
+    *(
+        Case(
+            f"names of vertices under another name, {order[:3]}",
+            {
+                "g.txt": "".join(f"v{i} v{(i + 1) % 9}\n" for i in range(9)),
+                "t.csv": "who,town,f0\n" + "".join(f"v{v},x,{v}\n" for v in order),
+            },
+            f"compile g.txt --data t.csv {more} PLAIN",
+            refused=words,
+            rows={} if words else {"features": np.arange(9, dtype=np.float32)[:, None]},
+            silent=("warning: t.csv: rows", "'who'"),
+        )
+        for order, more, words in (
+            (range(9), "", ""),
+            (range(8, -1, -1), "", "t.csv: column 'who' holds every vertex once|--key id=who"),
+            (range(8, -1, -1), "--key id=who", ""),
+        )
+    ),
+    Case(
+        "names of vertices under another name in Parquet",
+        {
+            "g.txt": "".join(f"v{i} v{(i + 1) % N}\n" for i in range(N)),
+            "t.parquet": names_in_parquet,
+        },
+        "compile g.txt --data t.parquet PLAIN",
+        refused="t.parquet: column 'who' holds every vertex once|--key id=who",
+    ),
+    *(
+        Case(
+            f"a range of pandas from {start}",
+            {
+                "g.mtx": RING,
+                "t.parquet": lambda path, start=start, step=step: of_pandas(path, start, step),
+            },
+            DATA.format("t.parquet"),
+            says=(said,),
+            silent=() if said else ("warning: t.parquet",),
+            rows={"features": np.arange(N, dtype=np.float32)[::step, None]},
+        )
+        for start, step, said in ((0, 1, ""), (N - 1, -1, ""), (700, 1, "not taken: 'index'"))
     ),
     Case(
         "labels of words",
