@@ -109,7 +109,8 @@ class _Found:
 
     def ids(self) -> Any:
         """The first names that can be ids; None for none, as where they only count, n0, n1, ..."""
-        found, n = None, len(self.vertices)
+        found: Any = None
+        n = len(self.vertices)
         for names in filter(None, self.names.values()):
             start = names[0].removesuffix("0")
             if not start[-1:].isdigit() and names == [f"{start}{k}" for k in range(n)]:
@@ -188,8 +189,8 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
             return rectangular((found.rows, n - found.rows), entries, source, **flags)
         mutual = np.array(found.mutual, np.bool_)
         directed = not mutual.all() if len(mutual) else found.directed
-        edges = both_ways(row, column, values, mutual)
-        graph = build_graph(n, *edges, directed=directed, source=source, **flags)
+        row, column, values = both_ways(row, column, values, mutual)
+        graph = build_graph(n, row, column, values, directed=directed, source=source, **flags)
         return replace(graph, original_ids=ids)
 
     return read

@@ -301,17 +301,20 @@ def read_columns(
         if name in texts and not is_id_name(name) and read.column(name).null_count:
             continue  # no ids
         found[name] = _array(arrow, read.column(name), f"{where}: column '{shown(name, 40)}'", True)
-    named = {"index" if renamed and name == INDEX else name: found[name] for name in found}
-    return {**_range_of_pandas(table.schema.pandas_metadata, len(read)), **named}
+    columns = {"index" if renamed and name == INDEX else name: found[name] for name in found}
+    return {**_range_of_pandas(table.schema.pandas_metadata, len(read)), **columns}
 
 
 def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None]:
     """The index that pandas keeps as a range, "index" where it has no name; none from 0 by 1."""
     for each in (known or {}).get("index_columns", ()):
-        if isinstance(each, dict) and each.get("kind") == "range":
-            index = np.arange(each["start"], each["stop"], each["step"])
-            if len(index) == rows and (each["start"], each["step"]) != (0, 1):
-                return {each["name"] or "index": index}
+        if not isinstance(each, dict) or each.get("kind") != "range":
+            continue
+        start, stop, step = (each.get(name) for name in ("start", "stop", "step"))
+        if not all(isinstance(k, int) for k in (start, stop, step)) or (start, step) == (0, 1):
+            continue
+        if step and len(range(start, stop, step)) == rows:
+            return {each.get("name") or "index": np.arange(start, stop, step)}
     return {}
 
 
