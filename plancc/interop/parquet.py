@@ -310,8 +310,11 @@ def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None
     for each in (known or {}).get("index_columns", ()):
         if not isinstance(each, dict) or each.get("kind") != "range":
             continue
-        start, stop, step = (each.get(name) for name in ("start", "stop", "step"))
-        if not all(isinstance(k, int) for k in (start, stop, step)) or (start, step) == (0, 1):
+        ends: Any = [each.get(name) for name in ("start", "stop", "step")]
+        if not all(isinstance(end, int) for end in ends):
+            continue
+        start, stop, step = ends
+        if (start, step) == (0, 1):
             continue
         if step and len(range(start, stop, step)) == rows:
             return {each.get("name") or "index": np.arange(start, stop, step)}
