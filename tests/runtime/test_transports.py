@@ -259,7 +259,7 @@ def test_what_launchers_announce(environ, variables, expected, local):
         ({}, False),
     ],
 )
-def test_a_task_of_several_does_not_train_alone(environ, variables, refused):
+def test_a_task_of_several_does_not_train_alone(environ, tmp_path, variables, refused):
     environ(variables)
     name = next(iter(variables), "")
     if not refused:
@@ -267,14 +267,16 @@ def test_a_task_of_several_does_not_train_alone(environ, variables, refused):
         return
     with pytest.raises(InputError, match=rf"has 4 tasks \({name}\).*or give `ranks` 1"):
         launch.check_no_singleton()
-    done = alone("plan.h5", "--epochs", 1)
+    plan = tmp_path / "plan.h5"
+    plancc.compile((2, np.array([[0, 1], [1, 0]])), num_parts=1).save(plan)
+    done = alone(plan, "--epochs", 1)
     assert done.returncode == 2
     [sentence] = done.stderr.splitlines()
     assert sentence.endswith("srun (with PMIx), mpirun or torchrun, or give --ranks 1 for one")
-    assert name not in alone("plan.h5", "--epochs", 1, "--ranks", 1).stderr
+    assert name not in alone(plan, "--epochs", 1, "--ranks", 1).stderr
     with pytest.raises(InputError, match=name):
-        plancc.train("plan.h5", epochs=1)
-    for words in (("predict", "plan.h5", "--weights", "w.npz"), ("calibrate", "-o", "no/m.toml")):
+        plancc.train(plan, epochs=1)
+    for words in (("predict", plan, "--weights", "w.npz"), ("calibrate", "-o", "no/m.toml")):
         assert f"has 4 tasks ({name})" in alone(*words, program="plancc").stderr
         assert name not in alone(*words, "--ranks", 1, program="plancc").stderr
 
