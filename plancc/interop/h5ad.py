@@ -27,7 +27,6 @@ from plancc.graph.textfile import StrPath, check_readable, show
 from plancc.graph.vertexchecks import dense
 from plancc.graph.vertexdata import ALIASES, KEYS
 from plancc.guarded_child import ask
-from plancc.plan.container import without_locks
 from plancc.text import shown
 
 Array = npt.NDArray[Any]
@@ -42,6 +41,8 @@ CPU_SECONDS_PER_BYTE = 2e-6
 @contextmanager
 def _opened(path: StrPath) -> Iterator[Any]:
     import h5py
+
+    from plancc.plan.container import without_locks
 
     check_readable(path)
     where = os.fspath(path)
