@@ -457,7 +457,7 @@ def test_a_table_in_parquet(tmp_path):
     assert found.labels.tolist() == [0, -1, 1]
     for wrong, words in [
         ({"x": [[1], [2, 3]]}, "column 'x' holds lists of different lengths"),
-        ({"y": ["a", "b"]}, "column 'y' holds text, not numbers"),
+        ({"y": ["a", "b"]}, "column 'y' holds 'string', not numbers"),
         ({"train_mask": [True, None]}, "column 'train_mask': 1 values are null"),
         ({"train_mask": [2, 1]}, "column 'train_mask' is a mask"),
         ({"z": [1, 2]}, "no vertex data"),
