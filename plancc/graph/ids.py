@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -108,7 +109,7 @@ def edge_columns(
     return (*ends, *weights)
 
 
-class PiecewiseEdges:
+class PiecewiseEdges(ABC):
     """Edges by ids, piece by piece (`plancc.graph.external.Entrywise`).
 
     A source is read twice: for the ids that occur, then for the edges.
@@ -144,9 +145,9 @@ class PiecewiseEdges:
         check_num_vertices(found.num_vertices, where)
         self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
 
+    @abstractmethod
     def pieces(self) -> Iterator[Entries]:
         """Ids of u and v, and weights; of names their numbers, all in one piece."""
-        raise NotImplementedError
 
     def __iter__(self) -> Iterator[Entries]:
         count = 0

@@ -13,7 +13,7 @@ CSV = "estimate --vertices 1000 --nonzeros 9000 --csv"
 
 
 def peaks(**sizes):
-    """Of effort balanced, and of less."""
+    """Efforts balanced and fast are estimated."""
     sizes = ProblemSizes(1000, 10_000, **sizes)
     return [work(sizes, effort, False).peak for effort in ("balanced", "fast")]
 

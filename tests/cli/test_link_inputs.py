@@ -199,7 +199,7 @@ def test_labels_of_ones_own_are_no_negatives(stars):
 
 
 def test_runs_speak_of_links(tmp_path, monkeypatch):
-    """Of patience without validation links, of features, and of negatives that are edges."""
+    """Patience without validation links, missing features and negatives that are edges are told."""
     monkeypatch.chdir(tmp_path)
     with pytest.warns(PlanccWarning, match="200 of 200 links are for training"):
         plan = plancc.compile((N, EDGES.T), "rp", 1, links={"train": EDGES.T})

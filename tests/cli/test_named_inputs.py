@@ -16,7 +16,7 @@ GZIP = gzip.compress(CSV.encode())
 LATIN = "renée,bob\nbob,renée\n".encode("latin-1")
 IDS = ["zoë", "carol", "alice", "Smith, J", "bob"]
 NUMBERS = np.array([5.0, 3.0, 1.0, 0.0, 2.0])
-"""Of the names in `IDS`; of all names in their order 0, 1, 2, 3, 5."""
+"""Rows of the names in `IDS`; in the order of all names they are 0, 1, 2, 3, 5."""
 DATA = "id,f0,f1,label\n" + "".join(
     f'"{name}",{k},{-k},{k % 2}\n' for name, k in zip(IDS, NUMBERS.astype(int), strict=True)
 )

@@ -44,7 +44,7 @@ def compiled(name, model, objective, effort, topology=None, num_parts=8, seed=1)
 
 
 def value(plan, objective, topology=None):
-    """Of the plan alone, by the rows that it moves and by the simulation of its tables."""
+    """The plan is judged by the rows that it moves and by the simulation of its tables."""
     if objective == "expected":
         return plan.provenance["expected_volume"]
     if objective == "time":

@@ -470,7 +470,7 @@ def test_one_process_locks_a_folder_once(tmp_path):
 
 @pytest.mark.parametrize("error", files.NO_LOCKS)
 def test_a_file_system_without_locks_is_told(plans, error, monkeypatch, tmp_path):
-    """Of this machine the process that `.lock` names is compared; of another nothing is known."""
+    """The process that `.lock` names is looked up on its own machine alone."""
 
     def refused(*_):
         raise OSError(error, "no locks here")

@@ -244,7 +244,7 @@ def test_model_gp_has_no_partitioner_of_hypergraphs():
     ],
 )
 def test_wrong_options(options, words):
-    """Of searches for rows and for nonzeros."""
+    """Searches for rows and for nonzeros refuse them alike."""
     num_parts = options.get("num_parts", 4)
     given = {name: options[name] for name in options if name != "num_parts"}
     matrix = small_graph("grid")
