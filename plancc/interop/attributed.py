@@ -242,7 +242,7 @@ def _parse_gml(path: StrPath) -> _Found:
             closed = opened.pop()
             if opened == ["graph"] and closed == "node":
                 found.add_vertex(at, record.pop("id", None))
-                for name in record.keys() & {*_LABELS}:
+                for name in filter(record.__contains__, _LABELS):  # in this order, ever
                     found.names.setdefault(name, []).append(unescape(record[name]))
                 found.others |= {f"{show(k)} of vertices": None for k in record if k not in _NAMES}
             elif opened == ["graph"] and closed == "edge":

@@ -113,6 +113,16 @@ CASES = [
         for prefix in ("", "n")
     ),
     Case(
+        "GML with a label and a name of every vertex",
+        {
+            "g.gml": "graph [ node [ id 0 name 'x1' label 'b' ] node [ id 1 name 'x2' label 'a' ] "
+            "edge [ source 0 target 1 ] ]".replace("'", '"')
+        },
+        "compile g.gml PLAIN",
+        says=("g.gml: not taken: names of vertices",),
+        entries=both((b"b", b"a")),
+    ),
+    Case(
         "GraphML nodes that only count, as igraph names them",
         {"g.graphml": lambda path: of_networkx(path, [f"n{k}" for k in range(3)])},
         "compile g.graphml PLAIN",
