@@ -19,9 +19,9 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.fields import divided, taking
 from plancc.graph.folders import check_reading
 from plancc.graph.graph import Graph
-from plancc.graph.link_times import ReadGraph, read_source
 from plancc.graph.links import SplitLinks, learnt
 from plancc.graph.normalize import normalize as normalized
+from plancc.graph.read_source import ReadGraph, read_source
 from plancc.graph.remarks import of_values, remarks
 from plancc.graph.union import without_relations
 from plancc.graph.weights import weighted
@@ -123,7 +123,8 @@ def compile(
         links, away, begins = None, None, inf
         if wishes.links is not None or wishes.link_split is not None:
             ways = wishes.links, wishes.link_split, wishes.disjoint_train_ratio
-            links, away = learnt(read.graph, *ways, search.seed, read.first)
+            first = None if read.times is None else read.times.first
+            links, away = learnt(read.graph, *ways, search.seed, first)
             begins = links.begins
         graph, vertex_data = read.apart(away, begins)
         if wishes.weights is not None:

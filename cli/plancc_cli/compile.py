@@ -169,7 +169,7 @@ def command(
     options.refuse_given(["timeout"], "is for several ranks, which a launcher starts: drop it")
     import plancc
     from plancc.graph.folders import check_reading
-    from plancc.graph.link_times import read_source
+    from plancc.graph.read_source import read_source
     from plancc.memory import give_back_at_once
     from plancc.models.auto import AutoModel
     from plancc.owners.memory import allowed_memory

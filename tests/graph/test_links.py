@@ -9,8 +9,8 @@ from scipy.sparse import csr_array
 
 import plancc as compiler
 from plancc.errors import InputError, PlanccWarning
-from plancc.graph.link_times import read_source
 from plancc.graph.links import KINDS, random_links, read_links, withheld, without
+from plancc.graph.read_source import read_source
 
 PAIRS = {
     "train": [[0, 1], [2, 3]],
@@ -193,7 +193,8 @@ EARLIEST |= {(2, 5): 0, (0, 3): 700}
 def timed(tmp_path, times, shares=(0.2, 0.3), **reading):
     (tmp_path / "graph.txt").write_text(TIMED)
     read = read_source(tmp_path / "graph.txt", None, times, **reading)
-    return read.graph, random_links(read.graph, shares, 1, read.first)
+    assert read.times is not None
+    return read.graph, random_links(read.graph, shares, 1, read.times.first)
 
 
 @pytest.mark.parametrize("of", ["values", "file", "array"])
