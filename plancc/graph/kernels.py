@@ -77,7 +77,8 @@ def _split_line(text, k, separator, first, last):  # type: ignore[no-untyped-def
             break
         begin = k
         quoted = has_quotes = separator != 0 and text[k] == _QUOTE
-        while text[k] != _NEWLINE and (quoted or text[k] != separator):
+        # a separator of 0 is none, and a byte 0 a byte as any other
+        while text[k] != _NEWLINE and (quoted or separator == 0 or text[k] != separator):
             if separator == 0 and text[k] in (_BLANK, _TAB, _RETURN):
                 break
             k += 1
