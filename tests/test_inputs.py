@@ -193,7 +193,8 @@ def test_text_expands_within_bounds(tmp_path, unpacked):
 def test_numbers_of_classes_and_clusters(tmp_path, key, number):
     path = tmp_path / "a.npz"
     np.savez(path, **{key: np.array([0, 1, number, 2])})
-    with pytest.raises(InputError, match=rf"vertex 2 is '{number}'"):
+    wrong = {"labels": rf"vertex 2 is '{number}'", "clusters": rf"holds '{number}' in row 2"}
+    with pytest.raises(InputError, match=wrong[key]):
         read_vertex_data(path, 4)
     np.savez(path, **{key: np.array([0, 1, 1000, 2])})
     assert getattr(read_vertex_data(path, 4), key).max() == 1000

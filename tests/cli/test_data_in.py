@@ -74,7 +74,7 @@ def test_data_of_another_source(folder: Path) -> None:
 def test_commands_of_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch, line: int) -> None:
     """Every command of docs/use/data.md, with sources of these names."""
     page = (Path(__file__).parents[2] / "docs" / "use" / "data.md").read_text()
-    lines = re.findall(r"^    plancc (.*)$", page, re.M)
+    lines = re.findall(r"^    (?:mpirun -n \d+ )?plancc (.*)$", page, re.M)
     assert len(lines) == 6
     words = shlex.split(lines[line])
     monkeypatch.chdir(folder.parent)

@@ -106,7 +106,7 @@ def test_every_rank_reads_the_data_of_its_rows(with_data, tmp_path):
         ("rows/type_ptr", lambda a: a[:1], "is of size 1 x 4; the header asks for 2 x 4"),
         ("rows/type_ptr", None, "rows/type_ptr is missing"),
         ("vertex_data/labels_of_1", lambda a: a[1:], "is of size 19; the header asks for 20"),
-        ("vertex_data/labels_of_1", lambda a: a - 9, "labels are classes or -1: there is -9"),
+        ("vertex_data/labels_of_1", lambda a: 0 * a - 9, "labels are classes or -1: there is -9"),
     ],
 )
 def test_wrong_data_of_types_are_refused(with_data, tmp_path, name, change, words):
