@@ -105,7 +105,8 @@ def test_an_axis_of_seconds_names_its_unit_once(tmp_path, seconds, unit):
     assert [text for text, _ in texts].count(unit) == 1
     shown = float(f"{seconds / {'s': 1, 'ms': 1e-3, 'us': 1e-6}[unit]:g}")
     assert max(float(t) for t, _ in texts if re.fullmatch(r"[\d.]+", t)) in (shown, shown * 0.8)
-    assert f"epoch 1: spmm {shown:g} {unit} of {shown:g} {unit}" in chart.svg
+    digits = {"s": "3.000 s", "ms": "50.00 ms", "us": "40.00 us"}[unit]
+    assert f"epoch 1: spmm {digits} of {digits}" in chart.svg
 
 
 @pytest.mark.parametrize("value", [5e-324, 1e-320, 2.3e-308, 1e-100, 1e100, 1e300])
