@@ -201,8 +201,8 @@ def test_nets_per_batch(name):
 def test_batches_of_equation_14():
     array = random_array(5)
     graph = graph_of(array)
-    options = {"sampler": "walk", **SAMPLERS["walk"], "theta": 0.4}
-    model = stochastic(**options)
+    options = {"sampler": "walk", **SAMPLERS["walk"]}
+    model = stochastic(**options, theta=0.4)
     source = model.source(graph)
     number = math.ceil(hoeffding_nets(3, 0.4, 0.5) / source.nets_per_batch(2))
     assert number > 2
@@ -210,7 +210,7 @@ def test_batches_of_equation_14():
     built = model.build(graph, 3, balance="rows", seed=2)
     given = stochastic(**options, batches=number).build(graph, 3, balance="rows", seed=2)
     assert net_counts(built) == net_counts(given)
-    assert stochastic(**options | {"theta": 1e-6}).num_batches(source, 3, 2) == MAX_BATCHES
+    assert stochastic(**options, theta=1e-6).num_batches(source, 3, 2) == MAX_BATCHES
     assert stochastic(**options, batches=10**6).num_batches(source, 3, 2) == 10**6
 
 
