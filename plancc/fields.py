@@ -127,15 +127,15 @@ def checked(each: Field[Any], value: Any) -> Any:
         raise InputError(f"`{each.name}` {value!r}: {kind.needed}") from None
     except OverflowError:
         raise InputError(f"`{each.name}` {shown(value)}: the number is too large") from None
-    if isinstance(value, int) and abs(value) >= 2**63:
-        raise InputError(f"`{each.name}` {shown(given)}: the number is too large")
     if choices and value not in choices:
         check_choice(noun, value, choices)
     for name, holds in BOUNDS.items():
         if name in said and not holds(value, bound := said[name]):
             limit = f"{bound:g}" if isinstance(bound, float) else str(bound)
             limit = "finite" if bound == math.inf else f"{name.replace('_', ' ')} {limit}"
-            raise InputError(f"`{each.name}` {given}: must be {limit}")
+            raise InputError(f"`{each.name}` {shown(given)}: must be {limit}")
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise InputError(f"`{each.name}` {shown(given)}: the number is too large")
     return value
 
 

@@ -7,7 +7,7 @@ from dataclasses import MISSING, Field, dataclass, replace
 from typing import Any, ClassVar, Self
 
 from plancc.errors import InputError
-from plancc.fields import checked, option, options_of, parsed, unknown_option
+from plancc.fields import check_options, checked, option, options_of, parsed, unknown_option
 from plancc.registry import Registry
 from plancc.sampling.batch import Batch, Inclusion, Population
 
@@ -58,6 +58,9 @@ class Sampler(ABC):
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()
     of_training: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     @property
     def num_blocks(self) -> int:
@@ -129,12 +132,10 @@ class SizedSampler(Sampler):
     """
 
     batch_size: int = option(
-        help="vertices of a batch", otherwise=f"{DEFAULT_SHARE:.0%} of those that may be drawn"
+        help="vertices of a batch",
+        otherwise=f"{DEFAULT_SHARE:.0%} of those that may be drawn",
+        at_least=1,
     )
-
-    def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise InputError(f"`batch_size` {self.batch_size}: at least 1 is needed")
 
     def check(self, population: Population) -> None:
         super().check(population)

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from plancc.errors import InputError
 from plancc.fields import option
 from plancc.kernel import njit
 from plancc.sampling.batch import Batch, Int32s, Population, VertexBatch
@@ -35,14 +34,7 @@ class WalkSampler(SizedSampler):
     name: ClassVar[str] = "walk"
     needs: ClassVar[tuple[str, ...]] = ("pattern",)
 
-    walk_length: int = option(3, "steps of every walk")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.walk_length < 1:
-            raise InputError(f"`walk_length` {self.walk_length}: at least 1 is needed")
-        if self.walk_length > MAX_LENGTH:
-            raise InputError(f"`walk_length` {self.walk_length}: at most {MAX_LENGTH} is possible")
+    walk_length: int = option(3, "steps of every walk", at_least=1, at_most=MAX_LENGTH)
 
     @property
     def num_roots(self) -> int:

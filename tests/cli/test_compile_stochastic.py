@@ -231,7 +231,7 @@ def test_inspect_and_compare(exact: Path, plan: Path) -> None:
 
 
 WRONG = {
-    "--batch-size 0": ["--batch-size 0: at least 1 is needed"],
+    "--batch-size 0": ["--batch-size 0: must be at least 1"],
     "--batch-size x": ["--batch-size", "'x'"],
     "--theta x": ["--theta", "'x'"],
     "--batches x": ["--batches 'x'"],

@@ -165,7 +165,7 @@ COMMANDS = {
     "run data.h5 --predict x.xlsx": "x.xlsx: choose a name that ends in .csv",
     "run data.h5 --sampler neighbour --fanouts 5": "--fanouts 5 has 1 number, the model 2 layers",
     "run data.h5 --init d.npz": "d.npz: has no array convs.0.weight",
-    "run data.h5 --batch-size 0": "--batch-size 0: at least 1 is needed",
+    "run data.h5 --batch-size 0": "--batch-size 0: must be at least 1",
 }
 TABLE = [
     *((f"compile {name} -p 2 -o x.h5", name, *row) for name, row in GRAPHS.items()),

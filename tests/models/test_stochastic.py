@@ -512,9 +512,7 @@ def test_wrong_masks_and_parts():
 def test_numbers_of_numpy_are_numbers():
     graph = graph_of(random_array())
     plain = stochastic(batch_size=5, batches=3).build(graph, 2, balance="nnz", seed=1)
-    model = stochastic(
-        batch_size=np.int32(5), batches=np.int64(3), theta=np.float32(0.5), delta=np.float64(0.5)
-    )
+    model = stochastic(batch_size=np.int32(5), batches=np.int64(3))
     assert net_counts(model.build(graph, 2, balance="nnz", seed=1)) == net_counts(plain)
     assert type(model.source(graph).sampler.batch_size) is int
     model = stochastic("neighbour", fanouts=np.array([3, 2]))

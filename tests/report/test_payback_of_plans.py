@@ -66,11 +66,14 @@ def test_a_study(capsys: pytest.CaptureFixture[str]) -> None:
     study = Study(rows, ["hp", "metis"], [4], [1, 2], "metis", [8, 4], "simple")
     found = [(each["pays_random"], each["pays_baseline"]) for each in study.as_dict()["rows"]]
     assert found == [(20, 36), (4, None), (pytest.approx(18.6), 0), ("never", None)]
-    print_study(study, columns=["model", "pays_random", "pays_baseline"])
+    print_study(study, columns=["seed", "pays_random", "pays_baseline"])
     said = capsys.readouterr().out
     assert [line.split()[1:] for line in said.splitlines()[3:7]] == [
         *(["20", "36"], ["4", "-"], ["19", "0"], ["never", "-"])
     ]
+    print_study(study, columns=["model", "pays_random", "pays_baseline"])  # means of both seeds
+    rows_of_means = capsys.readouterr().out.splitlines()[3:5]
+    assert [line.split()[1:] for line in rows_of_means] == [["20", "12"], ["42", "-"]]
     assert "pays: epochs until the search has paid, over random and metis" in said
     alone = Study(rows[:1], ["hp"], [4], [1], None, [8, 4], "simple")
     assert alone.pays(rows[0]) == {"pays_random": 20, "pays_baseline": None}

@@ -513,7 +513,7 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("--batch-size 0", "--batch-size 0: at least 1 is needed"),
+        ("--batch-size 0", "--batch-size 0: must be at least 1"),
         ("--batch-size all", "--batch-size 'all': give a number of vertices, or full"),
         ("--batch-size full --sampler walk", "--batch-size full: excludes --sampler"),
         (

@@ -110,7 +110,7 @@ REFUSED = {
     "save": ({"save": "x.npz"}, r"'save': call trained\.save\(path\) on what plancc\.train ret"),
     "rank": ({"rank": 3}, r"'rank' \(did you mean ranks\?\)"),
     "text": ({"batch_size": "64"}, "`batch_size` '64': give a number of vertices, or full"),
-    "size": ({"batch_size": 0}, "`batch_size` 0: at least 1 is needed"),
+    "size": ({"batch_size": 0}, "`batch_size` 0: must be at least 1"),
     "epochs": ({"epochs": "5"}, "`epochs` '5': a whole number is needed"),
     "rate": ({"lr": "0.1"}, "`lr` '0.1': a number is needed"),
     "switch": ({"resume": "no"}, "`resume` 'no': True or False is needed"),

@@ -556,7 +556,7 @@ WRONG = {
     ),
     "batches of gp": ({"model": "gp", "batches": 3}, "model 'gp' has no option `batches`"),
     "balance": ({"model": "hp", "balance": "batch"}, "needs the mini-batches of model"),
-    "size": ({"balance": "batch", "batch_size": 0}, "`batch_size` 0: at least 1"),
+    "size": ({"balance": "batch", "batch_size": 0}, "`batch_size` 0: must be at least 1"),
     "no clusters": ({"clusters": 0}, "0 clusters: at least 1"),
     "many clusters": ({"clusters": 10**6}, "1000000 clusters for"),
     "clusters text": ({"clusters": "3"}, "`clusters` '3': a whole number"),
