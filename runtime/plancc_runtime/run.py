@@ -491,7 +491,7 @@ class Run:
         if wanted is None and learnt is not None:
             of_target = self._rows_of(learnt)
             rows = rows.among(of_target, np.arange(learnt.start, learnt.stop))
-            outputs = outputs[of_target]
+            outputs, ids = outputs[of_target], ids and ids.within(learnt)
             embedding = None if embedding is None else embedding[of_target]
         return save_predictions(
             path,
