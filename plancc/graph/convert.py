@@ -46,9 +46,9 @@ def as_graph(obj: Any) -> Graph:
               (`graph_of_relations`). In place of a count also a mapping of vertex data by name,
               with the count as "num_nodes" where no array says it.
             - networkx: edge u -> v is ``A[u, v]`` (u needs v); undirected graphs have both
-              directions. Vertices in the graph's order; nodes that are all text or whole numbers are
-              kept as ``original_ids``. Values if at least one edge has the attribute "weight" (1 for edges
-              without it); parallel edges are summed then.
+              directions. Vertices in the graph's order; nodes that all are text or whole numbers
+              are kept as ``original_ids``. Values if at least one edge has the attribute "weight"
+              (1 for edges without it); parallel edges are summed then.
             - ``(n, edge_index)``: int[2, edges] as in PyTorch Geometric, numpy or torch:
               ``edge_index[0]`` is the source j, ``edge_index[1]`` the destination i that aggregates
               from it, hence ``A[i, j]``. No values. Undirected if its pattern is symmetric.
