@@ -410,7 +410,9 @@ def _may_be_row_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str:
 def _own_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str | None:
     """The name of the ids that the graph took from the same source, or None."""
     name, ids = ids_beside(held, count_of(num_vertices)) or (None, None)
-    same = not isinstance(num_vertices, int) and np.array_equal(ids, ids_of(num_vertices))
+    if name is None or isinstance(num_vertices, int):
+        return None
+    same = np.array_equal(like_ids_of(ids, num_vertices), ids_of(num_vertices))
     return name if same else None
 
 

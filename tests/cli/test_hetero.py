@@ -9,6 +9,8 @@ import torch
 from cli_helpers import ok, plancc, plancc_run
 from torch_geometric.data import HeteroData
 
+from plancc import train
+
 COUNTS = {"author": 40, "paper": 60, "venue": 9}
 RELATIONS = (("author", "writes", "paper"), ("paper", "cites", "paper"), ("paper", "in", "venue"))
 
@@ -72,6 +74,12 @@ def test_from_hetero_data_to_predictions_in_a_table_in_two_commands(tmp_path, na
         assert float(row.pop("probability_0")) == pytest.approx(
             float(rows[number]["probability_0"]), abs=1e-6
         )
+    trained = train(plan, model="rgcn", epochs=5)
+    given = trained.ids.tolist()
+    assert [each.decode() if names else str(each) for each in given] == ids
+    np.testing.assert_allclose(
+        trained.probabilities[:, 0], [float(row["probability_0"]) for row in rows], atol=1e-5
+    )
     other = tmp_path / "other.h5"
     data["author"].x = data["author"].x[:, :2]
     torch.save(data, tmp_path / "other.pt")

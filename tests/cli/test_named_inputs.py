@@ -142,11 +142,15 @@ def check_links(folder):
 
 LATER = [
     Case("types", {"g.pt": pt({"author": AUTHORS, "paper": PAPERS, **WRITTEN})},
-         "compile g.pt PLAIN", silent=("not taken",), check=ids_of("zoë", "ann", "0", "1", "2"),
+         "compile g.pt PLAIN", says=("numbered in the source's order",),
+         silent=("not taken",), check=ids_of("zoë", "ann", "0", "1", "2"),
          entries={(b"1", b"zo\xc3\xab"): 1, (b"2", b"ann"): 1, (b"0", b"ann"): 1}),
     Case("types with numbers", {"g.pt": pt({"author": {"num_nodes": 2, "ids": [70, 10]},
          "paper": {"num_nodes": 3, "n_id": [5, 3, 70]}, **WRITTEN})}, "compile g.pt PLAIN",
          entries={(3, 70): 1, (70, 10): 1, (5, 10): 1}),
+    Case("types with both", {"g.pt": pt({"author": AUTHORS, "paper": {"x": [[1.0]] * 3,
+         "n_id": [5, 3, 7]}, **WRITTEN})}, "compile g.pt PLAIN", silent=("not taken",),
+         check=ids_of("zoë", "ann", "5", "3", "7")),
     Case("types without ids that differ", {"g.pt": pt({"author": {**AUTHORS, "n_id": ["a", "a"]},
          "paper": PAPERS, **WRITTEN})}, "compile g.pt PLAIN",
          says=("type 'author': not taken: 'n_id'|numbered by row",),
@@ -230,7 +234,7 @@ def test_names_go_through_every_way_of_a_plan(tmp_path, monkeypatch):
     ok("convert g.csv -o folder --data d.csv")
     ok(f"compile folder {whole} -o b.h5")
     said = plancc("inspect", "b.h5").out.splitlines()
-    assert said[1] == "ids are names: 40 vertices, numbered in the order of the names"
+    assert said[1] == "ids are names: 40 vertices, numbered in the source's order"
     assert "ids_are_names" in plancc("inspect", "b.h5", "--json").out
     with h5py.File("a.h5") as first, h5py.File("b.h5") as second:
         assert first.attrs["content_sha256"] == second.attrs["content_sha256"]
