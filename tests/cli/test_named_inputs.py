@@ -244,7 +244,7 @@ def test_names_go_through_every_way_of_a_plan(tmp_path, monkeypatch):
         assert first["rows/original_id"].dtype == "S5"
     ok(f"compile g.csv {whole} -o c.h5")
     (tmp_path / "add.csv").write_text("a newcomer,v1é\n")
-    ok("patch c.h5 --add add.csv -o d.h5 --migration moved.csv")
+    assert "line 1" not in ok("patch c.h5 --add add.csv -o d.h5 --migration moved.csv").err
     assert (tmp_path / "moved.csv").read_text().splitlines()[1].startswith("a newcomer,-1,")
     (tmp_path / "h.csv").write_text("source,target\n" + "".join(lines) + "a newcomer,v1é\n")
     ok("patch c.h5 --graph h.csv -o e.h5")
