@@ -23,6 +23,7 @@ from plancc.graph.links import SplitLinks, learnt
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.read_source import ReadGraph, read_source
 from plancc.graph.remarks import of_values, remarks
+from plancc.graph.rowids import warn_of_lines
 from plancc.graph.union import without_relations
 from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
@@ -140,6 +141,7 @@ def compile(
         task = with_dims(task, vertex_data)
         if search.fixed is not None:
             fixed = part_vector(search.fixed, graph.num_vertices, num_parts, -1)
+            warn_of_lines(graph, search.fixed)
             task = replace(task, options=replace(task.options, fixed=fixed))
     needed = needed_memory(task, graph, vertex_data, len(wanted.names), taken)
     notes: list[str] = []

@@ -237,7 +237,7 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
     """Ids from a list or a file, and their lines; InputError as of `_checked`, or without it."""
     if not os.path.exists(text):
         if named or "," in text or text.strip(" +-").isdecimal():
-            return _checked(text.split(","), named=named)
+            return _checked(next(csv.reader([text])), named=named)
         raise InputError(
             f"`ids` '{shown(text)}': neither an id, which is a whole number, nor a file that can "
             "be read"
@@ -293,11 +293,11 @@ def _vertices_of(
     if share is None:
         there = (ids >= 0) & (ids < n)
         vertices[there] = of.start + ids[there]
-    elif len(share.original):
+    elif len((share := share.within(of)).original):
         order = np.argsort(share.original)
         at = np.searchsorted(share.original, ids, sorter=order).clip(max=len(order) - 1)
         there = share.original[order[at]] == ids
-        vertices[there] = share.vertex[order[at[there]]]
+        vertices[there] = of.start + share.vertex[order[at[there]]]
     transport.allreduce_max(vertices)
     with transport.agreement():
         for k in np.flatnonzero(vertices < 0)[:1]:
