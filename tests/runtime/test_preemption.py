@@ -79,9 +79,9 @@ def test_all_ranks_stop_when_one_is_asked(whole, ranks, tmp_path):
 
 @pytest.mark.parametrize(("ignored", "names"), [(True, ["HUP"]), (False, ["INT", "HUP"])])
 def test_background_jobs_of_a_shell_go_on_ignoring_ctrl_c(ignored, names, monkeypatch, tmp_path):
-    def asked(names, end):
+    def asked(names, *answers):
         seen.extend(names)
-        return StopSignals(names, end)
+        return StopSignals(names, *answers)
 
     seen: list[str] = []
     monkeypatch.setattr(run_command, "StopSignals", asked)
