@@ -17,7 +17,7 @@ from plancc_cli import options
 from plancc_cli.generated import of_class
 from plancc_cli.progress import QUIET, USUAL, command_line, progress, verbosity_level
 from plancc_cli.ranks import RankJob
-from plancc_cli.render import moved_words, origin, sizes_of, words_of_links
+from plancc_cli.render import how_read, moved_words, origin, sizes_of, words_of_links
 from plancc_cli.tables import print_data
 from plancc_cli.words import say
 
@@ -98,6 +98,7 @@ def _print(compiled: Compiled, output: str, seconds: float, num_ranks: int) -> N
     said = f"{sizes_of(compiled.header)}, {origin(provenance)}"
     say(f"{output}: {said}, {num_ranks} ranks, {seconds:.1f} s")
     say(moved_words(metrics, random, provenance))
+    say(f"matrix: {how_read(compiled.header, provenance)}")
     if compiled.links:
         say(words_of_links(compiled.links))
     say(f"the plan is in {num_ranks} pieces beside {output}: plancc join makes one file of them")

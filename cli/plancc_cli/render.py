@@ -81,7 +81,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     say(f"{full}{epoch_words(EpochTimes.of_plan(plan))}")
     sizes = _data(plan.vertex_data.sizes())
     edges = "" if plan.edge_features is None else f"; edge features {plan.edge_features.shape[1]:,}"
-    say(f"matrix: {_how_read(header, provenance)}; vertex data: {sizes}{edges}")
+    say(f"matrix: {how_read(header, provenance)}; vertex data: {sizes}{edges}")
     if plan.links is not None:
         kinds = plan.links.kind
         say(words_of_links({name: int((kinds == k).sum()) for k, name in enumerate(KINDS)}))
@@ -217,7 +217,7 @@ def _matrix(header: Header) -> str:
     return products[header.normalization]
 
 
-def _how_read(header: Header, provenance: Mapping[str, Any]) -> str:
+def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
     """The matrix, how to keep that of the file, its weights and its direction."""
     from plancc.graph.formats import reading_of, split_names
 

@@ -32,7 +32,8 @@ from plancc.graph.formats import ReadOptions, find_format, source_of
 from plancc.graph.graph import Source
 from plancc.graph.links import learnt
 from plancc.graph.mapped import MappedRows
-from plancc.graph.remarks import remarks
+from plancc.graph.normalize import LOOPS
+from plancc.graph.remarks import of_values, remarks
 from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData
 from plancc.memory import give_back_at_once
@@ -59,7 +60,6 @@ from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.values import Header
 from plancc.search.footprint import ProblemSizes, shown, work_of_rank
 from plancc.search.starts import is_uneven
-from plancc.text import shown as shortened
 
 FORMAT = "csr"
 """The format that ranks read their shares of."""
@@ -139,7 +139,7 @@ def compile_folder(
         search, wishes, reading = every
     said = {"num_parts": num_parts, "model": model, "model_options": model_options}
     said |= {"compress": compress, "output": os.path.realpath(output)}
-    _check_same_order(ranks, said | vars(reading) | vars(wishes) | vars(search))
+    ranks.check_alike(said | vars(reading) | vars(wishes) | vars(search))
     allowed = wishes.memory or (allowed_memory() or 0) // ranks.here
     with ranks.agreement():
         _check_taken(search, wishes, reading)
@@ -180,7 +180,11 @@ def compile_folder(
     how: dict[str, Any] = {"normalization": wishes.normalize, "self_loops": wishes.self_loops}
     with observer("read"):
         how |= {"dtype": wishes.value_dtype, "away": away}
-        share, whole = read_share(files, ranks, name=source.name, **how)
+        share, whole, counts = read_share(files, ranks, name=source.name, **how)
+    loops, *lost = counts.tolist()
+    source = source.counting(LOOPS, loops)
+    for remark in of_values(*lost) if ranks.rank == 0 else ():
+        warn(f"{source.name}: {remark}")
     with observer("partition"):
         found = find_owners(ranks, share, task, wanted, graph)
         owner, how, notes, limits = found.owners.rows, found.how, found.warnings, found.limits
@@ -312,20 +316,6 @@ def _check_on_ranks(assigner: Assigner, task: Task, wanted: Balance) -> None:
         raise InputError(
             f"balance '{wanted}': several ranks balance nonzeros, rows and work (nnz, rows, work)"
         )
-
-
-def _check_same_order(ranks: Ranks, asked: dict[str, Any]) -> None:
-    """InputError, on all ranks, unless they are to do the same. Collective."""
-    words = {k: str(v.tolist() if isinstance(v, np.ndarray) else v) for k, v in asked.items()}
-    every = ranks.gathered(words)
-    with ranks.agreement():
-        for name in words:
-            said: dict[str, list[int]] = {}
-            for rank, each in enumerate(every):
-                said.setdefault(each.get(name, ""), []).append(rank)
-            if len(said) > 1:
-                listed = ", ".join(f"'{shortened(v)}' on {_of(r)}" for v, r in said.items())
-                raise InputError(f"`{name}` is {listed}: give all ranks the same")
 
 
 def _same_source(ranks: Ranks, folder: str) -> str:

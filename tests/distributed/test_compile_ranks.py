@@ -7,6 +7,7 @@ random partition, the volume of a search.
 import json
 import operator
 import shutil
+import warnings
 from functools import reduce
 
 import numpy as np
@@ -163,7 +164,7 @@ def test_nets_of_labels_cost_what_the_rows_of_all_vertices_do(directed, tmp_path
     def work(transport):
         how = {"normalization": "none", "self_loops": False, "dtype": "float32"}
         ranks = Ranks(transport)
-        share, _ = read_share(files, ranks, name="made", **how)
+        share, *_ = read_share(files, ranks, name="made", **how)
         near = nets.corridor(ranks, share, owner)
         return [(each, nets.nets_between(ranks, share, each, weight)) for each in (scattered, near)]
 
@@ -194,6 +195,27 @@ def test_normalised_rows_are_those_of_one_process(normalize, self_loops, tmp_pat
     assert found.content_sha256 == alone.content_sha256()
     assert found.metrics == alone.metrics()
     assert found.baseline == alone.baseline
+    raised = np.count_nonzero(dense.diagonal())
+    counts = f"self loops of the source raised by the identity: {raised}" if self_loops else None
+    assert found.provenance.get("source_counts") == counts
+
+
+def test_weights_that_float32_does_not_keep_are_counted_over_all_ranks(tmp_path):
+    values = np.tile([1.0, 1e-46, 2.0**24 + 1], 20)  # a rank of three has some of each
+    rows = np.arange(60)
+    matrix = csr_array((values, (rows, (rows + 1) % 60)), shape=(60, 60))
+    folder = folder_of(plancc.as_graph(matrix), tmp_path / "graph")
+    settings = {"model": "block", "normalize": "none", "self_loops": False}
+    with pytest.warns(PlanccWarning) as told:
+        on_ranks(3, folder, tmp_path / "p.h5", 3, **settings)
+    keeps = "`value_dtype` float64 keeps them"
+    assert [str(each.message) for each in told] == [
+        f"graph: 20 weights are 0 in float32 and left out: {keeps}",
+        f"graph: 20 weights above 16,777,216 lose digits in float32: {keeps}",
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PlanccWarning)
+        on_ranks(3, folder, tmp_path / "q.h5", 3, value_dtype="float64", **settings)
 
 
 @pytest.mark.parametrize("model", ["rp", "block", "file"])
@@ -420,10 +442,13 @@ def column_changed(folder):
 
 
 DIFFERENT = {
-    "parts": ({"num_parts": 5}, "`num_parts` is '4' on ranks 0, 2, '5' on rank 1: give all"),
-    "model": ({"model": "rp"}, "`model` is 'hp' on ranks 0, 2, 'rp' on rank 1"),
-    "seed": ({"seed": 7}, "`seed` is '1' on ranks 0, 2, '7' on rank 1"),
-    "output": ({"output": "other.h5"}, r"`output` is '.*p\.h5' on ranks 0, 2, '.*other\.h5' on"),
+    "parts": (
+        {"num_parts": 5},
+        "`num_parts` is 4 on ranks 0, 2, 5 on rank 1; give all ranks the same",
+    ),
+    "model": ({"model": "rp"}, "`model` is hp on ranks 0, 2, rp on rank 1"),
+    "seed": ({"seed": 7}, "`seed` is 1 on ranks 0, 2, 7 on rank 1"),
+    "output": ({"output": "other.h5"}, r"`output` is .*p\.h5 on ranks 0, 2, .*other\.h5 on"),
     "graph": ({"folder": column_changed}, "rank 1 reads another graph than rank 0"),
 }
 
@@ -513,7 +538,7 @@ def test_sweeps_alone_lower_the_volume(tmp_path):
     def work(transport):
         ranks = Ranks(transport)
         how = {"normalization": "none", "self_loops": False, "dtype": np.float32}
-        share, _ = read_share(files, ranks, name="graph", **how)
+        share, *_ = read_share(files, ranks, name="graph", **how)
         return sweep(ranks, share, owner, limits, seed=1)
 
     for found in run_ranks(3, work, 180):
