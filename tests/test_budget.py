@@ -6,7 +6,7 @@
 from benchmarks.house import budgets
 
 BUDGET = {
-    "code lines of the core": 64717,
+    "code lines of the core": 64719,
     "code lines of the lab": 0,
     "`import plancc.pipeline, plancc_runtime.run`: files": 300,
     "`import plancc.pipeline, plancc_runtime.run`: code lines": 38279,
