@@ -50,7 +50,6 @@ SECTIONS = {
         "partition": "Partition the hypergraph of an .hgr file.",
     },
     "Others": {
-        "join": "Join a plan in pieces to one file.",
         "doctor": "Check libraries, MPI, threads, memory and GPU.",
         "warm-up": "Compile all kernels ahead, for images and clusters.",
         "completion": "Print the completion script of a shell.",
