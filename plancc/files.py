@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from plancc.errors import InputError, OutputError, output_error
-from plancc.processes import BEGUN, GONE, WRITTEN, tell
+from plancc.processes import note_written, unfinished
 from plancc.text import printable
 
 PARSING = threading.RLock()
@@ -349,28 +349,26 @@ def atomic_write(
     target = os.path.realpath(shown)
     check_target(shown)
     remove_leftovers(target)
-    # created by os.open, so that the user's umask decides the mode
     temporary = temporary_name(target)
-    tell(BEGUN, temporary)
-    try:
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        yield Path(temporary)
-        _sync(temporary, os.O_RDWR)
-        for newer, older in reversed([*pairwise(former)]):
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(newer, older)
-        if former:
-            _keep(target, former[0])
-        os.replace(temporary, target)
-        tell(WRITTEN, shown)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        tell(GONE, temporary)
-        if isinstance(error, OSError) or "No space left on device" in str(error):
-            raise output_error(shown, error) from error
-        raise
-    tell(GONE, temporary)
+    with unfinished(temporary):
+        try:
+            # created by os.open, so that the user's umask decides the mode
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            yield Path(temporary)
+            _sync(temporary, os.O_RDWR)
+            for newer, older in reversed([*pairwise(former)]):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(newer, older)
+            if former:
+                _keep(target, former[0])
+            os.replace(temporary, target)
+            note_written(shown)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            if isinstance(error, OSError) or "No space left on device" in str(error):
+                raise output_error(shown, error) from error
+            raise
     with contextlib.suppress(OSError):  # some file systems cannot sync a folder
         _sync(os.path.dirname(target), os.O_RDONLY)
 
@@ -378,18 +376,17 @@ def atomic_write(
 def _keep(path: str, name: str | os.PathLike[str]) -> None:
     """Give a file, if it is there, a second name; the file that had that name goes."""
     extra = temporary_name(path)
-    tell(BEGUN, extra)
-    try:
-        os.link(path, extra)
-        os.replace(extra, name)
-    except FileNotFoundError:
-        pass
-    except OSError:  # no links here
-        os.replace(path, name)
-    finally:
-        with contextlib.suppress(OSError):  # of a file that had both names already
-            os.unlink(extra)
-        tell(GONE, extra)
+    with unfinished(extra):
+        try:
+            os.link(path, extra)
+            os.replace(extra, name)
+        except FileNotFoundError:
+            pass
+        except OSError:  # no links here
+            os.replace(path, name)
+        finally:
+            with contextlib.suppress(OSError):  # of a file that had both names already
+                os.unlink(extra)
 
 
 @contextlib.contextmanager
@@ -412,22 +409,20 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = check_folder_target(shown)
     remove_leftovers(target, is_folder=True)
     temporary = temporary_name(target, is_folder=True)
-    tell(BEGUN, temporary)
-    try:
-        os.mkdir(temporary)
-        yield Path(temporary)
-        for folder, _, names in os.walk(temporary):
-            for each in names:
-                _sync(os.path.join(folder, each), os.O_RDWR)
-        os.replace(temporary, target)
-        tell(WRITTEN, shown)
-    except BaseException as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        tell(GONE, temporary)
-        if isinstance(error, OSError) or "No space left on device" in str(error):
-            raise output_error(shown, error) from error
-        raise
-    tell(GONE, temporary)
+    with unfinished(temporary):
+        try:
+            os.mkdir(temporary)
+            yield Path(temporary)
+            for folder, _, names in os.walk(temporary):
+                for each in names:
+                    _sync(os.path.join(folder, each), os.O_RDWR)
+            os.replace(temporary, target)
+            note_written(shown)
+        except BaseException as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            if isinstance(error, OSError) or "No space left on device" in str(error):
+                raise output_error(shown, error) from error
+            raise
     with contextlib.suppress(OSError):
         _sync(os.path.dirname(target), os.O_RDONLY)
 
@@ -440,13 +435,12 @@ def scratch_folder() -> Iterator[Path]:
         An empty folder that only this user may read.
     """
     folder = os.path.join(tempfile.gettempdir(), f"plancc-{secrets.token_hex(8)}")
-    tell(BEGUN, folder)
-    try:
-        os.mkdir(folder, 0o700)
-        yield Path(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        tell(GONE, folder)
+    with unfinished(folder):
+        try:
+            os.mkdir(folder, 0o700)
+            yield Path(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_folder_target(path: str | os.PathLike[str]) -> str:

@@ -142,7 +142,7 @@ def command() -> None:
 
 def run() -> None:
     """Do what the command line says: one sentence on stderr and exit code 0, 1 or 2."""
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # nobody supervises us
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # in a process of somebody else's
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         command.main(prog_name=PROGRAM, standalone_mode=False)
