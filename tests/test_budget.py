@@ -3,11 +3,11 @@
 `python -m benchmarks house` prints them, with the lists behind them.
 """
 
-from benchmarks.house import budgets
+from benchmarks.house import LAB, budgets, files_loaded, files_of_row_path
 
 BUDGET = {
-    "code lines of the core": 65183,
-    "code lines of the lab": 0,
+    "code lines of the core": 64655,
+    "code lines of the lab": 543,
     "`import plancc.pipeline, plancc_runtime.run`: files": 301,
     "`import plancc.pipeline, plancc_runtime.run`: code lines": 38578,
     "row path, compile and run: files": 172,
@@ -44,3 +44,7 @@ def test_the_sources_are_within_their_budget():
         name: number for name, number in found.items() if number < (1 - SLACK) * BUDGET[name] - 1
     }
     assert not low, "lower the table"
+
+
+def test_no_run_loads_the_lab():
+    assert not [file for file in (*files_loaded(), *files_of_row_path()) if file.startswith(LAB)]

@@ -6,10 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from plancc.accelerators.design import CPU, Accelerator, accelerator
-from plancc.accelerators.model import AcceleratorEstimate, Aggregations, estimate, gcn_aggregations
-from plancc.accelerators.published import DATASETS, Comparison, comparisons
 from plancc.registry import check_choice
+from plancc_lab.accelerators.design import CPU, Accelerator, accelerator
+from plancc_lab.accelerators.model import (
+    AcceleratorEstimate,
+    Aggregations,
+    estimate,
+    gcn_aggregations,
+)
+from plancc_lab.accelerators.published import DATASETS, Comparison, comparisons
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plancc.accelerators.design import CPU, SHIPPED
 from plancc.errors import InputError
 from plancc_cli import options
+from plancc_lab.accelerators.design import CPU, SHIPPED
 
 if TYPE_CHECKING:
-    from plancc.accelerators.design import Accelerator
-    from plancc.accelerators.published import Comparison
-    from plancc.accelerators.study import AcceleratorRow, Subject
+    from plancc_lab.accelerators.design import Accelerator
+    from plancc_lab.accelerators.published import Comparison
+    from plancc_lab.accelerators.study import AcceleratorRow, Subject
 
     Shown = list[tuple[Subject, list[AcceleratorRow]]]
 
@@ -76,9 +76,9 @@ def command(
         plancc accelerators --dataset reddit --machine mixgcn-spu --machine own.toml
         plancc accelerators graph.mtx --dims 602,128,41 --keep 1
     """
-    from plancc.accelerators.design import accelerator
-    from plancc.accelerators.published import DATASETS
-    from plancc.accelerators.study import Subject, published_beside, study
+    from plancc_lab.accelerators.design import accelerator
+    from plancc_lab.accelerators.published import DATASETS
+    from plancc_lab.accelerators.study import Subject, published_beside, study
 
     if not (math.isfinite(keep) and 0 <= keep <= 1):
         raise InputError(f"--keep {keep:g}: give a share between 0 and 1")
@@ -105,10 +105,10 @@ def command(
 def _of_file(
     path: str, dims: list[int] | tuple[int, ...], keep: float, reading: dict[str, Any]
 ) -> Subject:
-    from plancc.accelerators.model import gcn_aggregations
-    from plancc.accelerators.study import Subject
     from plancc.graph.formats import read_graph
     from plancc.plan.reader import PlanFile
+    from plancc_lab.accelerators.model import gcn_aggregations
+    from plancc_lab.accelerators.study import Subject
 
     if path.endswith(PLAN):
         given = [name for name, value in reading.items() if value]
@@ -148,9 +148,9 @@ def _print_data(form: str, shown: Shown, beside: list[Comparison]) -> None:
 
 
 def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
-    from plancc.accelerators.design import accelerator
     from plancc.report.table import Table
     from plancc_cli.tables import duration, print_table, say, size
+    from plancc_lab.accelerators.design import accelerator
 
     for subject, rows in shown:
         work = subject.work
@@ -184,9 +184,9 @@ def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerat
 
 def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
     """Speed-ups of Figure 12 by data set, and how far every figure is from the published one."""
-    from plancc.accelerators.published import SPEEDUPS
     from plancc.report.table import Table
     from plancc_cli.tables import print_table, say
+    from plancc_lab.accelerators.published import SPEEDUPS
 
     speedups = [each for each in beside if each.figure == "speed-up"]
     if speedups:

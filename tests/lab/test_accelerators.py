@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plancc.accelerators.design import SHIPPED, Accelerator, Cache, OutputTiles, accelerator
-from plancc.accelerators.model import Aggregations, estimate, gcn_aggregations, memory_traffic
-from plancc.accelerators.published import (
+from plancc.errors import InputError
+from plancc_lab.accelerators.design import SHIPPED, Accelerator, Cache, OutputTiles, accelerator
+from plancc_lab.accelerators.model import Aggregations, estimate, gcn_aggregations, memory_traffic
+from plancc_lab.accelerators.published import (
     DATASETS,
     ENERGY_FACTOR,
     SPEEDUP_FACTOR,
@@ -17,7 +18,6 @@ from plancc.accelerators.published import (
     comparisons,
     speedups_over_cpu,
 )
-from plancc.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 PAPERS = ROOT.parent / "shared" / "papers"
@@ -254,7 +254,7 @@ def test_the_page_says_what_is_claimed() -> None:
 )
 def test_bad_files(old: str, new: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
-    toml = (ROOT / "plancc/accelerators/machines/mixgcn-spu.toml").read_text()
+    toml = (ROOT / "lab/plancc_lab/accelerators/machines/mixgcn-spu.toml").read_text()
     assert toml.count(old) == 1
     path.write_text(toml.replace(old, new))
     with pytest.raises(InputError) as error:

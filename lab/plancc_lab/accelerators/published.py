@@ -1,4 +1,4 @@
-"""Figures of Wan et al. 2025, and how far `plancc.accelerators.model` is from them.
+"""Figures of Wan et al. 2025, and how far `plancc_lab.accelerators.model` is from them.
 
 Holds Table 2, the ranges of Figure 12 (section 4.4.1 gives them; its bars are not in the text) and
 Table 3. The energies of the CPU in Table 3 are taken as a thousandth of what is printed: as
@@ -13,8 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from plancc.accelerators.design import CPU, SHIPPED, accelerator
-from plancc.accelerators.model import AcceleratorEstimate, Aggregations, estimate, gcn_aggregations
+from plancc_lab.accelerators.design import CPU, SHIPPED, accelerator
+from plancc_lab.accelerators.model import (
+    AcceleratorEstimate,
+    Aggregations,
+    estimate,
+    gcn_aggregations,
+)
 
 SPU = "mixgcn-spu"
 HIDDEN = 128

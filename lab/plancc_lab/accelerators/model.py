@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plancc.accelerators.design import Accelerator, Cache, OutputTiles
 from plancc.errors import InputError
+from plancc_lab.accelerators.design import Accelerator, Cache, OutputTiles
 
 FEATURE_BYTES = 4
 """Bytes of a float32."""

@@ -6,8 +6,8 @@ import h5py
 import pytest
 from cli_helpers import as_json, fails, ok
 
-from plancc.accelerators.design import SHIPPED, accelerator
-from plancc.accelerators.model import estimate, gcn_aggregations
+from plancc_lab.accelerators.design import SHIPPED, accelerator
+from plancc_lab.accelerators.model import estimate, gcn_aggregations
 
 OWN = """name = "own"
 adders = 2
