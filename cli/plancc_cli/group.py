@@ -70,7 +70,7 @@ LAST = "Others"
 """The section that the help shows in one line."""
 LISTINGS = ("models", "partitioners", "samplers", "formats", "machines", "objectives")
 """Commands in ``plancc_cli.registries``, by their names."""
-LAB = ("accelerators",)
+LAB = ("accelerators", "calibrate")
 """Commands of the lab, each in a folder of its name."""
 COMMANDS = Registry(
     "command",

@@ -9,18 +9,18 @@ from click.testing import CliRunner
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
 from plancc.plan.words import BroadcastWords
-from plancc.predict.fitting import DrawSeconds, EpochSeconds, fitted, work
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import Tables, schedule_of
 from plancc.predict.simulation import simulate
-from plancc_cli import calibrate as calibrate_command
-from plancc_cli.calibrate import machine_file
 from plancc_cli.main import command
 from plancc_cli.progress import QUIET
-from plancc_runtime import calibration
-from plancc_runtime.calibration import Effort, calibrate
+from plancc_lab.calibrate import command as calibrate_command
+from plancc_lab.calibrate import measure as calibration
+from plancc_lab.calibrate.command import machine_file
+from plancc_lab.calibrate.fitting import DrawSeconds, EpochSeconds, fitted, work
+from plancc_lab.calibrate.measure import Effort, calibrate
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 

@@ -17,7 +17,7 @@ from plancc_cli.progress import QUIET, verbosity, verbosity_level
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Compute
-    from plancc_runtime.calibration import Calibration
+    from plancc_lab.calibrate.measure import Calibration
     from plancc_runtime.transport.base import Transport
 
 SUFFIX = ".toml"
@@ -92,7 +92,7 @@ def _measure(
 ) -> None:
     """Measure and write. Collective."""
     from plancc.files import atomic_write, check_target
-    from plancc_runtime.calibration import FULL, QUICK, calibrate
+    from plancc_lab.calibrate.measure import FULL, QUICK, calibrate
 
     first = transport.rank == 0
     with transport.agreement():
@@ -122,7 +122,7 @@ def _spread(found: Calibration) -> str:
 
 def machine_file(found: Calibration, quick: bool = False) -> str:
     """The text of the machine file of a calibration."""
-    from plancc.predict.fitting import DrawSeconds, EpochSeconds, fitted
+    from plancc_lab.calibrate.fitting import DrawSeconds, EpochSeconds, fitted
 
     epochs = [EpochSeconds(e.rows, e.nonzeros, tuple(e.dims), e.rest) for e in found.epochs]
     draws = [DrawSeconds(**asdict(each)) for each in found.draws]
