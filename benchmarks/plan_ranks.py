@@ -84,7 +84,7 @@ def _trained(given: argparse.Namespace, transport: Transport) -> dict[str, list[
 
 def _rehearsed(plan: str, given: argparse.Namespace) -> float:
     """Seconds of an epoch."""
-    from plancc_cli.rehearse import command
+    from plancc_lab.rehearse.command import command
 
     words = [plan, "--machine", given.machine, "--dims", given.dims, "--json"]
     words += ["--optimizer", "sgd", "--epochs", str(given.epochs)]

@@ -70,7 +70,10 @@ LAST = "Others"
 """The section that the help shows in one line."""
 LISTINGS = ("models", "partitioners", "samplers", "formats", "machines", "objectives")
 """Commands in ``plancc_cli.registries``, by their names."""
-LAB = ("accelerators", "calibrate")
+LAB = (
+    *("accelerators", "calibrate", "inspect", "partition"),
+    *("rehearse", "report", "simulate", "study"),
+)
 """Commands of the lab, each in a folder of its name."""
 COMMANDS = Registry(
     "command",
@@ -127,8 +130,8 @@ class LazyGroup(Interruptible, click.Group):
                 with warnings_on_stderr():
                     return super().invoke(ctx)
             except PlanccError as error:
-                if ctx.invoked_subcommand in COMMANDS:
-                    name_flags(error, self.get_command(ctx, ctx.invoked_subcommand))
+                if (name := ctx.invoked_subcommand or "") in COMMANDS:
+                    name_flags(error, self.get_command(ctx, name))
                 raise
 
 

@@ -35,6 +35,7 @@ from plancc.plan.values import Header
 from plancc.sampling import Population
 from plancc.sampling.neighbour import NeighbourSampler
 from plancc.threads import check_threads, usable_cores
+from plancc_lab.rehearse.links import Link
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.layouts.block import Block
@@ -44,7 +45,6 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.base import Channel, Transport
-from plancc_runtime.transport.links import Link
 from plancc_runtime.transport.row_numbers import finished
 from plancc_runtime.transport.single import SingleTransport
 
