@@ -49,7 +49,7 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
     first, given = transport.rank == 0, context.params
     output = given["output"]
     with transport.agreement():
-        for name in ("keep_best", "rehearse", "compress"):
+        for name in ("keep_best", "compress"):
             if given[name]:
                 raise InputError(f"`{name}` is for a compile by one process")
         if first:

@@ -345,13 +345,8 @@ def _answer(report: Report) -> Table:
     for words, name in moved:
         value, base = getattr(of, name), getattr(random, name)
         table.add_row(full + words, f"{value:,}, {ratio(value, base)} of random ({base:,})")
-    if (proven := report.certificate) is not None:
-        share = ratio(proven.volume, of.volume)
-        limit = f"{proven.most_rows:,} rows and {proven.most_nonzeros:,} nonzeros"
-        table.add_row(
-            "no plan below", f"{proven.volume:,} rows, {share} of these; parts up to {limit}"
-        )
-        table.add_row("components", f"{proven.components:,}")
+    for row in (row for each in report.more.values() for row in each.facts(of)):
+        table.add_row(*row)
     limits = report.provenance.get("balance")
     recorded = report.provenance if report.num_ranks == report.header.num_ranks else {}
     table.add_row("balance", _balance(of, recorded) + (f" (balanced: {limits})" if limits else ""))
