@@ -116,9 +116,9 @@ def predict(
             named = _are_names(share)
             lines = _read_ids(ids, named) if isinstance(ids, str) else _checked(ids, named=named)
         file = ids if isinstance(ids, str) and os.path.exists(ids) else ""
-        asked, at = np.array([*lines]), [*lines.values()]
+        listed, at = np.array([*lines]), [*lines.values()]
         wanted = _vertices_of(
-            asked, share, opened, of_target, transport, lambda k: _place(file, at[k])
+            listed, share, opened, of_target, transport, lambda k: _place(file, at[k])
         )
         learnt = np.isin(vertices, wanted)
     rows = _unlabelled(opened.rows, learnt, options.target)
@@ -133,7 +133,7 @@ def predict(
         return Predicted(opened.header, counts, of_target.stop - of_target.start)
     first = np.arange(0 if transport.rank else len(wanted))  # rank 0 has all
     known = known_in(union, vertices[np.isin(vertices, wanted)])
-    counts = run.predict(path, embeddings, Ids(first, asked[first]), kind, known, wanted)
+    counts = run.predict(path, embeddings, Ids(first, listed[first]), kind, known, wanted)
     return Predicted(opened.header, counts, len(wanted), *run.words_of_outputs())
 
 
