@@ -21,7 +21,8 @@ from plancc.graph.graph import Graph
 from plancc.graph.links import SplitLinks, learnt
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.read_source import ReadGraph, read_source
-from plancc.graph.remarks import of_values, remarks
+from plancc.graph.remarks import lost_values, of_values, remarks
+from plancc.graph.rowids import warn_of_lines
 from plancc.graph.union import without_relations
 from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
@@ -136,6 +137,7 @@ def compile(
         task = with_dims(task, vertex_data)
         if search.fixed is not None:
             fixed = part_vector(search.fixed, graph.num_vertices, num_parts, -1)
+            warn_of_lines(graph, search.fixed)
             task = replace(task, options=replace(task.options, fixed=fixed))
     needed = needed_memory(task, graph, vertex_data, len(wanted.names), taken)
     notes: list[str] = []
@@ -162,7 +164,7 @@ def compile(
         said.append(source.remark)
         if BATCH in wanted.names:
             wanted = replace(wanted, expected_nonzeros=source.expected_nonzeros(search.seed))
-    of_matrix = of_values(given, wishes.normalize, wishes.value_dtype)
+    of_matrix = of_values(*lost_values(given.values, wishes.normalize, wishes.value_dtype))
     for remark in (*remarks(vertex_data), *of_matrix):
         warnings.warn(f"{graph.source.name}: {remark}", PlanccWarning, stacklevel=2)
     tell(*said, task.model.unfit(matrix, num_parts))  # before the search

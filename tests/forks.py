@@ -165,7 +165,7 @@ def _command(
     program: str, streams: list[int], argv: list[str], env: dict[str, str], cwd: str
 ) -> NoReturn:
     """Be the console script, from its first line to the end of its process."""
-    from plancc_cli.supervisor import code_of
+    from plancc_cli.signals import code_of
 
     os.setsid()
     os.chdir(cwd)

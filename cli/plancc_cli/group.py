@@ -49,7 +49,6 @@ SECTIONS = {
         "partition": "Partition the hypergraph of an .hgr file.",
     },
     "Others": {
-        "join": "Join a plan in pieces to one file.",
         "doctor": "Check libraries, MPI, threads, memory and GPU.",
         "warm-up": "Compile all kernels ahead, for images and clusters.",
         "completion": "Print the completion script of a shell.",
@@ -151,7 +150,7 @@ def command() -> None:
 
 def run() -> None:
     """Do what the command line says: one sentence on stderr and exit code 0, 1 or 2."""
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # nobody supervises us
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # in a process of somebody else's
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         command.main(prog_name=PROGRAM, standalone_mode=False)

@@ -182,11 +182,11 @@ def test_an_interruption_names_the_rows_once_there_are_some(
 ) -> None:
     told: list[str] = []
 
-    def tell(what: bytes, value: str) -> None:
-        told.append(value)
-        processes.tell(what, value)
+    def say_if_interrupted(sentence: str) -> None:
+        told.append(sentence)
+        processes.say_if_interrupted(sentence)
 
-    monkeypatch.setattr(plancc_lab.study.command, "tell", tell)
+    monkeypatch.setattr(plancc_lab.study.command, "say_if_interrupted", say_if_interrupted)
     kept = (
         "interrupted; the rows so far are kept in plancc-study.jsonl, and the same command goes on"
     )
@@ -204,7 +204,7 @@ def test_an_interruption_names_the_rows_once_there_are_some(
             patched.setattr(_Cases, "row", row)
             ended = plancc(*words)
         assert ended.code == 1
-        # what the supervisor says if it must kill the work
+        # what is said if the work does not end by itself
         if rows:
             assert ended.error == kept
             assert set(told) == {kept}

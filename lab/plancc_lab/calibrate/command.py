@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from plancc.errors import InputError
 from plancc.text import printable
 from plancc.threads import MOST_THREADS, usable_cores
 from plancc_cli.progress import QUIET, verbosity, verbosity_level
+from plancc_cli.ranks import RankJob
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Compute
@@ -66,25 +66,18 @@ def command(output: str, ranks: int | None, threads: int | None, quick: bool) ->
 
     launch.need_torch("calibration")
     level = verbosity_level()
-    _, size = launch.announced()
-    if size > 1:  # over MPI
-        if ranks is not None:
-            raise InputError(f"--ranks {ranks}: the launcher has started {size} ranks already")
-        _measure(launch.open_transport(), output, threads, quick, level)
-        return
-    if ranks is None:
-        launch.check_no_singleton()
-    check_target(output)
-    from plancc_runtime.transport.local import run_ranks
-    from plancc_runtime.transport.single import SingleTransport
+    if launch.announced()[1] == 1:
+        if ranks is None:
+            launch.check_no_singleton()
+        ranks = ranks or len(usable_cores())
+        check_target(output)
 
-    ranks = ranks or len(usable_cores())
-    if ranks == 1:
-        _measure(SingleTransport(), output, threads, quick, level)
-    else:
-        run_ranks(ranks, lambda transport: _measure(transport, output, threads, quick, level))
-        sys.stdout.flush()
-        os._exit(0)  # threads that torch keeps per rank thread do not always survive a normal exit
+    def work(transport: Transport) -> None:
+        _measure(transport, output, threads, quick, level)
+
+    several, name = (None, "single") if ranks == 1 else (ranks, "auto")
+    job = RankJob("plancc", click.get_current_context().command)
+    sys.exit(job.run(several, name, launch.TIMEOUT, work))
 
 
 def _measure(
@@ -95,6 +88,7 @@ def _measure(
     from plancc_lab.calibrate.measure import FULL, QUICK, calibrate
 
     first = transport.rank == 0
+    transport.check_alike({"quick": quick})
     with transport.agreement():
         if first:
             check_target(output)

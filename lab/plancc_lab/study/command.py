@@ -12,7 +12,7 @@ from plancc.errors import InputError
 from plancc.fields import options_of
 from plancc.models.weights import DEFAULT_BALANCE
 from plancc.options import SearchOptions
-from plancc.processes import SENTENCE, tell
+from plancc.processes import say_if_interrupted
 from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import progress, verbosity
@@ -157,5 +157,5 @@ def command(
 def _tell_kept(path: str) -> None:
     """Tell what to say of an interruption, once a row is kept."""
     if os.path.exists(path):
-        kept = f"interrupted; the rows so far are kept in {path}, and the same command goes on"
-        tell(SENTENCE, kept)
+        kept = f"the rows so far are kept in {path}, and the same command goes on"
+        say_if_interrupted(f"interrupted; {kept}")
