@@ -30,7 +30,7 @@ from plancc.graph.listed_edges import ListedEdges, nonzeros_of_edges, places_in
 from plancc.graph.named_ids import are_names
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
-from plancc.graph.types import Types
+from plancc.graph.types import Types, ids_or_numbers
 from plancc.graph.union import without_relations
 from plancc.graph.vertexdata import VertexData
 from plancc.models.hypergraph import hypergraph_of
@@ -261,17 +261,15 @@ def _ids(
     Parameters:
         of: Vertices, ids and types of each.
     """
-    own = [np.arange(size) if ids is None else ids for size, ids, _ in of]
+    own = [ids_or_numbers(*each) for each in of]
     if of[0][2] is None:
         return own[0], own
-    kinds = [types.type_of(np.arange(size)) for size, _, types in of if types is not None]
-    own = [
-        ids - types.first[kind] if given is None and types is not None else ids
-        for ids, kind, (_, given, types) in zip(own, kinds, of, strict=True)
-    ]
     every = np.unique(np.concatenate(own))
-    numbers = [np.searchsorted(every, ids) for ids in own]
-    return every, [kind * len(every) + k for kind, k in zip(kinds, numbers, strict=True)]
+    return every, [
+        types.type_of(np.arange(size)) * len(every) + np.searchsorted(every, ids)
+        for ids, (size, _, types) in zip(own, of, strict=True)
+        if types is not None
+    ]
 
 
 def _now(old: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:

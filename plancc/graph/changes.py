@@ -19,9 +19,8 @@ from plancc.graph.formats import find_format, read_graph
 from plancc.graph.graph import MAX_VERTICES, Graph
 from plancc.graph.listed_edges import places_in
 from plancc.graph.named_ids import are_names, names_of
-from plancc.graph.rowids import ids_of
 from plancc.graph.textfile import data_lines, fail
-from plancc.graph.types import Relation
+from plancc.graph.types import Relation, ids_or_numbers
 from plancc.graph.union import Entries, united, with_ids
 from plancc.text import shown
 
@@ -65,10 +64,7 @@ class EdgeChanges:
                 text, (u, v, weights) = read_edges(given)
                 return cls(where, u, v, weights, text)
             graph = read_graph(given)
-            types, ids = graph.types, graph.original_ids
-            if ids is None:
-                ids = np.arange(graph.num_vertices)
-                ids = ids if types is None else ids - types.first[types.type_of(ids)]
+            ids = ids_or_numbers(graph.num_vertices, graph.original_ids, graph.types)
             rows = np.repeat(ids, graph.row_nonzeros())
             return cls(where, rows, ids[graph.indices], graph.values)
         table = np.asarray(given)
@@ -123,7 +119,7 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
         InputError: For a removed edge that is not there; for an added one that is there, or that
             has a weight too many or too few.
     """
-    own = ids_of(graph)
+    own = ids_or_numbers(graph.num_vertices, graph.original_ids, None)
     added, removed = (each and each.among(own) for each in (added, removed))
     lists = [] if added is None else [(added, added.u), (added, added.v)]
     ids = _with_new(np.sort(own), lists, graph.original_ids is None)
@@ -155,7 +151,7 @@ def changed_relations(
     """
     types, given = graph.types, graph.original_ids
     assert types is not None
-    known = np.arange(types.num_vertices) if given is None else given
+    known = ids_or_numbers(graph.num_vertices, given, types)
     added, removed = (
         {relation: each.among(known) for relation, each in lists.items()}
         for lists in (added, removed)
@@ -165,7 +161,6 @@ def changed_relations(
         lists = [(each, each.u) for (_, _, end), each in added.items() if end == name]
         lists += [(each, each.v) for (start, _, _), each in added.items() if start == name]
         own = known[types.vertices(name)]
-        own = own - types.vertices(name).start if given is None else own
         ids[name] = _with_new(np.sort(own), lists, given is None)
         old[name] = np.searchsorted(ids[name], own)
     row = graph.nonzero_rows()

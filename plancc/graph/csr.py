@@ -332,10 +332,10 @@ def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) 
         for name in names
         if name.endswith(".npy") and name not in taken
     }
-    types, ids = _types(folder, _head(folder)), arrays.pop("original_ids", None)
+    types, found = _types(folder, _head(folder)), dict[str, Any]()
+    ids: Any = arrays.pop("original_ids", None)
     if types is None:
         return arrays if ids is None else {**arrays, GRAPH_IDS[0]: ids}
-    found: dict[str, Any] = {}
     for name, array in arrays.items():
         number, _, key = name.partition(".")
         if number.isdecimal() and int(number) < len(types.names):

@@ -123,16 +123,16 @@ def as_ids(given: Collection[Any]) -> npt.NDArray[Any] | None:
     None where two are called the same, or one is empty or neither text nor a whole number.
     """
     kinds = {*map(type, given)}
-    numbers = all(issubclass(kind, int | np.integer) for kind in kinds)
-    words: Any = given if numbers else [*map(str, given)]
-    texts = all(issubclass(kind, str | int | np.integer) for kind in kinds - {bool})
-    if not texts or bool in kinds or len({*words}) < len(words):
+    if bool in kinds or not all(issubclass(kind, str | int | np.integer) for kind in kinds):
         return None
-    if numbers or all(map(_WHOLE.fullmatch, words)):
-        with suppress(OverflowError):
+    numbers = not any(issubclass(kind, str) for kind in kinds)
+    words: Any = given if numbers else [*map(str, given)]
+    if len({*words}) < len(words):
+        return None
+    with suppress(InputError, OverflowError, UnicodeEncodeError):
+        if numbers or all(map(_WHOLE.fullmatch, words)):
             return np.array([*map(int, words)], np.int64)
-    with suppress(InputError, UnicodeEncodeError):
-        names, number = sorted_names(np.array([*map(str, words)], object), "")
+        names, number = sorted_names(np.array(words, object), "")
         return names[number]
     return None
 

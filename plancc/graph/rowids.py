@@ -176,14 +176,13 @@ def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[An
     """The name of the ids of vertices beside an ``edge_index``, and they: int64 or bytes[count]."""
     for name in GRAPH_IDS:
         given = held.get(name)
+        if isinstance(given, np.ndarray) and given.dtype.kind in "OTU":
+            given = given.tolist()
         ids = as_ids(given) if isinstance(given, list | tuple) else given
-        if tuple(getattr(ids, "shape", ())) != (count,):
-            continue
-        ids = as_array(ids, f"'{name}'")
-        if ids.dtype.kind in "OTU":
-            ids = as_ids(ids.tolist())
-        if ids is not None and ids.dtype.kind in "iuS":
-            return name, ids if are_names(ids) else ids.astype(np.int64)
+        if tuple(getattr(ids, "shape", ())) == (count,):
+            ids = as_array(ids, f"'{name}'")
+            if ids.dtype.kind in "iuS":
+                return name, ids if are_names(ids) else ids.astype(np.int64)
     return None
 
 
@@ -272,9 +271,9 @@ def warn_of_order(num_vertices: int | Graph, where: str) -> None:
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
     """Say that the lines of a file without ids follow the vertices where these have names."""
-    if isinstance(path, str | os.PathLike) and are_names(graph.original_ids):
-        ids = _first(graph.original_ids)
-        warn(f"{os.fspath(path)}: lines are taken in the graph's order of vertices ({ids})")
+    ids: Any = graph.original_ids
+    if isinstance(path, str | os.PathLike) and are_names(ids):
+        warn(f"{os.fspath(path)}: lines are taken in the graph's order of vertices ({_first(ids)})")
 
 
 def warn_of_numbers(num_vertices: int | Graph, what: str) -> None:

@@ -409,11 +409,11 @@ def _may_be_row_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str:
 
 def _own_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str | None:
     """The name of the ids that the graph took from the same source, or None."""
-    name, ids = ids_beside(held, count_of(num_vertices)) or (None, None)
-    if name is None or isinstance(num_vertices, int):
+    found = ids_beside(held, count_of(num_vertices))
+    if found is None or isinstance(num_vertices, int):
         return None
-    same = np.array_equal(like_ids_of(ids, num_vertices), ids_of(num_vertices))
-    return name if same else None
+    same = np.array_equal(like_ids_of(found[1], num_vertices), ids_of(num_vertices))
+    return found[0] if same else None
 
 
 def _warn_of_unused(

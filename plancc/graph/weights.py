@@ -91,40 +91,32 @@ def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
         line = stream.readline(MOST_NAMES).decode("utf-8-sig", "replace").strip()
     mark = next((each for each in ("\t," if named else ",\t") if each in line), None)
     words = [word.strip() for word in line.split(mark)]
-    has_names, ids = not all(map(is_number, words)), list[int]()
+    skipped, ids = int(not all(map(is_number, words))), list[int]()
     if named:
-        table = np.char.strip(read_numbers(name, mark, dtype=np.str_, reading=TableReading()))
-        words = table[0].tolist()
-        has_names = not any(map(is_number, words))
-        table = table[int(has_names) :]
+        texts = np.char.strip(read_numbers(name, mark, dtype=np.str_, reading=TableReading()))
+        words = texts[0].tolist()
+        skipped = int(not any(map(is_number, words)))
+        table = names_of(texts[skipped:])
         ids = [k for k, word in enumerate(table[:1].flat) if not is_number(word)][:1]
     else:
-        table = read_numbers(name, mark, skipped=int(has_names))
-    columns = names_of(table)
-    if has_names and len(words) == table.shape[1]:
+        table = read_numbers(name, mark, skipped)
+    if skipped and len(words) == table.shape[1]:
         alone = [word for word in words if len(words) == 1 and word.lower() not in ROW_IDS]
         taken = ("weight", "weights", *alone)
-        called = id_column(dict(zip(words, columns.T, strict=True)), taken, graph, name)
+        called = id_column(dict(zip(words, table.T, strict=True)), taken, graph, name)
         ids = ids if called is None else [words.index(called)]
-    elif not has_names and is_of_ids(columns, graph):
+    elif not skipped and is_of_ids(table, graph):
         ids = [0]
-    weights = np.delete(table, ids, axis=1)
+    of_ids, weights = table[:, ids], np.delete(table, ids, axis=1)
     if named:
-        weights = _as_numbers(weights, name, int(has_names))
+        others = tuple(np.delete(np.arange(table.shape[1]), ids).tolist())
+        reading = TableReading(others, names=tuple(words) if skipped else ())
+        weights = read_numbers(name, mark, skipped, reading=reading)
     wrong = first_wrong(weights)
     if wrong is not None:
-        fail(name, line_of(name, wrong[0], int(has_names)), f"{RULE}, not", f"{weights[wrong]:g}")
+        fail(name, line_of(name, wrong[0], skipped), f"{RULE}, not", f"{weights[wrong]:g}")
     found = {"weights": weights}
     if ids:
         what = f"{name}: the column of ids"
-        found["id"] = columns[:, ids[0]] if named else class_numbers(table[:, ids[0]], what)
+        found["id"] = of_ids[:, 0] if named else class_numbers(of_ids[:, 0], what)
     return found
-
-
-def _as_numbers(table: npt.NDArray[np.str_], name: str, skipped: int) -> npt.NDArray[np.float64]:
-    """The numbers of words, behind as many lines."""
-    try:
-        return table.astype(np.float64)
-    except ValueError:
-        row, word = next((k, w) for (k, _), w in np.ndenumerate(table) if not is_number(w))
-        fail(name, line_of(name, row, skipped), f"{RULE}, not", word)

@@ -282,7 +282,8 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
         InputError: If there is none, one is no whole number, or is there twice.
     """
     found = dict[Any, int]()
-    for line, word in enumerate(map(str, words), 1):
+    texts = (word.decode() if isinstance(word, bytes) else str(word) for word in words)
+    for line, word in enumerate(texts, 1):
         where = f"{file}, line {line}: '{shown(word, 40)}'" if file else f"`ids` {shown(word, 40)}"
         if not word.strip() and file:
             continue

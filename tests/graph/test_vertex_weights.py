@@ -69,7 +69,10 @@ OF_NAMES = {
     "more.csv": ('zed,9\n"a, b",3\nrenée,1\ncarol,1\ndan,4\n7,5\n', "1 of 6 rows are left out"),
     "less.csv": ('"a, b",3\nrenée,1\ncarol,1\ndan,4\n', "vertex '7' of the graph has no row"),
     "twice.csv": ('"a, b",3\ndan,1\ncarol,1\ndan,4\n7,5\n', "holds 'dan' twice"),
-    "word.csv": ('id,w\n"a, b",3\nrenée,x\ncarol,1\ndan,4\n7,5\n', "line 3: weights are .*'x'"),
+    "word.csv": (
+        'id,w\n"a, b",3\nrenée,x\ncarol,1\ndan,4\n7,5\n',
+        "line 3: not a table of numbers: 'x' in column 'w'",
+    ),
     "below.csv": ('"a, b",3\nrenée,1\ncarol,-1\ndan,4\n7,5\n', "line 3: weights are .*'-1'"),
 }
 
