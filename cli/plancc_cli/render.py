@@ -81,7 +81,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     say(f"{full}{epoch_words(EpochTimes.of_plan(plan))}")
     sizes = _data(plan.vertex_data.sizes())
     edges = "" if plan.edge_features is None else f"; edge features {plan.edge_features.shape[1]:,}"
-    say(f"matrix: {_how_read(header, provenance)}; vertex data: {sizes}{edges}")
+    say(f"matrix: {how_read(header, provenance)}; vertex data: {sizes}{edges}")
     if plan.links is not None:
         kinds = plan.links.kind
         say(words_of_links({name: int((kinds == k).sum()) for k, name in enumerate(KINDS)}))
@@ -217,7 +217,7 @@ def _matrix(header: Header) -> str:
     return products[header.normalization]
 
 
-def _how_read(header: Header, provenance: Mapping[str, Any]) -> str:
+def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
     """The matrix, how to keep that of the file, its weights and its direction."""
     from plancc.graph.formats import reading_of, split_names
 
@@ -345,13 +345,8 @@ def _answer(report: Report) -> Table:
     for words, name in moved:
         value, base = getattr(of, name), getattr(random, name)
         table.add_row(full + words, f"{value:,}, {ratio(value, base)} of random ({base:,})")
-    if (proven := report.certificate) is not None:
-        share = ratio(proven.volume, of.volume)
-        limit = f"{proven.most_rows:,} rows and {proven.most_nonzeros:,} nonzeros"
-        table.add_row(
-            "no plan below", f"{proven.volume:,} rows, {share} of these; parts up to {limit}"
-        )
-        table.add_row("components", f"{proven.components:,}")
+    for row in (row for each in report.more.values() for row in each.facts(of)):
+        table.add_row(*row)
     limits = report.provenance.get("balance")
     recorded = report.provenance if report.num_ranks == report.header.num_ranks else {}
     table.add_row("balance", _balance(of, recorded) + (f" (balanced: {limits})" if limits else ""))

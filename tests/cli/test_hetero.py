@@ -129,8 +129,6 @@ def test_widths_are_those_of_the_widest_type_and_of_the_labels(tmp_path):
     assert "dims 5,128,3" in ok("compile", tmp_path / "hetero.pt", "-p", 2, "-o", plan, warned=True)
     assert "dims 5,128,3" in ok("inspect", plan)
     assert "loss" in ok("rehearse", plan, "--model", "sage", "--machine", "cpu-cluster")
-    words = ("compile", tmp_path / "hetero.pt", "-p", 2, "-o", plan, "--model", "auto")
-    assert "--rehearse is for graphs of one type" in plancc(*words, "--rehearse").err
 
 
 def test_a_converted_folder_of_types_gives_the_same_plan(tmp_path):

@@ -222,7 +222,7 @@ def names_and_ids(path) -> list[str]:
 
 
 def test_names_go_through_every_way_of_a_plan(tmp_path, monkeypatch):
-    """Source, folder, pieces and patch give one plan; predictions have the names."""
+    """Source, folder and patch give one plan; predictions have the names."""
     monkeypatch.chdir(tmp_path)
     names = [f"v{k}é" if k % 3 else f"v, {k}" for k in range(40)]
     lines = [f'"{names[k]}","{names[j % 40]}"\n' for k in range(40) for j in (k + 1, k + 39, k + 7)]
