@@ -1,9 +1,8 @@
-"""Processes: whom they die with, how they ended, and what they tell the one that supervises them.
+"""Processes: whom they die with, how they ended, and what must go with them when they are ended.
 
-The command line works in a process that another one supervises (`plancc_cli.supervisor`). Who is
-killed in the middle of native code cannot clean up; therefore temporary files are told to the
-supervisor before they are made. A process without a supervisor, such as a user's script, tells
-nobody.
+Whoever is ended in the middle of native code cannot clean up. Therefore temporary files are named
+here for as long as they are there, and the thread of the command line that ends the process
+(`plancc_cli.signals`) removes them.
 """
 
 from __future__ import annotations
@@ -12,59 +11,66 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterable
+import threading
+import time
+from collections.abc import Iterator
 from types import FrameType
-
-BEGUN, GONE, WRITTEN, SENTENCE, HANDLED, CODE = b"+", b"-", b"=", b"i", b"h", b"c"
-"""First byte of what is told: a temporary file or folder is about to be made, is no more; a file
-is complete; what to say of an interruption; the number of a signal that the work answers by itself,
-however long that takes, or minus that number when it does so no longer; the exit code of the work,
-which is done."""
 
 TWICE = 1.0
 """Seconds within which a second signal counts as the first: a batch system sends it to every
 process of a job, and mpirun passes its own on to the ranks."""
+KILLED = 0.5
+"""Seconds for the system to end what was killed."""
 
-_supervisor: int | None = None
 _is_command = False  # else nobody asks what was written
+_answers = False  # whether a thread ends the process when a signal comes
 _stopping = False
 _temporary: set[str] = set()
 _written: dict[str, None] = {}  # in this order
-_sentence = ""  # the last one told
+_sentence = ""
+_ending = threading.RLock()  # held by the thread that says why the process ends, until it has ended
+_code = 1
 
 
-def report_to(descriptor: int | None) -> None:
-    """Tell the supervisor at the other end of this pipe; None: nobody supervises this command."""
-    global _supervisor, _is_command, _sentence
-    _supervisor, _is_command, _sentence = descriptor, True, ""
+def begin_command(*, answers: bool) -> None:
+    """Begin to note what is written, which an interruption says.
+
+    Parameters:
+        answers: Whether the process is a command alone, and a thread of it answers signals.
+    """
+    global _is_command, _answers, _sentence
+    _is_command, _answers, _sentence = True, answers, ""
     _temporary.clear()
     _written.clear()
 
 
-def tell(what: bytes, value: str | int) -> None:
-    """Tell the supervisor: one of the constants above, and a path, a sentence or a number."""
+@contextlib.contextmanager
+def unfinished(path: str) -> Iterator[None]:
+    """A block in which a temporary file or folder may be there; `clean_up` removes it."""
+    _temporary.add(path)
+    try:
+        yield
+    finally:
+        _temporary.discard(path)
+
+
+def note_written(path: str) -> None:
+    """Note that a file is complete; not one in a temporary folder, with which it goes."""
+    if _is_command and not any(path.startswith(each + os.sep) for each in tuple(_temporary)):
+        _written[path] = None
+
+
+def say_if_interrupted(sentence: str) -> None:
+    """Name the sentence that an interruption says from now on."""
     global _sentence
-    if what == SENTENCE:
-        _sentence = str(value)
-    elif what == BEGUN:
-        _temporary.add(str(value))
-    elif what == GONE:
-        _temporary.discard(str(value))
-    elif what == WRITTEN:
-        if any(str(value).startswith(folder + os.sep) for folder in tuple(_temporary)):
-            return  # it goes with its folder
-        if _is_command:
-            _written[str(value)] = None
-    if _supervisor is not None:
-        with contextlib.suppress(OSError):  # the supervisor is gone
-            os.write(_supervisor, what + os.fsencode(str(value)) + b"\0")
+    _sentence = sentence
 
 
-def interrupted(written: Iterable[str] | None = None) -> str:
-    """What to say of interrupted work: the sentence told, else of the files `written`, or told."""
+def interrupted() -> str:
+    """What to say of interrupted work: the sentence named before, else the files written."""
     if _sentence:
         return _sentence
-    files = list(_written if written is None else written)
+    files = list(_written)
     if not files:
         return "interrupted; nothing was written"
     some = ", ".join(files[:3]) + f" and {len(files) - 3} more" * (len(files) > 3)
@@ -72,17 +78,24 @@ def interrupted(written: Iterable[str] | None = None) -> str:
 
 
 def ends_with(code: int) -> None:
-    """Tell the exit code of the work, which is about to say why; nothing interrupts it any more.
+    """Name the exit code of a command, which is about to say why; nothing interrupts it any more.
 
-    An interrupt after that would be answered by the supervisor too, with a second sentence.
+    Another thread that calls this waits until the process has ended.
     """
-    if _supervisor is None:
+    global _code
+    if not _answers:
         return
-    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         with contextlib.suppress(ValueError):  # not in the main thread
             if callable(signal.getsignal(number)):
                 signal.signal(number, only_wake)
-    tell(CODE, code)
+    _ending.acquire()
+    _code = code
+
+
+def end_code() -> int | None:
+    """The exit code if another thread says why the process ends; None: the caller is to say it."""
+    return None if _ending.acquire(timeout=KILLED) else _code
 
 
 def begin_to_stop() -> None:
@@ -101,6 +114,27 @@ def only_wake(number: int, frame: FrameType | None) -> None:
 
     SIG_IGN would not wake anybody, and the programs that this one starts would inherit it.
     """
+
+
+def clean_up() -> None:
+    """Kill all that this command has started, and remove its temporary files."""
+    if not _answers:  # the process is somebody else's, or a launcher ends it
+        return
+    end = time.monotonic() + KILLED
+    while (living := descendants(os.getpid())) and time.monotonic() < end:
+        for pid in living:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.002)
+    while _temporary:
+        path = _temporary.pop()
+        with contextlib.suppress(OSError):
+            if not os.path.isdir(path) or os.path.islink(path):
+                os.unlink(path)
+                continue
+            import shutil
+
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def fate(code: int) -> str:

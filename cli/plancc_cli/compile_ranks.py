@@ -49,7 +49,7 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
     first, given = transport.rank == 0, context.params
     output = given["output"]
     with transport.agreement():
-        for name in ("keep_best", "rehearse"):
+        for name in ("keep_best", "compress"):
             if given[name]:
                 raise InputError(f"`{name}` is for a compile by one process")
         if first:
@@ -65,7 +65,6 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
             given["graph"],
             output,
             num_parts=given["parts"],
-            compress=given["compress"],
             command=command_line(),
             observer=nullcontext if shown is None else shown.stage,
             **asked,
@@ -101,5 +100,4 @@ def _print(compiled: Compiled, output: str, seconds: float, num_ranks: int) -> N
     say(f"matrix: {how_read(compiled.header, provenance)}")
     if compiled.links:
         say(words_of_links(compiled.links))
-    say(f"the plan is in {num_ranks} pieces beside {output}: plancc join makes one file of them")
     say(f"content {compiled.content_sha256}")

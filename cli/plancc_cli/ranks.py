@@ -100,6 +100,7 @@ class RankJob:
             processes.ends_with(code)
             self.say(sentence, not isinstance(error, Stopped))
         sys.stdout.flush()
+        processes.clean_up()
         os._exit(code)  # other ranks may still compute, and nothing ends a thread
 
     def say(self, sentence: str, is_error: bool = True) -> None:

@@ -40,6 +40,7 @@ from plancc_cli.ranks import RankJob, checked_header
 from plancc_cli.render_profile import print_profile
 from plancc_cli.render_run import EpochTable
 from plancc_cli.run_options import SECTIONS, refuse_twice, run_option
+from plancc_cli.signals import end_now
 from plancc_cli.stopping import StopSignals
 from plancc_cli.tables import console, count_of, line_width, say
 from plancc_cli.words import in_flags, predictions_line, usage_words
@@ -114,6 +115,8 @@ def command(
     job = RankJob(PROGRAM, command)
 
     def end() -> None:
+        if launch.announced()[1] == 1:
+            end_now(PROGRAM)
         os._exit(job.say_alone("interrupted", 1))
 
     starts = deque[float](maxlen=2)  # of the last epochs

@@ -32,10 +32,10 @@ def lost_values(
         return 0, 0
     with np.errstate(over="ignore", under="ignore"):
         rounded = given.astype(np.float32)
-    gone, lost = np.count_nonzero(rounded == 0), 0
+    gone, lost = int(np.count_nonzero(rounded == 0)), 0
     if normalization == "none" and max(-given.min(initial=0), given.max(initial=0)) > EXACT:
-        lost = np.count_nonzero((rounded != given) & (given == np.floor(given)))
-    return int(gone), int(lost)
+        lost = int(np.count_nonzero((rounded != given) & (given == np.floor(given))))
+    return gone, lost
 
 
 def of_values(gone: int, lost: int) -> list[str]:

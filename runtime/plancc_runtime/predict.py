@@ -116,9 +116,9 @@ def predict(
             named = _are_names(share)
             lines = _read_ids(ids, named) if isinstance(ids, str) else _checked(ids, named=named)
         file = ids if isinstance(ids, str) and os.path.exists(ids) else ""
-        asked, at = np.array([*lines]), [*lines.values()]
+        listed, at = np.array([*lines]), [*lines.values()]
         wanted = _vertices_of(
-            asked, share, opened, of_target, transport, lambda k: _place(file, at[k])
+            listed, share, opened, of_target, transport, lambda k: _place(file, at[k])
         )
         learnt = np.isin(vertices, wanted)
     rows = _unlabelled(opened.rows, learnt, options.target)
@@ -133,7 +133,7 @@ def predict(
         return Predicted(opened.header, counts, of_target.stop - of_target.start)
     first = np.arange(0 if transport.rank else len(wanted))  # rank 0 has all
     known = known_in(union, vertices[np.isin(vertices, wanted)])
-    counts = run.predict(path, embeddings, Ids(first, asked[first]), kind, known, wanted)
+    counts = run.predict(path, embeddings, Ids(first, listed[first]), kind, known, wanted)
     return Predicted(opened.header, counts, len(wanted), *run.words_of_outputs())
 
 
@@ -259,7 +259,7 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
     """Ids from a list or a file, and their lines; InputError as of `_checked`, or without it."""
     if not os.path.exists(text):
         if named or "," in text or text.strip(" +-").isdecimal():
-            return _checked(text.split(","), named=named)
+            return _checked(next(csv.reader([text])), named=named)
         raise InputError(
             f"`ids` '{shown(text)}': neither an id, which is a whole number, nor a file that can "
             "be read"
@@ -282,7 +282,8 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
         InputError: If there is none, one is no whole number, or is there twice.
     """
     found = dict[Any, int]()
-    for line, word in enumerate(map(str, words), 1):
+    texts = (word.decode() if isinstance(word, bytes) else str(word) for word in words)
+    for line, word in enumerate(texts, 1):
         where = f"{file}, line {line}: '{shown(word, 40)}'" if file else f"`ids` {shown(word, 40)}"
         if not word.strip() and file:
             continue
@@ -315,11 +316,11 @@ def _vertices_of(
     if share is None:
         there = (ids >= 0) & (ids < n)
         vertices[there] = of.start + ids[there]
-    elif len(share.original):
+    elif len((share := share.within(of)).original):
         order = np.argsort(share.original)
         at = np.searchsorted(share.original, ids, sorter=order).clip(max=len(order) - 1)
         there = share.original[order[at]] == ids
-        vertices[there] = share.vertex[order[at[there]]]
+        vertices[there] = of.start + share.vertex[order[at[there]]]
     transport.allreduce_max(vertices)
     with transport.agreement():
         for k in np.flatnonzero(vertices < 0)[:1]:

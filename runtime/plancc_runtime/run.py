@@ -26,7 +26,7 @@ from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
 from plancc_runtime.execution.figures import words_of_outputs
 from plancc_runtime.execution.mini_batches import Drawn, chosen_batches, recorded_sampler
-from plancc_runtime.gathering import Ids
+from plancc_runtime.gathering import Ids, RowsOfRank
 from plancc_runtime.kernels.rows_on_disk import is_finite
 from plancc_runtime.kernels.spmm import KERNELS
 from plancc_runtime.layouts.draws import owners_draw
@@ -500,8 +500,7 @@ class Run:
             if learnt is not None:
                 known = {name: each[self._rows_of(learnt)] for name, each in known.items()}
         if wanted is None and learnt is not None:
-            of_target = self._rows_of(learnt)
-            rows = rows.among(of_target, np.arange(learnt.start, learnt.stop))
+            of_target, (rows, ids) = self._rows_of(learnt), self.of_learnt(ids)
             outputs = outputs[of_target]
             embedding = None if embedding is None else embedding[of_target]
         return save_predictions(
@@ -534,6 +533,17 @@ class Run:
         """This rank's rows of these vertices."""
         own = self.rows.vertices
         return np.flatnonzero((own >= vertices.start) & (own < vertices.stop))
+
+    def of_learnt(self, ids: Ids | None) -> tuple[RowsOfRank, Ids | None]:
+        """This rank's rows that `predictions` are of, and its share of their ids.
+
+        Of a plan with types both count from the first vertex of the target's.
+        """
+        learnt = self._learnt
+        if learnt is None:
+            return self.rows, ids
+        rows = self.rows.among(self._rows_of(learnt), np.arange(learnt.start, learnt.stop))
+        return rows, ids and ids.within(learnt)
 
     def predictions(self) -> dict[str, np.ndarray]:
         """Columns as of `Target.predictions`, with real numbers as float32. Collective.

@@ -114,8 +114,7 @@ def arriving(wire: Wire, rows: Tensor) -> Tensor:
     """Which columns have a number that is not 0, before and after their way: bool[2, columns]."""
     found = torch.zeros(2, rows.shape[1], dtype=torch.bool)
     for some in rows.split(ROWS_AT_ONCE):
-        packed = wire.empty(len(some), some.shape[1], some.device)
-        arrived = torch.empty_like(some)
+        packed, arrived = wire.empty(len(some), some.shape[1], some.device), torch.empty_like(some)
         wire.pack(some, packed)
         wire.unpack(packed, arrived)
         found |= torch.stack([(each != 0).any(dim=0) for each in (some, arrived)]).cpu()
