@@ -12,8 +12,8 @@ import pytest
 from cli_helpers import as_json, fails, ok, plancc
 
 import plancc_cli.study
-from plancc import processes
 from plancc.study import Row, _Cases
+from plancc_cli import ending
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -247,7 +247,7 @@ def test_an_interruption_names_the_rows_once_there_are_some(
 
     def say_if_interrupted(sentence: str) -> None:
         told.append(sentence)
-        processes.say_if_interrupted(sentence)
+        ending.say_if_interrupted(sentence)
 
     monkeypatch.setattr(plancc_cli.study, "say_if_interrupted", say_if_interrupted)
     kept = (
