@@ -149,7 +149,7 @@ def _import_all(program: str) -> None:
         for name in ("torch", "plancc_runtime.train", "plancc_cli.run_command"):
             import_module(name)
     else:
-        for package in ("plancc", "plancc_cli", "plancc_datasets"):
+        for package in ("plancc", "plancc_cli", "plancc_datasets", "plancc_lab"):
             path = import_module(package).__path__
             for module in pkgutil.walk_packages(path, f"{package}."):
                 if not module.name.endswith("__main__"):

@@ -34,11 +34,17 @@ class StopSignals:
         names: Some of `SIGNALS`; SIGTERM always counts.
         end: Called when another signal comes later than `TWICE` seconds after the first; it ends
             the process.
+        heard: Called with the name of the first signal, in the thread that listens.
     """
 
-    def __init__(self, names: Sequence[str], end: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        end: Callable[[], object],
+        heard: Callable[[str], object] = str,
+    ) -> None:
         self._numbers = {signal.Signals[f"SIG{name}"] for name in ("TERM", *names)}
-        self._end = end
+        self._end, self._heard = end, heard
         self._name, self._since = "", 0.0
         self._before: dict[signal.Signals, Any] = {}
         self._reading, self._writing = -1, -1
@@ -71,6 +77,7 @@ class StopSignals:
                         os.write(self._outer, bytes([number]))
                 elif not self._name:
                     self._name, self._since = signal.Signals(number).name, time.monotonic()
+                    self._heard(self._name)
                 elif time.monotonic() - self._since > TWICE:
                     self._end()
         os.close(self._reading)

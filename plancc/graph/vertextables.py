@@ -243,14 +243,14 @@ class TableReading:
     """What of a table is read.
 
     Attributes:
-        columns: The columns, in this order.
+        columns: The columns, in this order; empty: all.
         booleans: Those that may hold True and False.
         names: The names of all columns, for messages.
     """
 
-    columns: tuple[int, ...]
-    booleans: tuple[int, ...]
-    names: tuple[str, ...]
+    columns: tuple[int, ...] = ()
+    booleans: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def _truth(word: str) -> float:
@@ -287,7 +287,7 @@ def read_numbers(
                 ndmin=2,
                 encoding="utf-8-sig",
                 quotechar='"' if reading is not None else None,
-                usecols=None if reading is None else reading.columns,
+                usecols=(reading and reading.columns) or None,
                 converters=None if reading is None else dict.fromkeys(reading.booleans, _truth),
             )
     except (ValueError, UnicodeDecodeError) as error:

@@ -582,7 +582,7 @@ def test_no_more_threads(tmp_path: Path) -> None:
 def test_an_epoch_longer_than_torchrun_waits_is_told(
     seconds, environ, words, told, tmp_path, monkeypatch
 ):
-    """By a clock that goes on by as much at every look."""
+    """By a clock that goes on by as much at every look, two of them in an epoch."""
     monkeypatch.chdir(tmp_path)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
@@ -592,7 +592,7 @@ def test_an_epoch_longer_than_torchrun_waits_is_told(
     done = plancc_run(plan, "--epochs", 3, "-q", *words)
     assert done.code == 0, done.err
     sentence = (
-        "plancc-run: warning: the first epoch took 40 s: a signal saves a checkpoint at the end of "
+        "plancc-run: warning: the first epoch took 80 s: a signal saves a checkpoint at the end of "
         "an epoch, and torchrun kills after 30 s; give --every 1\n"
     )
     assert done.err.count(sentence) == told
