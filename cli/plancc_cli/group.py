@@ -11,9 +11,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from plancc.errors import InputError, PlanccError
-from plancc.processes import ends_with, interrupted, is_stopping
 from plancc.registry import Registry
 from plancc.text import docstring, message
+from plancc_cli.ending import ends_with, interrupted, is_stopping
 from plancc_cli.missing import missing_library
 from plancc_cli.run import started_by_launcher
 from plancc_cli.words import Interruptible, interruption, name_flags, unexpected, usage_words

@@ -45,11 +45,11 @@ def started_by_launcher() -> bool:
 def main() -> None:
     """Console entry point. A rank among several is ended by its launcher, not by a thread."""
     interrupts.let_kill()
-    from plancc import processes
+    from plancc_cli.ending import begin_command
     from plancc_cli.signals import answering, open_streams
 
     if under_launcher():
-        processes.begin_command(answers=False)
+        begin_command(answers=False)
         open_streams()
         try:
             interrupts.let_raise()

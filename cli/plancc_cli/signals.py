@@ -3,8 +3,8 @@
 Python answers a signal between two of its own instructions, in the main thread, where the work is
 done: it is interrupted, and cleans up. A kernel or a library that is called there may take minutes.
 Therefore a thread waits for signals too. If the work does not end within `GRACE` seconds, the
-thread ends what the process has started, removes its temporary files (`plancc.processes`), and ends
-the process. Native code that holds the interpreter keeps the thread waiting; kernels hold it not.
+thread ends what the process has started, removes its temporary files, and ends the process. Native
+code that holds the interpreter keeps the thread waiting; kernels do not hold it.
 
 The module imports as little as possible: signals are answered from its first lines on.
 """
@@ -23,10 +23,10 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
-from plancc import processes
-from plancc_cli import interrupts
+from plancc.processes import adopt_orphans
+from plancc_cli import ending, interrupts
 
-GRACE = 1.0
+GRACE = 0.75
 """Seconds for the work to end tidily."""
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -42,7 +42,7 @@ def answering(program: str, work: Callable[[], object]) -> None:
         work: Prints its own errors, and raises SystemExit with the exit code.
     """
     answers = _is_alone()
-    processes.begin_command(answers=answers)
+    ending.begin_command(answers=answers)
     open_streams()
     if not answers:
         interrupts.let_raise()
@@ -52,7 +52,7 @@ def answering(program: str, work: Callable[[], object]) -> None:
     try:
         _listen(program)
         code = code_of(work)
-        processes.ends_with(code)
+        ending.ends_with(code)
         with contextlib.suppress(Exception):
             import atexit
 
@@ -60,8 +60,8 @@ def answering(program: str, work: Callable[[], object]) -> None:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
-        if processes.is_stopping():
-            processes.clean_up()
+        if ending.is_stopping():
+            ending.clean_up()
     except KeyboardInterrupt:  # before the work began, or while it said how it ended
         end_now(program)
     finally:
@@ -105,7 +105,7 @@ def code_of(work: Callable[[], object]) -> int:
         print(stop.code, file=sys.stderr)
         return 1
     except Exception:
-        if processes.is_stopping():  # an interrupted import fails in words of its own
+        if ending.is_stopping():  # an interrupted import fails in words of its own
             raise KeyboardInterrupt from None
         sys.__excepthook__(*sys.exc_info())
         return 1
@@ -131,20 +131,20 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Interrupt the work, once: a terminal's Ctrl-C may be followed by others."""
     for each in STOPPING:
         if signal.getsignal(each) is _interrupt:
-            signal.signal(each, processes.only_wake)
-    processes.begin_to_stop()
+            signal.signal(each, ending.only_wake)
+    ending.begin_to_stop()
     raise KeyboardInterrupt
 
 
 def _printed(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
     """Native code prints an error that it cannot raise, which an interruption may have caused."""
-    if not processes.is_stopping():
+    if not ending.is_stopping():
         sys.__excepthook__(kind, value, trace)
 
 
 def _unraisable(unraisable: Any) -> None:
     """Native code called Python, which failed; it cannot pass that on."""
-    if not processes.is_stopping():
+    if not ending.is_stopping():
         sys.__unraisablehook__(unraisable)
 
 
@@ -152,22 +152,22 @@ def _wait(program: str, signals: int) -> NoReturn:
     """Wait for the first signal that is to end the work, and for the end; in a thread."""
     while os.read(signals, 1)[0] not in STOPPING:
         pass
-    processes.adopt_orphans()
+    adopt_orphans()
     time.sleep(GRACE)
     end_now(program)
 
 
 def end_now(program: str) -> NoReturn:
     """End the process, with its children and temporary files; says why, unless the work does."""
-    code = processes.end_code()
-    processes.clean_up()
+    code = ending.end_code()
+    ending.clean_up()
     if code is None:
         from plancc.text import printable
 
         begin = ""
         if sys.stderr.isatty():  # after ^C; a line of progress hid the cursor
             begin = "\n" if os.environ.get("TERM", "dumb") == "dumb" else "\x1b[?25h\n"
-        sentence = f"{begin}{program}: error: {printable(processes.interrupted())}\n"
+        sentence = f"{begin}{program}: error: {printable(ending.interrupted())}\n"
         # not by the stream, which the work may have locked
         if select.select([], [2], [], 0)[1]:
             os.write(2, sentence.encode(sys.stderr.encoding, "backslashreplace"))

@@ -10,11 +10,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
-from plancc.processes import TWICE, only_wake
+from plancc_cli.ending import only_wake
 from plancc_cli.signals import end_now
 
 SIGNALS = ("USR1", "USR2", "HUP", "INT")
 """Names of signals that can be chosen beside TERM."""
+TWICE = 1.0
+"""Seconds within which a second signal counts as the first: a batch system sends it to every
+process of a job, and mpirun passes its own on to the ranks."""
 
 
 class StopSignals:

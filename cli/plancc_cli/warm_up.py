@@ -19,9 +19,10 @@ import click
 
 from plancc.errors import OutputError, PlanccError
 from plancc.files import scratch_folder
-from plancc.processes import die_with_parent, fate, say_if_interrupted
+from plancc.processes import die_with_parent, fate
 from plancc.text import message
 from plancc.threads import usable_cores
+from plancc_cli.ending import say_if_interrupted
 from plancc_cli.progress import QUIET, verbosity, verbosity_level
 from plancc_cli.run import RANKS
 from plancc_cli.signals import code_of

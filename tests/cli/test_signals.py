@@ -17,12 +17,11 @@ from cases import long
 from cli_helpers import PROGRAMS, family, ok, plancc, plancc_run
 from hostile.signals import Signals, answers
 
-from plancc import processes
 from plancc.errors import PlanError
 from plancc.files import atomic_write
-from plancc.processes import TWICE
-from plancc_cli import run_command
+from plancc_cli import ending, run_command
 from plancc_cli.run import RANKS
+from plancc_cli.stopping import TWICE
 from plancc_runtime import launch
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
@@ -36,9 +35,8 @@ INTERRUPTED = "interrupted; nothing was written\n"
 PRELUDE = """if True:
     import ctypes, os, signal, subprocess, sys, threading, time
     from pathlib import Path
-    from plancc import processes
     from plancc.files import atomic_write, scratch_folder
-    from plancc_cli import signals
+    from plancc_cli import ending, signals, stopping
     from plancc_cli.signals import answering
 
     def stuck():
@@ -70,7 +68,7 @@ def program(
     two signals are one.
     """
     lines = "".join(f"        {line.strip(chr(10))}\n" for line in work.splitlines())
-    numbers = f"    signals.GRACE, processes.TWICE = {grace}, {twice}\n"
+    numbers = f"    signals.GRACE, stopping.TWICE = {grace}, {twice}\n"
     code = f"{PRELUDE}{numbers}    def work():\n{lines}\n    answering('plancc', work)\n"
     given = {"cwd": folder, "env": os.environ | {"TMPDIR": str(folder)}} | options
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -95,7 +93,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 def test_who_says_why_it_ends_is_not_interrupted(tmp_path: Path) -> None:
     work = (
-        "processes.ends_with(1)\n"
+        "ending.ends_with(1)\n"
         "print('plancc: error: the only sentence', file=sys.stderr, flush=True)\n"
         "ready(0)\n"
         "os.kill(os.getpid(), signal.SIGTERM)\n"
@@ -180,7 +178,7 @@ def test_interrupted_work_says_one_line(
     """Also if it says something else: a library that was interrupted fails in its own words."""
 
     def fail(*_words: object, **_options: object) -> None:
-        monkeypatch.setattr(processes, "_stopping", True)
+        monkeypatch.setattr(ending, "_stopping", True)
         raise error
 
     monkeypatch.setattr("plancc.plan.reader.PlanFile.__init__", fail)

@@ -289,7 +289,7 @@ def links_of(machine: Machine, num_ranks: int) -> Links:
     Raises:
         InputError: If the machine has speeds of another number of ranks.
     """
-    from plancc.predict.collectives import collective_times
+    from plancc_lab.rehearse.collectives import collective_times
     from plancc_lab.rehearse.links import Link, Links
 
     seconds = collective_times(machine)

@@ -12,8 +12,8 @@ from plancc.errors import InputError
 from plancc.fields import options_of
 from plancc.models.weights import DEFAULT_BALANCE
 from plancc.options import SearchOptions
-from plancc.processes import say_if_interrupted
 from plancc_cli import options
+from plancc_cli.ending import say_if_interrupted
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import progress, verbosity
 from plancc_cli.words import say

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc.report.table import Table
+from plancc.text import printable
 from plancc_cli.render_epochs import payoff_words
 from plancc_cli.tables import (
+    console,
     digits,
     number,
     print_data,
-    print_latex,
     print_table,
     say,
 )
@@ -36,6 +37,16 @@ COLUMNS: dict[str, Callable[[Any], str]] = {
     **dict.fromkeys(PAYS, payoff_words),
 }
 """All that can be a column, named as in CSV, and how it is shown."""
+LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+        "±": r"$\pm$",
+        "[": "{[}",  # after a line break it would be an option
+    }
+)
 USUAL = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
 """Figures that are shown unless columns are chosen."""
 OF_TEXT = ("graph", "label", "model", "partitioner")
@@ -203,3 +214,14 @@ def _add_means(table: Table, study: Study, names: Sequence[str]) -> None:
                     cells[name] = "-" if mean is None else f"{mean:.2f}"
             table.add_row(*(cells.get(name, "") for name in names))
     table.breaks.discard(len(table.rows) - 1)
+
+
+def print_latex(table: Table, comment: str) -> None:
+    """Print a table with the rules of booktabs, without its title; text is escaped."""
+    aligned = "".join(justify[0] for justify in table.justify)
+    lines = [f"% {comment}", rf"\begin{{tabular}}{{{aligned}}}", r"\toprule"]
+    for place, cells in enumerate([table.columns, *table.rows], -1):
+        escaped = (printable(cell).translate(LATEX) for cell in cells)
+        lines += [" & ".join(escaped) + r" \\", *[r"\midrule"] * (place in (-1, *table.breaks))]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    console().print("\n".join(lines), soft_wrap=True)
