@@ -166,8 +166,8 @@ def ids_of(num_vertices: int | Graph) -> npt.NDArray[Any]:
     same: int64 or bytes[n]."""
     if isinstance(num_vertices, int):
         return np.arange(num_vertices)
-    ids, types = num_vertices.original_ids, num_vertices.types
-    if ids is None or (types is not None and len(np.unique(ids)) < len(ids)):
+    ids = num_vertices.original_ids
+    if ids is None or (num_vertices.types and len(np.unique(ids)) < len(ids)):
         return np.arange(num_vertices.num_vertices)
     return ids
 

@@ -368,11 +368,11 @@ def _by_type(
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
 
-def _of_type(graph: Graph, name: str) -> Graph:
+def _of_type(graph: Any, name: str) -> Graph:
     """The vertices of a type and their ids, without edges."""
-    assert graph.types is not None
-    empty, ids = np.zeros(graph.types.counts[name] + 1, np.int64), graph.original_ids
-    own = None if ids is None else ids[graph.types.vertices(name)]
+    vertices, ids = graph.types.vertices(name), graph.original_ids
+    empty = np.zeros(vertices.stop - vertices.start + 1, np.int64)
+    own = None if ids is None else ids[vertices]
     return Graph(empty, empty[:0].astype(np.int32), original_ids=own)
 
 
