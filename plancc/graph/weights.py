@@ -17,12 +17,19 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.formats import format_of_table
 from plancc.graph.graph import Graph
+from plancc.graph.named_ids import are_names
 from plancc.graph.npz import map_array
-from plancc.graph.rowids import ROW_IDS, id_column, is_of_ids
+from plancc.graph.rowids import ROW_IDS, id_column, ids_of, is_of_ids
 from plancc.graph.textfile import StrPath, check_readable, fail, input_errors, is_number, open_input
 from plancc.graph.vertexdata import VertexData
 from plancc.graph.vertexsources import read_vertex_data, vertex_data_of
-from plancc.graph.vertextables import MOST_NAMES, class_numbers, line_of, read_numbers
+from plancc.graph.vertextables import (
+    MOST_NAMES,
+    class_numbers,
+    line_of,
+    read_numbers,
+    read_table,
+)
 from plancc.graph.wholeweights import RULE, first_wrong
 
 
@@ -70,20 +77,24 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
         found = read_vertex_data(path, graph).weights
     else:
         check_readable(name)
-        held = {"weights": map_array(name)} if plain.endswith(".npy") else _read_text(name, graph)
+        is_array = plain.endswith(".npy")
+        held = {"weights": map_array(name)} if is_array else _read_text(name, graph)
         found = vertex_data_of(held, graph, f"{name}: ").weights
     if found is None:
         raise InputError(f"{name}: there are vertex data, but no 'weight'")
     return found
 
 
-def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
+def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any] | None]:
     """Weights, and ids if there are any."""
     with input_errors(name), open_input(name) as stream:
         line = stream.readline(MOST_NAMES).decode("utf-8-sig", "replace").strip()
     mark = next((each for each in ",\t" if each in line), None)
     words = [word.strip() for word in line.split(mark)]
     has_names = not all(map(is_number, words))
+    if has_names and len(words) > 1 and are_names(ids_of(graph)):
+        held, called = read_table(name, graph, None)
+        return {"id": held.pop(called), **held} if called else held
     table, ids = read_numbers(name, mark, skipped=int(has_names)), list[int]()
     if has_names and len(words) == table.shape[1]:
         alone = [word for word in words if len(words) == 1 and word.lower() not in ROW_IDS]
