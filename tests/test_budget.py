@@ -6,7 +6,7 @@
 from benchmarks.house import budgets
 
 BUDGET = {
-    "code lines of the core": 65183,
+    "code lines of the core": 65185,
     "code lines of the lab": 0,
     "`import plancc.pipeline, plancc_runtime.run`: files": 301,
     "`import plancc.pipeline, plancc_runtime.run`: code lines": 38578,

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from plancc.errors import InputError
 from plancc.fields import option
 from plancc.kernel import njit
 from plancc.sampling.batch import Batch, BatchLayer, Floats, Inclusion, Ints, Population
@@ -27,9 +28,11 @@ class EdgeSampler(Sampler):
 
     name: ClassVar[str] = "edges"
 
-    keep: float = option(
-        help="share of nonzeros that are kept", metavar="P", above=0.0, at_most=1.0
-    )
+    keep: float = option(help="share of nonzeros that are kept", metavar="P")
+
+    def __post_init__(self) -> None:
+        if not 0 < self.keep <= 1:
+            raise InputError(f"`keep` {self.keep}: must be above 0 and at most 1")
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
         return EdgeBatch(population, self.keep, key_of(seed, stream, number))

@@ -253,7 +253,7 @@ def test_plans_that_move_nothing(
 WRONG = {
     "--batches 0": "--batches 0: at least 1",
     "--batches x": "--batches",
-    "--batches 5 --batch-size 0": "--batch-size 0: at least 1",
+    "--batches 5 --batch-size 0": "--batch-size 0: must be at least 1",
     "--batches 5 --keep 0.5": "'uniform' has no --keep",
     "--batches 5 --fanouts 3,x": "--fanouts '3,x'",
     "--batches 5 --sampler neighbour": "'neighbour' needs --fanouts",
