@@ -320,7 +320,8 @@ class MtxEntries:
                         found[k][first : first + len(each)] = each
         except MemoryError as error:
             self._fail(error)
-        return self._mirrored(*found[:2], found[2] if self.weighted else None)
+        row, col, values = found
+        return self._mirrored(row, col, values if self.weighted else None)
 
     def _chunks(self) -> Iterator[tuple[int, Entries]]:
         """The entries as the file has them, with the number of those before."""

@@ -156,20 +156,12 @@ def read_relations(
     if symmetrize or transpose:
         raise InputError(f"{folder}: a graph of types is read without `symmetrize` and `transpose`")
     counts, files, data, features = _read_head(folder)
-    named = {
-        *files.values(),
-        *features.values(),
-        *(file for of in data.values() for file in of.values()),
-    }
-    kinds = {".npy", *(os.path.splitext(name.removesuffix(".gz"))[1] for name in files.values())}
-    others = [
-        name
-        for name in sorted({*os.listdir(folder)} - named)
-        if os.path.splitext(name.removesuffix(".gz"))[1] in kinds - {""}
-        and not name.lower().startswith("readme")
-    ]
+    named = {*files.values(), *features.values()}.union(*map(dict.values, data.values()))
+    kinds = (".npy", *(os.path.splitext(name)[1] or "." for name in files.values()))
+    others = [name for name in sorted({*os.listdir(folder)} - named) if name.endswith(kinds)]
+    others = [show(name) for name in others if not name.lower().startswith("readme")]
     if others:
-        warn(f"{folder}: not taken: {', '.join(map(show, others))}, which {HEAD} does not name")
+        warn(f"{folder}: not taken: {', '.join(others)}, which {HEAD} does not name")
     if features:
         words = f"{folder}: '{EDGE_FEATURES}' {LEFT_OUT}; `edge_features` source keeps them"
         warn(words)
@@ -222,9 +214,9 @@ def _matrix(
             if turned := bool(by_numbers) and is_source_first(names, source, destination):
                 warnings.simplefilter("ignore")  # said already
                 graph = reader.read(path, transpose=True, **options, **by_numbers)
-        for each in said:  # columns of a relation are not chosen
-            if each.category is PlanccWarning:
-                warn(re.sub(r" \(`columns`[^)]*\)", "", str(each.message)))
+        for heard in said:  # columns of a relation are not chosen
+            if heard.category is PlanccWarning:
+                warn(re.sub(r" \(`columns`[^)]*\)", "", str(heard.message)))
     except InputError as error:
         if NAMED in str(error):
             raise InputError(

@@ -93,8 +93,8 @@ def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any] | None]:
     words = [word.strip() for word in line.split(mark)]
     has_names = not all(map(is_number, words))
     if has_names and len(words) > 1 and are_names(ids_of(graph)):
-        held, called = read_table(name, graph, None)
-        return {"id": held.pop(called), **held} if called else held
+        held, key = read_table(name, graph, None)
+        return {"id": held.pop(key), **held} if key else held
     table, ids = read_numbers(name, mark, skipped=int(has_names)), list[int]()
     if has_names and len(words) == table.shape[1]:
         alone = [word for word in words if len(words) == 1 and word.lower() not in ROW_IDS]
@@ -107,7 +107,7 @@ def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any] | None]:
     wrong = first_wrong(weights)
     if wrong is not None:
         fail(name, line_of(name, wrong[0], int(has_names)), f"{RULE}, not", f"{weights[wrong]:g}")
-    found = {"weights": weights}
+    found: dict[str, npt.NDArray[Any] | None] = {"weights": weights}
     if ids:
         found["id"] = class_numbers(table[:, ids[0]], f"{name}: the column of ids")
     return found
