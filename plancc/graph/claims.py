@@ -111,21 +111,24 @@ def first_line(
     counts = square and lines >= _LEAST
     sizes = counts and lines in (first[-1], 2 * first[-1])
     cut_off = counts and len(first) == 2 and lines < first[-1] and first[0] <= 2 * lines
-    if not (sizes or cut_off or (is_table and [*first] == [*range(len(first))])):
+    of_pandas = is_table and [*first] == [*range(len(first))]
+    if not (sizes or cut_off or of_pandas):
         return "", None
     ids = np.concatenate(below)
     if sizes and first[-1] != lines and not _are_both_ways(below):
         return "", None
-    counted = first[0] == len(np.unique(ids)) and (first[0] not in ids or cut_off)
     if cut_off:
-        sizes = counted and ids.max() - ids.min() < first[0] and first[-1] not in ids
-    if sizes and (counted or first[0] >= ids.max() + (ids.min() == 0)):
+        sizes = first[0] == ids.max() - ids.min() + 1 and first[-1] not in ids
+    if sizes and (
+        first[0] >= ids.max() + (ids.min() == 0)
+        or (first[0] not in ids and first[0] == len(np.unique(ids)))
+    ):
         if cut_off or (len(first) == 2 and (np.diff(below[0], prepend=first[0]) <= 0).all()):
             return "is read as an edge; if it has the sizes of the graph, put # before it", None
         words = f"`columns` {'1,2,3'[: 2 * len(first) - 1]} takes it for one"
         words = f"is taken as numbers of vertices and edges, not as an edge ({words})"
         return words, Said("the first line says", int(first[0]), int(first[-1]))
-    if not sizes and len(ids) and ids.min() > 1 and len(np.unique(ids)) < len(ids):
+    if of_pandas and len(ids) and ids.min() > 1 and len(np.unique(ids)) < len(ids):
         words = "is read as an edge, and its ids occur nowhere else; if it is pandas' line of"
         return f"{words} column numbers, put # before it", None
     return "", None
@@ -189,13 +192,8 @@ def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[A
 
     It counts the lines, and most numbers of the others are in both; or it alone is as large.
     """
-    what = ""
-    if (
-        len(u) >= _LEAST
-        and u[0] in (0, 1)
-        and u[-1] - u[0] == len(u) - 1
-        and (np.diff(u) == 1).all()
-    ):
+    what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
+    if rises and (np.diff(u) == 1).all():
         alike = 2 * len(np.intersect1d(v, weights)) >= len(np.union1d(v, weights))
         what = "counts the lines, and most numbers of the others are in both" * alike
     elif u.min() >= OF_TIMES > v.max():

@@ -139,6 +139,7 @@ CASES = [
     Case("F7: sizes before weights", {"g.txt": "3 3\n1 2 0.5\n2 3 0.25\n3 1 2\n"}, C,
          refused="line 2: 2 columns are expected, as in the first line (# stands before a line of "
          "sizes), not '1 2 0.5'"),
+    Case("F7: ids with gaps", {"g.txt": "3 40\n2 5\n5 7\n7 2\n"}, C, silent=("as an edge",)),
     Case("F7: a lone size", {"g.txt": "4\n1 2\n2 3\n"}, C,
          refused="line 1|# stands before what is no edge|not '4'"),
     # columns of edges
