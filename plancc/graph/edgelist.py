@@ -453,10 +453,9 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
             few = f"as many columns as there are names ({len(names)}){of_r} are expected, not"
             fail(path, line, few, text)
         if len(words) not in (2, 3) and not (wanted or names):
-            message = (
-                "two or three columns 'u v [weight]' are expected (`columns` 1,2 takes the first "
-                "two of more, 1,2,3 weights too; # stands before what is no edge), not"
-            )
+            cure = "`columns` 1,2 takes the first two of more, 1,2,3 weights too"
+            cure = cure if len(words) > 1 else "# stands before what is no edge"
+            message = f"two or three columns 'u v [weight]' are expected ({cure}), not"
             fail(path, line, message, text)
         if not names:  # what stands between tabs or commas in the last comment, as SNAP writes it
             last = data[:start].rstrip().split(b"\n")[-1].lstrip(b"#% ").strip()
