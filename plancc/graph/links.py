@@ -186,9 +186,10 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         pair = name in KINDS
         if array.dtype.kind not in "iu" or array.ndim != 2 or (pair and len(array) != 2):
             shape = "[2, links]" if pair else "[links, negatives of each]"
+            kind = "text" if array.dtype.kind in "US" else array.dtype
             raise InputError(
-                f"{where}{name} is of {array.dtype}, shape {list(array.shape)}: give integers of "
-                f"shape {shape}"
+                f"{where}{name} is of {kind}, shape {list(array.shape)}: give integers of shape "
+                f"{shape}, the numbers of vertices"
             )
         check_range(array, graph.num_vertices, f"{where}{name}")
     pairs = {kind: found.get(kind, np.zeros((2, 0))).astype(np.int32) for kind in KINDS}

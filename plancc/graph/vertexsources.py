@@ -299,9 +299,9 @@ def vertex_data_of(
     for key in arrays.keys() & set(MASKS):
         arrays[key] = _of_0_and_1(arrays[key], rows, f"{where}key '{called[key]}'", key)
     if not ids:
+        check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
         if own is None:
             warn_of_order(num_vertices, where)
-        check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
         if lists and own is None:
             listed = ", ".join(show(called[key]) for key in lists)
             warn_of_numbers(num_vertices, f"{where}the vertices of {listed}")
