@@ -69,7 +69,7 @@ $(KERNELS): $(shell grep -rl --include='*.py' njit plancc runtime) | $(STAMP)
 durations: $(STAMP)
 	$(PYTEST) --durations-table=tests/durations.tsv
 
-# branches of the four packages that `make test` takes, processes that it starts included; the data
+# branches of the packages that `make test` takes, processes that it starts included; the data
 # are also what `python -m benchmarks mutations` reads
 coverage: $(STAMP)
 	rm -rf build/coverage && mkdir -p build/coverage

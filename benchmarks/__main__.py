@@ -62,6 +62,7 @@ NAMES = (
     "typed-volume",
     "page",
     "start",
+    "signals",
     "against-pyg",
     "links",
     "house",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.inputs import Inputs
 from benchmarks.report import Report
-from plancc.accelerators.published import comparisons
+from plancc_lab.accelerators.published import comparisons
 
 
 def run(inputs: Inputs) -> Report:

@@ -33,8 +33,8 @@ from benchmarks.replay import sources_hash
 from benchmarks.report import Report, show
 from benchmarks.rivals.environment import PYG
 from plancc.errors import BackendError, BackendUnavailable
-from plancc.kept import Kept
 from plancc.sampling.splits import random_split
+from plancc_lab.kept import Kept
 from plancc_runtime.data import SPLITS
 
 GRAPHS = ("AmazonPhoto", "CoauthorCS")

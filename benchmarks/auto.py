@@ -17,7 +17,6 @@ import plancc
 from benchmarks.inputs import SHARED, Inputs
 from benchmarks.means import geometric_mean
 from benchmarks.report import Report
-from plancc.contenders import Contender
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.models import MODELS
@@ -26,8 +25,9 @@ from plancc.options import SearchOptions
 from plancc.owners.prices import Form
 from plancc.predict.passes import DEFAULT_DIMS
 from plancc.predict.predictor import default_predictor
-from plancc.sweep import sweep
 from plancc_datasets import load_dataset
+from plancc_lab.contenders import Contender
+from plancc_lab.simulate.sweep import sweep
 
 GRAPHS = ("polblogs", "wiki-Vote", "AmazonPhoto", "CoauthorCS", "delaunay_n15")
 PARTS, QUICK_PARTS = (16, 64), (8,)

@@ -35,12 +35,12 @@ from benchmarks.tables import Table
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
-from plancc.kept import Kept
 from plancc.options import SearchOptions
 from plancc.owners.numbering import with_better_numbers
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
 from plancc_datasets import load_dataset
+from plancc_lab.kept import Kept
 
 GRAPHS = (
     "email-Enron",

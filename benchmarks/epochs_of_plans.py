@@ -51,7 +51,6 @@ from benchmarks.replay import sources_hash
 from benchmarks.report import Report, show
 from benchmarks.tables import Table
 from plancc.errors import BackendError
-from plancc.kept import Kept
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine, read_machine
 from plancc.predict.passes import DEFAULT_DIMS
@@ -59,6 +58,7 @@ from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 from plancc.threads import usable_cores
 from plancc_datasets import load_dataset
+from plancc_lab.kept import Kept
 
 GRAPHS = (
     "finan512",
@@ -316,7 +316,7 @@ def _plan(graph: Any, num_parts: int, name: str) -> Any:
 
 def can_rehearse() -> bool:
     """Whether there is a `plancc rehearse`."""
-    return find_spec("plancc_cli.rehearse") is not None
+    return find_spec("plancc_lab.rehearse.command") is not None
 
 
 def with_network_of(network: Machine, computer: Machine) -> Machine:

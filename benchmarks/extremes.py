@@ -35,10 +35,10 @@ from benchmarks.report import Report
 from benchmarks.tables import Table
 from plancc.clock import compilation
 from plancc.errors import PlanccError
-from plancc.kept import Kept
 from plancc.models import MODELS
 from plancc_datasets import load_dataset
 from plancc_datasets.extreme import SHAPES
+from plancc_lab.kept import Kept
 
 VERTICES = 200_000
 CLIQUE = 2_000

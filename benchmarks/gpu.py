@@ -113,7 +113,7 @@ def _device() -> str:
 
 
 def _environment() -> dict[str, str]:
-    folders = [str(ROOT / name) for name in ("", "runtime", "cli", "datasets")]
+    folders = [str(ROOT / name) for name in ("", "runtime", "cli", "datasets", "lab")]
     before = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([*folders, *[before] * bool(before)])}
 

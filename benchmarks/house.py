@@ -79,11 +79,8 @@ THREADS = {
 hold."""
 MOVING = (
     *("runtime/plancc_runtime/layouts", "runtime/plancc_runtime/execution", "plancc/predict"),
-    "runtime/plancc_runtime/transport/recorded",
-    "runtime/plancc_runtime/transport/replay",
-    "runtime/plancc_runtime/transport/links",
 )
-"""What says how rows move: layouts, epochs, predictions, replays."""
+"""What says how rows move: layouts, epochs, predictions."""
 WALKED = ("runtime/plancc_runtime/layouts/", "plancc/predict/schedules/")
 WALKS = ("forward", "product", "run", "multiplied", "counts")
 TUNED = ("plancc/search/", "plancc/passes/")

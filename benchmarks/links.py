@@ -29,7 +29,7 @@ from benchmarks.replay import sources_hash
 from benchmarks.report import Report
 from plancc.errors import BackendUnavailable
 from plancc.graph.links import apart, random_links
-from plancc.kept import Kept
+from plancc_lab.kept import Kept
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.base import Transport

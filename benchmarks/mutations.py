@@ -25,7 +25,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("plancc", "runtime/plancc_runtime", "cli/plancc_cli", "datasets/plancc_datasets")
+PACKAGES = (
+    "plancc",
+    "runtime/plancc_runtime",
+    "cli/plancc_cli",
+    "datasets/plancc_datasets",
+    "lab/plancc_lab",
+)
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -200,7 +206,7 @@ class Tree:
         leave = shutil.ignore_patterns(".venv", ".git", "build", "__pycache__", "*_cache")
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(ROOT, folder, ignore=leave)
-        places = (str(folder / part) for part in (".", "cli", "runtime", "datasets"))
+        places = (str(folder / part) for part in (".", "cli", "runtime", "datasets", "lab"))
         self.environment = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
         # a kernel fits where its source is: here all of them are new
         words = [sys.executable, "-m", "plancc_cli.main", "warm-up", "--quiet"]

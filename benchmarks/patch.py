@@ -1,7 +1,7 @@
-"""`plancc patch` against a new compile: time, volume, rows that change their owner; bytes written.
+"""`plancc patch` against a new compile: time, volume, rows that change their owner.
 
 Half of the changed edges are removed, half are new ones between vertices drawn at random, which no
-owners foresee; on the road, also all in one place. Results are kept, so that a run goes on.
+owners foresee. Results are kept, so that a run goes on.
 """
 
 from __future__ import annotations
@@ -9,21 +9,17 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
-from scipy.sparse.csgraph import breadth_first_order
 
 import plancc
 from benchmarks.inputs import SHARED, Inputs
 from benchmarks.report import Report
 from plancc.graph.graph import Graph
-from plancc.plan.piece_writer import save_in_pieces, save_like
 from plancc.plan.plan import Plan
-from plancc.plan.reader import PlanFile
 
 NUM_PARTS, SEED = 64, 1
 GRAPHS = ("4elt", "delaunay_n15", "USA-road.NY", "CoauthorCS", "cit-HepTh", "email-Enron")
@@ -31,9 +27,6 @@ QUICK_GRAPHS = ("4elt",)
 TARGETS = {0.001: (0.10, 1.01), 0.01: (0.15, 1.02), 0.1: (0.4, 1.05)}
 """By the share of changed edges: CPU seconds and volume over those of a new compile."""
 MOST_MOVED = 0.01
-ROAD = "USA-road.NY"
-HEAD = 0.05
-"""Most bytes of a head over those of the plan."""
 
 
 def run(inputs: Inputs) -> Report:
@@ -62,36 +55,7 @@ def run(inputs: Inputs) -> Report:
             report.add(f"{words}: seconds over a compile's", row["seconds"], seconds)
             report.add(f"{words}: volume over its", row["volume"], volume)
             report.add(f"{words}: share of rows moved", row["moved"], MOST_MOVED)
-    for name in () if inputs.quick else (f"R-MAT {inputs.scale}", ROAD):
-        if name not in rows:
-            graph = inputs.rmat if name != ROAD else plancc.read_graph(SHARED / f"{ROAD}.mtx.gz")
-            rows[name] = _bytes(graph, inputs.folder, name == ROAD)
-            path.write_text(json.dumps(rows, indent=1))
-        for words, (written, changed) in rows[name].items():
-            what = f"{name} in {NUM_PARTS} pieces, 0.1%, {words}"
-            report.add(f"{what}: share of pieces that differ", changed)
-            report.add(f"{what}: bytes written over the plan's", written, changed + HEAD)
     return report
-
-
-def _bytes(graph: Graph, folder: Path, has_place: bool) -> dict[str, list[float]]:
-    """Bytes written over the plan's and the share of pieces that differ, by how edges change."""
-    first = np.arange(NUM_PARTS + 1)
-    plan, _ = _timed(plancc.compile, graph, num_parts=NUM_PARTS, effort="fast", data=False)
-    save_in_pieces(plan, folder / "old.h5", first)
-    found = {}
-    for words, most, near in (("anywhere", 0.01, False), ("in one place", 0.0, True)):
-        if near > has_place:
-            continue
-        added, removed = _changes(graph, 0.001, near)
-        patched, _ = _timed(plancc.patch, plan, add=added, remove=removed, max_moves=most)
-        _, changed = save_like(patched, folder / "new.h5", folder / "old.h5")
-        with PlanFile(folder / "new.h5") as file:
-            files = [os.stat(file.path), *(os.stat(file.pieces.path(k)) for k in first[:-1])]
-        fresh = sum(each.st_size for each in files if each.st_nlink == 1)
-        total = sum(each.st_size for each in files)
-        found[f"{words}, max-moves {most:g}"] = [fresh / total, changed / NUM_PARTS]
-    return found
 
 
 def _row(graph: Graph, plan: Plan, share: float) -> dict[str, float]:
@@ -128,19 +92,12 @@ def _pairs(graph: Graph) -> Pairs:
     return pairs[pairs[:, 0] != pairs[:, 1] if graph.directed else pairs[:, 0] < pairs[:, 1]]
 
 
-def _changes(graph: Graph, share: float, near: bool = False) -> tuple[Pairs, Pairs]:
-    """Edges to add and to remove; `near`: of vertices around one."""
+def _changes(graph: Graph, share: float) -> tuple[Pairs, Pairs]:
+    """Edges to add and to remove."""
     pairs, rng, n = _pairs(graph), np.random.default_rng(SEED), graph.num_vertices
     count = max(int(share * len(pairs) / 2), 1)
-    drawn, able = rng.integers(0, n, (2 * count, 2)), pairs
-    if near:
-        matrix = csr_array((np.ones(graph.num_nonzeros), graph.indices, graph.indptr))
-        ball = breadth_first_order(matrix, n // 2, return_predecessors=False)[: 2 * count]
-        drawn, able = (
-            rng.choice(ball.astype(np.int64), (2 * count, 2)),
-            pairs[np.isin(pairs, ball).all(axis=1)],
-        )
-    removed = able[rng.choice(len(able), count, replace=False)]
+    drawn = rng.integers(0, n, (2 * count, 2))
+    removed = pairs[rng.choice(len(pairs), count, replace=False)]
     if not graph.directed:
         drawn.sort(axis=1)
     key = np.unique(drawn[:, 0] * n + drawn[:, 1])

@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _calibrated(effort: str, transport: Transport) -> str:
     """The machine file of `plancc calibrate` for these ranks. Collective."""
     from benchmarks.predict_ranks import TINY
-    from plancc_cli.calibrate import machine_file
-    from plancc_runtime.calibration import FULL, QUICK, calibrate
+    from plancc_lab.calibrate.command import machine_file
+    from plancc_lab.calibrate.measure import FULL, QUICK, calibrate
 
     efforts = {"tiny": TINY, "quick": QUICK, "full": FULL}
     return machine_file(calibrate(transport, efforts[effort], 1), quick=effort != "full")
@@ -84,7 +84,7 @@ def _trained(given: argparse.Namespace, transport: Transport) -> dict[str, list[
 
 def _rehearsed(plan: str, given: argparse.Namespace) -> float:
     """Seconds of an epoch."""
-    from plancc_cli.rehearse import command
+    from plancc_lab.rehearse.command import command
 
     words = [plan, "--machine", given.machine, "--dims", given.dims, "--json"]
     words += ["--optimizer", "sgd", "--epochs", str(given.epochs)]

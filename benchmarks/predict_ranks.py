@@ -11,8 +11,8 @@ import argparse
 import json
 import statistics
 
-from plancc_cli.calibrate import machine_file
-from plancc_runtime.calibration import QUICK, Effort, calibrate
+from plancc_lab.calibrate.command import machine_file
+from plancc_lab.calibrate.measure import QUICK, Effort, calibrate
 from plancc_runtime.launch import open_transport
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train

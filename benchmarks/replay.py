@@ -40,7 +40,7 @@ from benchmarks.replay_cases import GRAPHS, PLANS, corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
-PACKAGES = ("plancc", "runtime", "cli", "datasets")
+PACKAGES = ("plancc", "runtime", "cli", "datasets", "lab")
 PREDICTED, TEXTS = "predicted", "texts"
 FAILING = ("plans", "figures", PREDICTED)
 """Sections in which a difference makes the exit code 1."""
@@ -280,7 +280,7 @@ def run(
         job.write_text(json.dumps({"plans": PLANS, "graphs": GRAPHS, "cases": cases}))
         work = Path(folder, "work")
         work.mkdir()
-        packages = [tree, tree / "runtime", tree / "cli", tree / "datasets"]
+        packages = [tree, *(tree / name for name in PACKAGES[1:])]
         environment = {
             name: value
             for name, value in os.environ.items()

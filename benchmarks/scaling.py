@@ -20,7 +20,6 @@ import plancc
 from benchmarks.inputs import SHARED, Inputs
 from benchmarks.report import Report
 from benchmarks.tables import Table
-from plancc.contenders import Contender
 from plancc.graph.normalize import normalize
 from plancc.owners.request import Assigner
 from plancc.plan.words import AllReduceWords, BroadcastWords, Collective
@@ -30,8 +29,9 @@ from plancc.predict.schedule import Operation
 from plancc.predict.schedules import schedule_of
 from plancc.predict.simulation import simulate
 from plancc.predict.sizes import Sizes, tables_of_sizes
-from plancc.report.scaling import Sweep
-from plancc.sweep import parse_models, sweep
+from plancc_lab.contenders import Contender
+from plancc_lab.simulate.scaling import Sweep
+from plancc_lab.simulate.sweep import parse_models, sweep
 
 GRAPHS = ("soc-Slashdot0902", "dblp-2010", "USA-road.NY")
 RANKS = (16, 32, 64, 128, 256, 512)

@@ -27,7 +27,13 @@ OPTIONS = {
 }
 """Options that docstrings get at run time, where mkdocs does not see them."""
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("plancc", "runtime/plancc_runtime", "cli/plancc_cli", "datasets/plancc_datasets")
+PACKAGES = (
+    "plancc",
+    "runtime/plancc_runtime",
+    "cli/plancc_cli",
+    "datasets/plancc_datasets",
+    "lab/plancc_lab",
+)
 
 
 def _printed(program: Any, name: str, *words: str) -> str:

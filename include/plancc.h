@@ -554,7 +554,8 @@ static int plancc__read(plancc__reader *r, plancc_part *p) {
       *rest)
     return plancc__fail(r, "plan format %s, and this reader knows 1.x from 1.5 on", text);
   if (H5Aexists(r->file, "pieces") > 0)
-    return plancc__fail(r, "a plan in pieces: make one file of it with plancc join");
+    return plancc__fail(r, "a plan in pieces, which plancc 0.1.0 was the last version to read: "
+                           "compile the graph again");
   if (plancc__text(r, "layout", text, sizeof text)) return 1;
   if (strcmp(text, "row"))
     return plancc__fail(r, "layout '%s': this reader knows plans of layout 'row' only", text);

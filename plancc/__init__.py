@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from plancc.graph.vertexdata import VertexData
     from plancc.patching import patch
     from plancc.pipeline import PlanccWarning, compile
-    from plancc.plan.join import join
     from plancc.plan.plan import Plan
     from plancc.plan.reader import load
     from plancc.plan.verify import verify, verify_file
@@ -57,7 +56,6 @@ _HOME = {
     "plancc.graph.vertexdata": ("VertexData",),
     "plancc.plan.plan": ("Plan",),
     "plancc.plan.reader": ("load",),
-    "plancc.plan.join": ("join",),
     "plancc.plan.verify": ("verify", "verify_file"),
     "plancc.refinement": ("refine",),
     "plancc.version": ("__version__",),
@@ -79,7 +77,6 @@ __all__ = [
     "__version__",
     "as_graph",
     "compile",
-    "join",
     "load",
     "patch",
     "read_graph",

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from io import BufferedReader
 from itertools import pairwise
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from plancc.errors import InputError, OutputError, output_error
-from plancc.processes import BEGUN, GONE, WRITTEN, tell
+from plancc.processes import note_written, unfinished
 from plancc.text import printable
 
 PARSING = threading.RLock()
@@ -223,7 +223,7 @@ def remove_leftovers(
             if not (alone if others else not _may_live(match[1])):
                 continue
             if is_folder and entry.is_dir(follow_symlinks=False):
-                _remove_unless_held(entry.path)
+                shutil.rmtree(entry.path, ignore_errors=True)
             elif not is_folder and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(OSError):
                     os.unlink(entry.path)
@@ -321,7 +321,6 @@ class FolderLock:
 def atomic_write(
     path: str | os.PathLike[str],
     former: Sequence[str | os.PathLike[str]] = (),
-    first: Callable[[], None] = lambda: None,
 ) -> Iterator[Path]:
     """Write a file under a temporary name in the same folder; rename it when it is complete.
 
@@ -337,7 +336,6 @@ def atomic_write(
         former: Names under which earlier files are kept, the newest first: the file that is
             replaced takes the first of them, whose file takes the second. `path` is there all the
             time, unless the file system has no hard links: then it is missing between two renames.
-        first: Called when the new file is on the disk, right before it gets its name.
 
     Yields:
         An empty file beside `path`, with the same last suffix.
@@ -351,29 +349,26 @@ def atomic_write(
     target = os.path.realpath(shown)
     check_target(shown)
     remove_leftovers(target)
-    # created by os.open, so that the user's umask decides the mode
     temporary = temporary_name(target)
-    tell(BEGUN, temporary)
-    try:
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        yield Path(temporary)
-        _sync(temporary, os.O_RDWR)
-        for newer, older in reversed([*pairwise(former)]):
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(newer, older)
-        if former:
-            _keep(target, former[0])
-        first()
-        os.replace(temporary, target)
-        tell(WRITTEN, shown)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        tell(GONE, temporary)
-        if isinstance(error, OSError) or "No space left on device" in str(error):
-            raise output_error(shown, error) from error
-        raise
-    tell(GONE, temporary)
+    with unfinished(temporary):
+        try:
+            # created by os.open, so that the user's umask decides the mode
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            yield Path(temporary)
+            _sync(temporary, os.O_RDWR)
+            for newer, older in reversed([*pairwise(former)]):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(newer, older)
+            if former:
+                _keep(target, former[0])
+            os.replace(temporary, target)
+            note_written(shown)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            if isinstance(error, OSError) or "No space left on device" in str(error):
+                raise output_error(shown, error) from error
+            raise
     with contextlib.suppress(OSError):  # some file systems cannot sync a folder
         _sync(os.path.dirname(target), os.O_RDONLY)
 
@@ -381,77 +376,27 @@ def atomic_write(
 def _keep(path: str, name: str | os.PathLike[str]) -> None:
     """Give a file, if it is there, a second name; the file that had that name goes."""
     extra = temporary_name(path)
-    tell(BEGUN, extra)
-    try:
-        os.link(path, extra)
-        os.replace(extra, name)
-    except FileNotFoundError:
-        pass
-    except OSError:  # no links here
-        os.replace(path, name)
-    finally:
-        with contextlib.suppress(OSError):  # of a file that had both names already
-            os.unlink(extra)
-        tell(GONE, extra)
-
-
-def hold_folder(folder: str | os.PathLike[str], *, alone: bool = False) -> int:
-    """Keep a folder from being removed, or from being read, until the handle is closed.
-
-    Parameters:
-        alone: Whether nobody else may hold it.
-
-    Returns:
-        A handle; -1 where the system, the file system or the rights do not allow to hold it.
-
-    Raises:
-        FileNotFoundError, NotADirectoryError: If it is not there.
-        BlockingIOError: If another holds it in a way that excludes this.
-    """
-    handle = -1
-    try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(handle, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(handle), os.stat(folder)):
-            return handle
-        raise FileNotFoundError(f"{folder} was replaced")
-    except OSError as error:
-        if handle >= 0:
-            os.close(handle)
-        if isinstance(error, FileNotFoundError | NotADirectoryError | BlockingIOError):
-            raise
-        return -1
-
-
-def discard_folder(folder: str | os.PathLike[str], of: str | os.PathLike[str]) -> None:
-    """Take the name from a folder, and remove it if nobody holds it.
-
-    Who holds it reads on by its handle. The next writer of `of` removes what is left then, or after
-    a kill (`remove_leftovers`).
-    """
-    away = temporary_name(os.path.realpath(of), is_folder=True)
-    with contextlib.suppress(FileNotFoundError):
-        os.replace(folder, away)
-        _remove_unless_held(away)
-
-
-def _remove_unless_held(folder: str) -> None:
-    with contextlib.suppress(FileNotFoundError, BlockingIOError):
-        handle = hold_folder(folder, alone=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        if handle >= 0:
-            os.close(handle)
+    with unfinished(extra):
+        try:
+            os.link(path, extra)
+            os.replace(extra, name)
+        except FileNotFoundError:
+            pass
+        except OSError:  # no links here
+            os.replace(path, name)
+        finally:
+            with contextlib.suppress(OSError):  # of a file that had both names already
+                os.unlink(extra)
 
 
 @contextlib.contextmanager
-def atomic_folder(path: str | os.PathLike[str], *, name: str | None = None) -> Iterator[Path]:
+def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Write a folder of files under a temporary name beside it; rename it when it is complete.
 
     What killed writers of the same `path` left behind is removed first (`remove_leftovers`).
 
     Parameters:
         path: The folder to make. It must not exist yet, or be empty.
-        name: The name that it gets in place of its own, which all writers share.
 
     Yields:
         An empty folder beside `path`.
@@ -461,26 +406,23 @@ def atomic_folder(path: str | os.PathLike[str], *, name: str | None = None) -> I
             Whatever the body raises, the temporary folder is removed with all that is in it.
     """
     shown = os.fspath(path)
-    of_all = os.path.realpath(shown)
-    target = check_folder_target(os.path.join(os.path.dirname(of_all), name) if name else shown)
-    remove_leftovers(of_all, is_folder=True)
-    temporary = temporary_name(of_all, is_folder=True)
-    tell(BEGUN, temporary)
-    try:
-        os.mkdir(temporary)
-        yield Path(temporary)
-        for folder, _, names in os.walk(temporary):
-            for each in names:
-                _sync(os.path.join(folder, each), os.O_RDWR)
-        os.replace(temporary, target)
-        tell(WRITTEN, shown)
-    except BaseException as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        tell(GONE, temporary)
-        if isinstance(error, OSError) or "No space left on device" in str(error):
-            raise output_error(shown, error) from error
-        raise
-    tell(GONE, temporary)
+    target = check_folder_target(shown)
+    remove_leftovers(target, is_folder=True)
+    temporary = temporary_name(target, is_folder=True)
+    with unfinished(temporary):
+        try:
+            os.mkdir(temporary)
+            yield Path(temporary)
+            for folder, _, names in os.walk(temporary):
+                for each in names:
+                    _sync(os.path.join(folder, each), os.O_RDWR)
+            os.replace(temporary, target)
+            note_written(shown)
+        except BaseException as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            if isinstance(error, OSError) or "No space left on device" in str(error):
+                raise output_error(shown, error) from error
+            raise
     with contextlib.suppress(OSError):
         _sync(os.path.dirname(target), os.O_RDONLY)
 
@@ -493,13 +435,12 @@ def scratch_folder() -> Iterator[Path]:
         An empty folder that only this user may read.
     """
     folder = os.path.join(tempfile.gettempdir(), f"plancc-{secrets.token_hex(8)}")
-    tell(BEGUN, folder)
-    try:
-        os.mkdir(folder, 0o700)
-        yield Path(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        tell(GONE, folder)
+    with unfinished(folder):
+        try:
+            os.mkdir(folder, 0o700)
+            yield Path(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_folder_target(path: str | os.PathLike[str]) -> str:

@@ -56,7 +56,7 @@ import numpy as np
 from plancc.clock import BEGIN, compilation
 from plancc.errors import InputError, PlanccWarning
 from plancc.files import remove_leftovers, temporary_name
-from plancc.processes import BEGUN, GONE, die_with_parent, search_path, tell
+from plancc.processes import die_with_parent, search_path, unfinished
 from plancc.text import shown
 
 try:
@@ -350,15 +350,14 @@ class KernelCache:
         place = Path(folder(), name)
         remove_leftovers(place)
         partial = temporary_name(str(place))
-        tell(BEGUN, partial)
-        try:
-            handle = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
-            with open(handle, "wb") as file:
-                file.write(sha256(key + payload).digest() + payload)
-            os.replace(partial, place)
-        finally:
-            Path(partial).unlink(missing_ok=True)
-            tell(GONE, partial)
+        with unfinished(partial):
+            try:
+                handle = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+                with open(handle, "wb") as file:
+                    file.write(sha256(key + payload).digest() + payload)
+                os.replace(partial, place)
+            finally:
+                Path(partial).unlink(missing_ok=True)
         versions = place.parent.glob(glob.escape(name.rpartition("-")[0]) + "-*")
         for old in sorted(versions, key=lambda each: -each.stat().st_mtime)[VERSIONS:]:
             old.unlink(missing_ok=True)
@@ -481,27 +480,23 @@ class _Lock(event.Listener):
 
 def _locked(descriptor: int) -> bool:
     """Whether the lock could be had, after a wait as long as it takes; False after `PATIENCE`."""
+    listener, end, waits = compilation(), time.monotonic() + PATIENCE, False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        pass
-    except OSError:  # a file system that knows no locks
-        return False
-    listener = compilation()
-    listener.on_start(None)
-    try:
-        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            time.sleep(INTERVAL)
-            with contextlib.suppress(BlockingIOError):
+            try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return True
-        return False
-    except OSError:  # its server knows them no more
-        return False
+            except BlockingIOError:
+                if not waits:
+                    waits = True
+                    listener.on_start(None)
+                time.sleep(INTERVAL)
+    except OSError:  # a file system that knows no locks, or whose server knows them no more
+        pass
     finally:
-        listener.on_end(None)
+        if waits:
+            listener.on_end(None)
+    return False
 
 
 class _Told(event.Listener):

@@ -63,7 +63,11 @@ class LazyKernel:
 
 
 def njit(*functions: Any, plain: bool = False, **options: Any) -> Any:
-    """`numba.njit`; ``cache=True`` is the cache of `plancc.jit`, `plain` that of `LazyKernel`."""
+    """`numba.njit`; ``cache=True`` is the cache of `plancc.jit`, `plain` that of `LazyKernel`.
+
+    Kernels release the interpreter, so that other threads work, and signals are answered.
+    """
+    options = {"nogil": True} | options
     if functions:
         return LazyKernel(functions[0], plain, options)
     return lambda function: LazyKernel(function, plain, options)

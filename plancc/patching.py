@@ -30,7 +30,7 @@ from plancc.graph.listed_edges import ListedEdges, nonzeros_of_edges, places_in
 from plancc.graph.named_ids import are_names
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
-from plancc.graph.types import Types
+from plancc.graph.types import Types, ids_or_numbers
 from plancc.graph.union import without_relations
 from plancc.graph.vertexdata import VertexData
 from plancc.models.hypergraph import hypergraph_of
@@ -64,8 +64,6 @@ from plancc.text import shown
 
 NO_PART = -1
 """Among moves: the part of a vertex that is not there."""
-OF_TYPE = 1 << 32
-"""More than all ids within a type."""
 
 
 @taking(PatchOptions)
@@ -236,11 +234,14 @@ def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any
 
 def _before(plan: Plan, graph: Graph) -> npt.NDArray[np.int64]:
     """The vertex of the plan that every vertex of the graph is: int64[n], -1 where it is new."""
-    ids = _ids(graph.num_vertices, graph.original_ids, graph.types)
-    known = _ids(plan.num_vertices, plan.original_id, plan.header.types)
-    if are_names(ids) != are_names(known):
-        names, numbers = ("graph", "plan") if are_names(ids) else ("plan", "graph")
+    of_graph_are, of_plan_are = are_names(graph.original_ids), are_names(plan.original_id)
+    if of_graph_are != of_plan_are:
+        names, numbers = ("graph", "plan") if of_graph_are else ("plan", "graph")
         raise InputError(f"ids of the {names} are names, and of the {numbers} numbers: compile it")
+    _, (ids, known) = _ids(
+        (graph.num_vertices, graph.original_ids, graph.types),
+        (plan.num_vertices, plan.original_id, plan.header.types),
+    )
     order = np.argsort(known, kind="stable")
     place = places_in(known[order], ids)
     old = np.where(place < 0, NO_PART, order[place])
@@ -249,14 +250,26 @@ def _before(plan: Plan, graph: Graph) -> npt.NDArray[np.int64]:
     return old
 
 
-def _ids(size: int, given: npt.NDArray[Any] | None, types: Types | None) -> npt.NDArray[Any]:
-    """The source's id of every vertex: int64 or bytes[size], names; `OF_TYPE` times its type is
-    added to a number."""
-    ids = np.arange(size) if given is None else given
-    if types is None:
-        return ids
-    of = types.type_of(ids)
-    return of * OF_TYPE + ids - types.first[of]
+def _ids(
+    *of: tuple[int, npt.NDArray[Any] | None, Types | None],
+) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]]]:
+    """Distinct ids of the source, and for both graphs a key for every vertex.
+
+    Keys are the ids themselves where there are no types, else the type times the number of distinct
+    ids, and the number of the id among these.
+
+    Parameters:
+        of: Vertices, ids and types of each.
+    """
+    own = [ids_or_numbers(*each) for each in of]
+    if of[0][2] is None:
+        return own[0], own
+    every = np.unique(np.concatenate(own))
+    return every, [
+        types.type_of(np.arange(size)) * len(every) + np.searchsorted(every, ids)
+        for ids, (size, _, types) in zip(own, of, strict=True)
+        if types is not None
+    ]
 
 
 def _now(old: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
@@ -394,23 +407,23 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
 
     Returns:
         int64[rows, 3]: The source's id, the part before and the part after, by ascending ids;
-        `NO_PART` where there is no such vertex. Of plans with types int64[rows, 4], with the number
-        of the type before the id. Where ids are names object[rows, 3], with names as str.
+        `NO_PART` where there is no such vertex. Of plans with types [rows, 4], with the number of
+        the type before the id. Where ids are names of objects, with names as str.
     """
     plans, types = (before, after), after.header.types
-    ids = [_ids(each.num_vertices, each.original_id, each.header.types) for each in plans]
-    every = np.union1d(*ids)
-    table = np.full((len(every), 3), NO_PART, np.int64)
-    table[:, 0] = np.arange(len(every)) if are_names(every) else every
-    for column, plan, own in zip((1, 2), plans, ids, strict=True):
-        table[np.searchsorted(every, own), column] = plan.owner()
-    table = table[table[:, 1] != table[:, 2]]
-    if are_names(every):
-        names = np.char.decode(every[table[:, 0]], "utf-8", "replace")
-        return np.column_stack([names.astype(object), table[:, 1:]])
+    known, keys = _ids(*((p.num_vertices, p.original_id, p.header.types) for p in plans))
+    every = np.union1d(*keys)
+    parts = np.full((2, len(every)), NO_PART, np.int64)
+    for row, plan, own in zip(parts, plans, keys, strict=True):
+        row[np.searchsorted(every, own)] = plan.owner()
+    moved = parts[0] != parts[1]
+    of_type, ids = [], every[moved]
     if types is not None:
-        table = np.column_stack([table[:, 0] // OF_TYPE, table[:, 0] % OF_TYPE, table[:, 1:]])
-    return table
+        kind, number = np.divmod(ids, len(known))
+        of_type, ids = [kind], known[number]
+    if are_names(ids):
+        ids = np.char.decode(ids, "utf-8", "replace").astype(object)
+    return np.column_stack([*of_type, ids, *parts[:, moved]])
 
 
 def write_moves(moves: npt.NDArray[Any], path: str | os.PathLike[str]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from math import inf
@@ -22,7 +21,8 @@ from plancc.graph.graph import Graph
 from plancc.graph.links import SplitLinks, learnt
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.read_source import ReadGraph, read_source
-from plancc.graph.remarks import of_values, remarks
+from plancc.graph.remarks import lost_values, of_values, remarks
+from plancc.graph.rowids import warn_of_lines
 from plancc.graph.union import without_relations
 from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
@@ -63,7 +63,6 @@ def compile(
     command: str = "",
     observer: Observer = nullcontext,
     report: Report | None = None,
-    judge: Callable[[Plan], float] | None = None,
     **options: Any,
 ) -> Plan:
     """Compile a graph into a communication plan.
@@ -79,8 +78,6 @@ def compile(
         command: Recorded in the provenance.
         observer: Called with the name of each stage; returns a context manager around it.
         report: Called with every step of the search as it ends, a `plancc.search.Trial`.
-        judge: Of model auto: seconds of an epoch of a plan, by which it compares its best
-            candidates once more.
         **options
         **model_options: The fields of the model's class (`Model.option_fields`), such as ``part``
             for model file.
@@ -140,6 +137,7 @@ def compile(
         task = with_dims(task, vertex_data)
         if search.fixed is not None:
             fixed = part_vector(search.fixed, graph.num_vertices, num_parts, -1)
+            warn_of_lines(graph, search.fixed)
             task = replace(task, options=replace(task.options, fixed=fixed))
     needed = needed_memory(task, graph, vertex_data, len(wanted.names), taken)
     notes: list[str] = []
@@ -166,11 +164,12 @@ def compile(
         said.append(source.remark)
         if BATCH in wanted.names:
             wanted = replace(wanted, expected_nonzeros=source.expected_nonzeros(search.seed))
-    name, of_matrix = graph.source.name, of_values(given, wishes.normalize, wishes.value_dtype)
+    name = graph.source.name
+    of_graph_alone = of_values(*lost_values(given.values, wishes.normalize, wishes.value_dtype))
     unused = graph.vertex_weights is not None and balance is None and task.model.searched
     if unused and num_parts > 1:
-        of_matrix.append("its weights of vertices are not balanced: `balance` weights does")
-    told = *remarks(vertex_data, name, read.files), *(f"{name}: {each}" for each in of_matrix)
+        of_graph_alone.append("its weights of vertices are not balanced: `balance` weights does")
+    told = *remarks(vertex_data, name, read.files), *(f"{name}: {each}" for each in of_graph_alone)
     for remark in told:
         warnings.warn(remark, PlanccWarning, stacklevel=2)
     tell(*said, task.model.unfit(matrix, num_parts))  # before the search
@@ -186,15 +185,9 @@ def compile(
         plan, *_ = _with_hops(lowered(found), task, wishes)
         return task.options.predictor.epoch(tables_of(plan)).seconds
 
-    def judged(found: Ownership) -> float:
-        plan = lowered(found)
-        assert judge is not None
-        return judge(replace(plan, vertex_data=vertex_data.take(plan.global_id)))
-
     if task.model.layout == "any":
         found = choose(
             *(matrix, task, wanted, observer, report),
-            judge=None if judge is None else judged,
             grids=not (of_rows or graph.types or task.options.nodes or relays_only),
             hops=task.options.nodes is None and not relays_only and wishes.exchange != "flat",
         )

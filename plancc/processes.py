@@ -1,9 +1,7 @@
-"""Processes: whom they die with, how they ended, and what they tell the one that supervises them.
+"""Processes: whom they die with, how they ended, and which temporary files go with them.
 
-The command line works in a process that another one supervises (`plancc_cli.supervisor`). Who is
-killed in the middle of native code cannot clean up; therefore temporary files are told to the
-supervisor before they are made. A process without a supervisor, such as a user's script, tells
-nobody.
+Whoever is ended in the middle of native code cannot clean up: the command line removes the
+temporary files that are named here (`plancc_cli.ending`).
 """
 
 from __future__ import annotations
@@ -12,95 +10,28 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterable
-from types import FrameType
+from collections.abc import Iterator
 
-BEGUN, GONE, WRITTEN, SENTENCE, HANDLED, CODE = b"+", b"-", b"=", b"i", b"h", b"c"
-"""First byte of what is told: a temporary file or folder is about to be made, is no more; a file
-is complete; what to say of an interruption; the number of a signal that the work answers by itself,
-however long that takes, or minus that number when it does so no longer; the exit code of the work,
-which is done."""
-
-TWICE = 1.0
-"""Seconds within which a second signal counts as the first: a batch system sends it to every
-process of a job, and mpirun passes its own on to the ranks."""
-
-_supervisor: int | None = None
-_is_command = False  # else nobody asks what was written
-_stopping = False
-_temporary: set[str] = set()
-_written: dict[str, None] = {}  # in this order
-_sentence = ""  # the last one told
+temporary: set[str] = set()
+"""Temporary files and folders that may be there."""
+written: dict[str, None] | None = None
+"""Files that are complete, in this order; None where nobody asks for them."""
 
 
-def report_to(descriptor: int | None) -> None:
-    """Tell the supervisor at the other end of this pipe; None: nobody supervises this command."""
-    global _supervisor, _is_command, _sentence
-    _supervisor, _is_command, _sentence = descriptor, True, ""
-    _temporary.clear()
-    _written.clear()
+@contextlib.contextmanager
+def unfinished(path: str) -> Iterator[None]:
+    """A block in which a temporary file or folder may be there."""
+    temporary.add(path)
+    try:
+        yield
+    finally:
+        temporary.discard(path)
 
 
-def tell(what: bytes, value: str | int) -> None:
-    """Tell the supervisor: one of the constants above, and a path, a sentence or a number."""
-    global _sentence
-    if what == SENTENCE:
-        _sentence = str(value)
-    elif what == BEGUN:
-        _temporary.add(str(value))
-    elif what == GONE:
-        _temporary.discard(str(value))
-    elif what == WRITTEN:
-        if any(str(value).startswith(folder + os.sep) for folder in tuple(_temporary)):
-            return  # it goes with its folder
-        if _is_command:
-            _written[str(value)] = None
-    if _supervisor is not None:
-        with contextlib.suppress(OSError):  # the supervisor is gone
-            os.write(_supervisor, what + os.fsencode(str(value)) + b"\0")
-
-
-def interrupted(written: Iterable[str] | None = None) -> str:
-    """What to say of interrupted work: the sentence told, else of the files `written`, or told."""
-    if _sentence:
-        return _sentence
-    files = list(_written if written is None else written)
-    if not files:
-        return "interrupted; nothing was written"
-    some = ", ".join(files[:3]) + f" and {len(files) - 3} more" * (len(files) > 3)
-    return f"interrupted; {some} {'was' if len(files) == 1 else 'were'} written before"
-
-
-def ends_with(code: int) -> None:
-    """Tell the exit code of the work, which is about to say why; nothing interrupts it any more.
-
-    An interrupt after that would be answered by the supervisor too, with a second sentence.
-    """
-    if _supervisor is None:
-        return
-    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        with contextlib.suppress(ValueError):  # not in the main thread
-            if callable(signal.getsignal(number)):
-                signal.signal(number, only_wake)
-    tell(CODE, code)
-
-
-def begin_to_stop() -> None:
-    """Note that a signal interrupts the work of this process."""
-    global _stopping
-    _stopping = True
-
-
-def is_stopping() -> bool:
-    """Whether a signal interrupts the work: native code may lose that, and fail in another way."""
-    return _stopping
-
-
-def only_wake(number: int, frame: FrameType | None) -> None:
-    """A handler that does nothing: the signal is read from `signal.set_wakeup_fd`.
-
-    SIG_IGN would not wake anybody, and the programs that this one starts would inherit it.
-    """
+def note_written(path: str) -> None:
+    """Note that a file is complete; not one in a temporary folder, with which it goes."""
+    if written is not None and not any(path.startswith(each + os.sep) for each in (*temporary,)):
+        written[path] = None
 
 
 def fate(code: int) -> str:

@@ -88,9 +88,9 @@ class Registry:
             BackendUnavailable: If the entry is a third party's and cannot be loaded, or is of
                 another type than the registry's; the message names its package.
         """
-        check_choice(self.kind, name, self.names())
         if name in self._targets:
             return _loaded(self._targets[name])
+        check_choice(self.kind, name, self.names())
         point = self._read_plugins()[name]
         who = self.words_of(name)
         try:

@@ -149,7 +149,7 @@ def _import_all(program: str) -> None:
         for name in ("torch", "plancc_runtime.train", "plancc_cli.run_command"):
             import_module(name)
     else:
-        for package in ("plancc", "plancc_cli", "plancc_datasets"):
+        for package in ("plancc", "plancc_cli", "plancc_datasets", "plancc_lab"):
             path = import_module(package).__path__
             for module in pkgutil.walk_packages(path, f"{package}."):
                 if not module.name.endswith("__main__"):
@@ -165,7 +165,7 @@ def _command(
     program: str, streams: list[int], argv: list[str], env: dict[str, str], cwd: str
 ) -> NoReturn:
     """Be the console script, from its first line to the end of its process."""
-    from plancc_cli.supervisor import code_of
+    from plancc_cli.signals import code_of
 
     os.setsid()
     os.chdir(cwd)

@@ -22,17 +22,25 @@ PACKAGES = {
     "plancc_runtime": ROOT / "runtime" / "plancc_runtime",
     "plancc_cli": ROOT / "cli" / "plancc_cli",
     "plancc_datasets": ROOT / "datasets" / "plancc_datasets",
+    "plancc_lab": ROOT / "lab" / "plancc_lab",
 }
 
 # Other packages that a package must not import, anywhere in its sources.
 FORBIDDEN = {
     "plancc": {
-        *("plancc_runtime", "plancc_cli", "plancc_datasets"),
+        *("plancc_runtime", "plancc_cli", "plancc_datasets", "plancc_lab"),
         *("torch", "mpi4py", "click", "rich"),
     },
-    "plancc_runtime": {"plancc_cli", "plancc_datasets", "click", "rich", "networkx"},
-    "plancc_cli": set(),
-    "plancc_datasets": {"plancc_runtime", "plancc_cli", "torch", "mpi4py", "click", "rich"},
+    "plancc_runtime": {
+        *("plancc_cli", "plancc_datasets", "plancc_lab"),
+        *("click", "rich", "networkx"),
+    },
+    "plancc_cli": {"plancc_lab"},
+    "plancc_datasets": {
+        *("plancc_runtime", "plancc_cli", "plancc_lab"),
+        *("torch", "mpi4py", "click", "rich"),
+    },
+    "plancc_lab": set(),
 }
 MAY_AFTER_ALL = {"plancc.interop": {"torch"}}
 """What a folder may import of these at first use: only the framework writes its own files."""
@@ -258,6 +266,12 @@ def test_other_frameworks_are_reached_through_registries(sources):
     assert not [m for m in sources.keys() - inside if not inside.isdisjoint(sources[m].imports)]
 
 
+def test_the_lab_is_named_in_registries_alone(sources):
+    core = {m: s.path.read_text() for m, s in sources.items() if not m.startswith("plancc_lab")}
+    named = {module: text.count("plancc_lab") for module, text in core.items()}
+    assert {m: n for m, n in named.items() if n} == {"plancc_cli.group": 1, "plancc.plan.plan": 1}
+
+
 def test_imports_form_no_circle(sources):
     arrows = nx.DiGraph(
         [(module, name) for module in sources for name in sources[module].imports & sources.keys()]
@@ -345,7 +359,18 @@ def test_nobody_asks_for_the_name_of_a_model_or_partitioner(sources):
     assert not wrong, "\n".join(wrong)
 
 
+def is_of_a_command(module: str, source: Source) -> bool:
+    """Whether a module of the lab speaks to the command line."""
+    return module.startswith("plancc_lab") and any(
+        name.startswith("plancc_cli") for name in source.imports
+    )
+
+
 def test_the_library_names_parameters_not_flags(sources):
     """Who calls from Python typed no `--flag`; the command line translates."""
-    flags = {m: each.flags for m, each in sources.items() if not m.startswith("plancc_cli")}
+    flags = {
+        module: source.flags
+        for module, source in sources.items()
+        if not (module.startswith("plancc_cli") or is_of_a_command(module, source))
+    }
     assert not {module: found for module, found in flags.items() if found}

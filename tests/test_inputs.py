@@ -29,9 +29,9 @@ from plancc.graph.vertexdata import VertexData
 from plancc.graph.vertexsources import read_vertex_data
 from plancc.models.capacities import read_capacities
 from plancc.plan.slices import read_rank_slice
-from plancc.report.runs import read_log, read_timeline
-from plancc.study import open_kept
 from plancc_cli.group import command as plancc_command
+from plancc_lab.report.runs import read_log, read_timeline
+from plancc_lab.study.study import open_kept
 from plancc_runtime.data import load_data
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.single import SingleTransport

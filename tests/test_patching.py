@@ -265,6 +265,36 @@ def test_typed_plans_by_relation(normalize):
             plancc.patch(plan, **options)
 
 
+@pytest.mark.parametrize("names", [[b"bo", b"zoe", b"al"], [7, 900_000_000_000, 3]])
+def test_typed_plans_by_their_ids(names):
+    """Authors have ids, some of which papers have too; papers count from 0 or have others."""
+    ids = [name.decode() if isinstance(name, bytes) else name for name in names]
+    writes = [(0, 0), (1, 0), (1, 2), (2, 1)]  # paper, author
+
+    def given(authors: list, papers: list, edges: list) -> dict:
+        ends = np.array(edges).T[::-1]
+        of = {"author": {"n_id": authors}, "paper": {"n_id": papers}}
+        as_arrays = {n: {"num_nodes": len(each["n_id"]), **each} for n, each in of.items()}
+        return as_arrays | {WRITES: ends}
+
+    plan = plancc.compile(given(ids, ids[::-1], writes), "block", 2, normalize="none")
+    new = "carl" if isinstance(names[0], bytes) else 5
+    kinds = np.array([[ids[2], new], [ids[0], new]])
+    gone = np.array([[ids[1], ids[2]]])
+    better = plancc.patch(plan, add={WRITES: kinds}, remove={WRITES: gone})
+    right = {(ids[::-1][p], ids[a]) for p, a in writes} - {(ids[1], ids[2])}
+    right |= {(ids[2], new), (ids[0], new)}
+    rows, columns = ends_of(better)
+    known = [each.decode() if isinstance(each, bytes) else each for each in better.original_id]
+    assert {(known[i], known[j]) for i, j in zip(rows, columns, strict=True)} == right
+    assert better.header.types.counts == {"author": 4, "paper": 3}
+    assert sorted(known[:4], key=str) == sorted([*ids, new], key=str)
+    moves = [row for row in moves_of(plan, better).tolist() if row[2] == -1]
+    assert moves == [[0, new, -1, better.owner()[known.index(new)]]]
+    whole = given([*ids, new], ids[::-1], [*(e for e in writes if e != (1, 2)), (0, 3), (2, 3)])
+    assert plancc.patch(plan, whole).provenance["rows_added"] == 1
+
+
 @pytest.mark.parametrize(("model", "directed"), [("medium-grain", True), ("fine-grain", False)])
 def test_edge_plans(model, directed):
     """Few old nonzeros and rows have another part; the rows moved are counted from sets."""

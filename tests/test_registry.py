@@ -19,6 +19,7 @@ from plancc.partitioners.run import partition
 from plancc.registry import Registry
 from plancc.report.provenance import read_tried
 from plancc.sampling import SAMPLERS
+from plancc_cli.group import COMMANDS
 from plancc_cli.words import unexpected
 from plancc_datasets.dataset import DATASETS, load_dataset
 
@@ -50,6 +51,9 @@ nobody = others:Loner
 [plancc.datasets]
 line = others:Line
 bent = others:Bent
+[plancc.commands]
+greet = others:greet
+greeting = others:Line
 """
 
 # without "from __future__ import annotations": the types of the fields are types, not strings
@@ -57,6 +61,7 @@ MODULE = """
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+import click
 import numpy as np
 
 from plancc.fields import option
@@ -162,6 +167,11 @@ class Line:
 class Bent:
     def build(self):
         return Line().build().graph
+
+
+@click.command()
+def greet():
+    click.echo("good day")
 """
 LINES = MODULE.splitlines()
 
@@ -198,7 +208,7 @@ def test_names_and_errors(package, monkeypatch):
 def registered(package, monkeypatch):
     """All registries with the package's entries."""
     monkeypatch.syspath_prepend(package)
-    for registry in (FORMATS, MODELS, PARTITIONERS, SAMPLERS, DATASETS):
+    for registry in (FORMATS, MODELS, PARTITIONERS, SAMPLERS, DATASETS, COMMANDS):
         monkeypatch.setattr(registry, "_plugins", None)
     yield
     sys.modules.pop("others", None)
@@ -212,6 +222,7 @@ WRONG = [
      "build"),
     (PARTITIONERS, "bare", "others:deal is no instance of plancc.partitioners.adapter.Adapter"),
     (FORMATS, "plain", "others:read_pairs is no instance of plancc.graph.formats.Format"),
+    (COMMANDS, "greeting", "others:Line is no instance of click.Command"),
     (SAMPLERS, "nobody", "others:Loner is no subclass of plancc.sampling.sampler.Sampler"),
 ]  # fmt: skip
 
@@ -337,6 +348,8 @@ for line in sys.stdin:
     command.main(line.split(), standalone_mode=False)
 """
     lines = [
+        "--help",
+        "greet",
         "compile --help all",
         "models",
         "models scaled",
@@ -351,7 +364,7 @@ for line in sys.stdin:
         [sys.executable, "-c", code],
         input="\n".join(lines),
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(package)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(package), *sys.path])},
         capture_output=True,
         text=True,
         timeout=120,
@@ -359,8 +372,10 @@ for line in sys.stdin:
     assert done.returncode == 0, done.stderr
     assert "--factor" in done.stdout
     told = " ".join(done.stdout.split())
-    for _, name, _ in WRONG:  # the lists say why they cannot be used
-        assert f"'{name}' of package others cannot be used" in told
+    assert "Of other packages: greet, greeting Options:" in told
+    assert "good day" in told
+    for registry, name, _ in WRONG:  # the lists say why they cannot be used
+        assert registry is COMMANDS or f"'{name}' of package others cannot be used" in told
     assert "2 parts, model stripes" in done.stdout
     assert "2 parts, model hp by dealt (only)" in done.stdout
     assert "line.mtx: 7 vertices, 6 nonzeros" in done.stdout

@@ -15,7 +15,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("plancc", "runtime/plancc_runtime", "cli/plancc_cli", "datasets/plancc_datasets")
+PACKAGES = (
+    "plancc",
+    "runtime/plancc_runtime",
+    "cli/plancc_cli",
+    "datasets/plancc_datasets",
+    "lab/plancc_lab",
+)
 
 
 def build(folder: Path, **told: str) -> Path:

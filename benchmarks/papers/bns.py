@@ -35,8 +35,8 @@ from plancc.plan.plan import Plan
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import Approximation, tables_of
 from plancc.report.plans import report as inspected
-from plancc_cli.rehearse import links_of
-from plancc_runtime.rehearsal import rehearse
+from plancc_lab.rehearse.command import links_of
+from plancc_lab.rehearse.rehearsal import rehearse
 
 PARTS = 8
 RATE = 0.1

@@ -29,7 +29,6 @@ from benchmarks.papers.items import (
     read,
 )
 from benchmarks.training import accuracy, labelled, split_of
-from plancc.contenders import Contender
 from plancc.cost.batches import batch_figures
 from plancc.models.stochastic import hoeffding_nets
 from plancc.owners.request import Assigner
@@ -45,6 +44,7 @@ from plancc.predict.sizes import (
     tables_of_sizes,
 )
 from plancc.sampling import Population, make_sampler
+from plancc_lab.contenders import Contender
 
 PARTS = 512
 CLUSTER = "cpu-cluster"

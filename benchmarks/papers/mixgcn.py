@@ -29,9 +29,6 @@ from benchmarks.papers.items import (
     read,
 )
 from benchmarks.papers.masked_products import METHODS, compared
-from plancc.accelerators.design import CPU
-from plancc.accelerators.published import SPEEDUPS, SPU, comparisons
-from plancc.contenders import Contender
 from plancc.graph.canonical import to_scipy
 from plancc.graph.graph import Graph
 from plancc.models.rcm import RcmModel
@@ -42,6 +39,9 @@ from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 from plancc.predict.sizes import Sizes, tables_of_sizes
+from plancc_lab.accelerators.design import CPU
+from plancc_lab.accelerators.published import SPEEDUPS, SPU, comparisons
+from plancc_lab.contenders import Contender
 
 RANKS = (1, 4, 8, 16, 64)
 GPUS_OF_NODE = 8

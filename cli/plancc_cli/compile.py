@@ -29,7 +29,7 @@ from plancc_cli.generated import (
 from plancc_cli.progress import QUIET, command_line, progress, verbosity, verbosity_level
 from plancc_cli.run import started_by_launcher
 from plancc_cli.stopping import KeepBest
-from plancc_runtime.launch import TIMEOUT, need_torch
+from plancc_runtime.launch import TIMEOUT
 
 TAKEN = options.taken()
 """Names that a model's option cannot have here."""
@@ -62,7 +62,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
     sections = {
         "Plan": ("output", "parts", *found["Plan"], "compress"),
         "Model": ("model", *found["Model"], "no_self_loops"),
-        "Search": (*found["Search"], "keep_best", "rehearse"),
+        "Search": (*found["Search"], "keep_best"),
         "Balance": found["Balance"],
         "Vertex data": ("data", "no_data", "split_name", "features_from_edges", "edge_features"),
         "Links": found["Links"],
@@ -126,11 +126,6 @@ def _of_single_models() -> str:
 @click.option(
     "--keep-best", is_flag=True, help="On Ctrl-C write the best plan so far; a second one ends."
 )
-@click.option(
-    "--rehearse",
-    is_flag=True,
-    help="Of model auto: rehearse epochs of the best three on this computer; the quickest is kept.",
-)
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
 @options.reading
 @options.as_data
@@ -142,7 +137,6 @@ def command(
     no_self_loops: bool,
     compress: bool,
     keep_best: bool,
-    rehearse: bool,
     no_data: bool,
     split_name: str | None,
     timeout: float,
@@ -178,17 +172,12 @@ def command(
     from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import decoded, reached, read_tried
     from plancc.sampling import sampler_options
-    from plancc_cli.rehearse import rehearsed_seconds
     from plancc_cli.render import print_summary
     from plancc_cli.tables import print_data
 
     search = SearchOptions(**divided(settings, SearchOptions)[0])
     settings["balance"] = balance_of(settings["balance"], settings["weights"])
     model = MODELS[settings["model"]]
-    if rehearse:
-        if model.layout != "any":
-            raise InputError(f"`rehearse` is for model auto, not for '{settings['model']}'")
-        need_torch("a rehearsal")  # said before the search
     samplers = sampler_options() if model.of_batches else {}
     own = [name for name in model.option_fields() if name not in samplers]
     refuse_taken(f"model '{settings['model']}'", own, TAKEN)
@@ -223,8 +212,6 @@ def command(
             given: Any = data or (False if no_data else None)
             reading |= {"split": split_name, **of_edges}
             source = read_source(graph, given, settings["link_times"], **reading)
-            if rehearse and source.graph.types is not None:
-                raise InputError(f"{graph}: `rehearse` is for graphs of one type: drop it")
         plan = plancc.compile(
             source,
             num_parts=parts,
@@ -233,7 +220,6 @@ def command(
             observer=shown.stage,
             report=report if keep is None else keep.report,
             stop=keep,
-            judge=partial(rehearsed_seconds, search) if rehearse else None,
             **settings,
         )
         with shown.stage("write"):

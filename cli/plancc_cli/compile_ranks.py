@@ -17,7 +17,7 @@ from plancc_cli import options
 from plancc_cli.generated import of_class
 from plancc_cli.progress import QUIET, USUAL, command_line, progress, verbosity_level
 from plancc_cli.ranks import RankJob
-from plancc_cli.render import moved_words, origin, sizes_of, words_of_links
+from plancc_cli.render import how_read, moved_words, origin, sizes_of, words_of_links
 from plancc_cli.tables import print_data
 from plancc_cli.words import say
 
@@ -49,7 +49,7 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
     first, given = transport.rank == 0, context.params
     output = given["output"]
     with transport.agreement():
-        for name in ("keep_best", "rehearse"):
+        for name in ("keep_best", "compress"):
             if given[name]:
                 raise InputError(f"`{name}` is for a compile by one process")
         if first:
@@ -65,7 +65,6 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
             given["graph"],
             output,
             num_parts=given["parts"],
-            compress=given["compress"],
             command=command_line(),
             observer=nullcontext if shown is None else shown.stage,
             **asked,
@@ -98,7 +97,7 @@ def _print(compiled: Compiled, output: str, seconds: float, num_ranks: int) -> N
     said = f"{sizes_of(compiled.header)}, {origin(provenance)}"
     say(f"{output}: {said}, {num_ranks} ranks, {seconds:.1f} s")
     say(moved_words(metrics, random, provenance))
+    say(f"matrix: {how_read(compiled.header, provenance)}")
     if compiled.links:
         say(words_of_links(compiled.links))
-    say(f"the plan is in {num_ranks} pieces beside {output}: plancc join makes one file of them")
     say(f"content {compiled.content_sha256}")

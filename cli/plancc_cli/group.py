@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from importlib import import_module
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from plancc.errors import InputError, PlanccError
-from plancc.processes import ends_with, interrupted, is_stopping
-from plancc.registry import check_choice
+from plancc.registry import Registry
 from plancc.text import docstring, message
+from plancc_cli.ending import ends_with, interrupted, is_stopping
 from plancc_cli.missing import missing_library
 from plancc_cli.run import started_by_launcher
 from plancc_cli.words import Interruptible, interruption, name_flags, unexpected, usage_words
@@ -50,7 +49,6 @@ SECTIONS = {
         "partition": "Partition the hypergraph of an .hgr file.",
     },
     "Others": {
-        "join": "Join a plan in pieces to one file.",
         "doctor": "Check libraries, MPI, threads, memory and GPU.",
         "warm-up": "Compile all kernels ahead, for images and clusters.",
         "completion": "Print the completion script of a shell.",
@@ -62,9 +60,8 @@ SECTIONS = {
         "objectives": "List the objectives of a search.",
     },
 }
-"""Commands and what they do by section; each is ``plancc_cli.<name>.command`` but those of
-`LISTINGS`."""
-COMMANDS = {name: words for each in SECTIONS.values() for name, words in each.items()}
+"""Commands and what they do, by section."""
+WORDS = {name: words for each in SECTIONS.values() for name, words in each.items()}
 TRAIN = "Train from a plan: mpirun -n 4 plancc-run plan.h5"
 ON_RANKS = ("compile", "predict", "calibrate", "warm-up")
 """Commands that a launcher may start on several ranks; others are for one process."""
@@ -72,6 +69,19 @@ LAST = "Others"
 """The section that the help shows in one line."""
 LISTINGS = ("models", "partitioners", "samplers", "formats", "machines", "objectives")
 """Commands in ``plancc_cli.registries``, by their names."""
+LAB = (
+    *("accelerators", "calibrate", "inspect", "partition"),
+    *("rehearse", "report", "simulate", "study"),
+)
+"""Commands of the lab, each in a folder of its name."""
+COMMANDS = Registry(
+    "command",
+    "plancc.commands",
+    {name: f"plancc_cli.{name.replace('-', '_')}:command" for name in WORDS}
+    | {name: f"plancc_cli.registries:{name}" for name in LISTINGS}
+    | {name: f"plancc_lab.{name}.command:command" for name in LAB},
+    instance_of="click:Command",
+)
 
 
 class LazyGroup(Interruptible, click.Group):
@@ -83,25 +93,20 @@ class LazyGroup(Interruptible, click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if ctx.resilient_parsing and cmd_name not in COMMANDS:  # completion of a mistyped line
             return None
-        check_choice("command", cmd_name, COMMANDS)
-        if cmd_name in LISTINGS:
-            module, name = "plancc_cli.registries", cmd_name
-        else:
-            module, name = f"plancc_cli.{cmd_name.replace('-', '_')}", "command"
-        command: click.Command = getattr(import_module(module), name)
+        command: click.Command = COMMANDS[cmd_name]
         command.help = command.help or docstring(None)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         found = [
-            CompletionItem(name, help=words)
-            for name, words in COMMANDS.items()
+            CompletionItem(name, help=WORDS.get(name))
+            for name in COMMANDS
             if name.startswith(incomplete)
         ]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        widest = max(map(len, COMMANDS)) + 2
+        widest = max(map(len, WORDS)) + 2
         formatter.write("\n")
         for title, commands in SECTIONS.items():
             if title == LAST:
@@ -112,6 +117,8 @@ class LazyGroup(Interruptible, click.Group):
             shown = [("plancc-run", TRAIN)] if "simulate" in commands else []
             for name, words in [*shown, *commands.items()]:
                 formatter.write(f"  {name:{widest}}{words}\n")
+        if others := [name for name in COMMANDS if name not in WORDS]:
+            formatter.write(f"Of other packages: {', '.join(others)}\n")
         formatter.write("Options: --version; --help, also of a command: plancc inspect --help\n")
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -122,8 +129,8 @@ class LazyGroup(Interruptible, click.Group):
                 with warnings_on_stderr():
                     return super().invoke(ctx)
             except PlanccError as error:
-                if ctx.invoked_subcommand in COMMANDS:
-                    name_flags(error, self.get_command(ctx, ctx.invoked_subcommand))
+                if (name := ctx.invoked_subcommand or "") in COMMANDS:
+                    name_flags(error, self.get_command(ctx, name))
                 raise
 
 
@@ -143,7 +150,7 @@ def command() -> None:
 
 def run() -> None:
     """Do what the command line says: one sentence on stderr and exit code 0, 1 or 2."""
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # nobody supervises us
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # in a process of somebody else's
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         command.main(prog_name=PROGRAM, standalone_mode=False)

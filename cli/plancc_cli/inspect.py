@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,17 +14,19 @@ from plancc_cli.progress import VERBOSE, progress, verbosity, verbosity_level
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
+    from plancc.report.plans import Report
 
 
-@click.command(
-    cls=Sections,
-    sections={
-        "Figures": ("per_part", "components", "ranks", "topology", "certificate"),
-        "Epoch": ("dims", "machine", "boundary_sampling"),
-        "Fresh mini-batches": options.batch_names(),
-        "Output": options.OUTPUT,
-    },
-)
+FIGURES = "Figures"
+SECTIONS = {
+    FIGURES: ("per_part", "components", "ranks", "topology"),
+    "Epoch": ("dims", "machine", "boundary_sampling"),
+    "Fresh mini-batches": options.batch_names(),
+    "Output": options.OUTPUT,
+}
+
+
+@click.command(cls=Sections, sections=SECTIONS)
 @click.argument("plan", type=click.Path())
 @options.searching(
     "dims",
@@ -50,11 +53,6 @@ if TYPE_CHECKING:
     "Machine, for the epoch's time (see plancc machines).  "
     f"[default: the plan's, or {DEFAULT_MACHINE}]",
 )
-@click.option(
-    "--certificate",
-    is_flag=True,
-    help="Rows that every plan moves whose parts are no fuller, at least.",
-)
 @options.fresh_batches
 @options.as_data
 @verbosity
@@ -66,7 +64,7 @@ def command(
     ranks: int | None,
     machine: Machine | None,
     batches: int | None,
-    certificate: bool,
+    add: Callable[[Report], Report] | None = None,
     **given: Any,
 ) -> None:
     """Show what PLAN is, and what it costs beside an even random partition of the same matrix."""
@@ -98,8 +96,8 @@ def command(
     )
     if components:
         result = plans.with_components(result)
-    if certificate:
-        result = plans.with_certificate(result)
+    if add is not None:  # other commands' figures
+        result = add(result)
     form = options.form()
     if form:
         figures = result.as_dict(per_part)

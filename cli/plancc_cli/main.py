@@ -18,9 +18,9 @@ def __getattr__(name: str) -> object:
 def main() -> None:
     """Console entry point: one sentence on stderr and exit code 0 (done), 1 (failed), 2 (usage)."""
     interrupts.let_kill()
-    from plancc_cli.supervisor import supervise
+    from plancc_cli.signals import answering
 
-    supervise("plancc", _work)
+    answering("plancc", _work)
 
 
 def _work() -> None:

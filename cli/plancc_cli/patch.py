@@ -74,7 +74,6 @@ def command(
     source of PLAN was, unless reading options are given."""
     import plancc
     from plancc.patching import moves_of, write_moves
-    from plancc.plan.piece_writer import save_like
     from plancc.report.provenance import decoded
     from plancc_cli.render import print_patch
     from plancc_cli.tables import print_data
@@ -108,15 +107,13 @@ def command(
         )
         rows = moves_of(given, patched)
         with shown.stage("write"):
-            digest, written = save_like(patched, output, plan, compress=compress)
+            digest = patched.save(output, compress=compress)
             if migration is not None:
                 write_moves(rows, migration)
     seconds = wall_seconds() - start
     form = options.form()
     if not form:
         print_patch(given, patched, output, digest, seconds)
-        if written is not None:
-            say(f"pieces written: {written:,}; the others are those of {plan}")
         if migration is not None:
             say(f"{migration}: {len(rows):,} rows with another owner")
         return
@@ -127,7 +124,6 @@ def command(
             "content_sha256": digest,
             "patched_from": patched.provenance["patched_from"],
             "seconds": seconds,
-            "pieces_written": written,
             **{name: patched.provenance[name] for name in COUNTS},
             "metrics": {"before": given.metrics().figures(), "after": patched.metrics().figures()},
             "provenance": decoded(patched.provenance),

@@ -95,6 +95,7 @@ def command(
     def work(transport: Transport) -> None:
         from plancc_runtime.predict import predict, score_links
 
+        transport.check_alike({"output": output})
         with transport.agreement():
             if output is None and ids is None and links is None:
                 raise InputError("-o: give the file to write, or --ids, whose answers are printed")

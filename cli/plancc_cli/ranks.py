@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from plancc import processes
 from plancc.errors import InputError, PlanccError, Stopped
 from plancc.text import message
+from plancc_cli import ending
 from plancc_cli.missing import missing_library
 from plancc_cli.words import in_flags, unexpected
 from plancc_runtime import launch
@@ -81,7 +81,7 @@ class RankJob:
             self.say(f"rank {transport.rank}: {sentence}")
             transport.abort(code)
         else:
-            processes.ends_with(code)
+            ending.ends_with(code)
             self.say(sentence)
         return code
 
@@ -97,9 +97,10 @@ class RankJob:
             os._exit(0)
         except (Exception, KeyboardInterrupt) as error:
             sentence, code = told(error)
-            processes.ends_with(code)
+            ending.ends_with(code)
             self.say(sentence, not isinstance(error, Stopped))
         sys.stdout.flush()
+        ending.clean_up()
         os._exit(code)  # other ranks may still compute, and nothing ends a thread
 
     def say(self, sentence: str, is_error: bool = True) -> None:
@@ -107,7 +108,7 @@ class RankJob:
 
     def say_alone(self, sentence: str, code: int) -> int:
         """Print once although the ranks cannot talk, and return the code."""
-        processes.ends_with(code)
+        ending.ends_with(code)
         self.say(said_alone(sentence))
         return code
 
@@ -146,7 +147,7 @@ def checked_header(plan: str, ranks: int | None) -> Header | None:
 def told(error: BaseException) -> tuple[str, int]:
     """What to say of an error, and the exit code."""
     # native code that was interrupted fails in words of its own
-    if isinstance(error, KeyboardInterrupt) or processes.is_stopping():
+    if isinstance(error, KeyboardInterrupt) or ending.is_stopping():
         return "interrupted", 1
     if isinstance(error, PlanccError):
         return str(error), error.exit_code

@@ -81,12 +81,12 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     say(f"{full}{epoch_words(EpochTimes.of_plan(plan))}")
     sizes = _data(plan.vertex_data.sizes())
     edges = "" if plan.edge_features is None else f"; edge features {plan.edge_features.shape[1]:,}"
-    say(f"matrix: {_how_read(header, provenance)}; vertex data: {sizes}{edges}")
+    say(f"matrix: {how_read(header, provenance)}; vertex data: {sizes}{edges}")
     if plan.links is not None:
         kinds = plan.links.kind
         say(words_of_links({name: int((kinds == k).sum()) for k, name in enumerate(KINDS)}))
     if are_names(plan.original_id):
-        say(_of_names(header))
+        say(_of_names(header, provenance))
     candidates = read_candidates(provenance)
     if candidates:
         say(f"model auto, by {provenance.get('chosen_by', '-')}: {_outcomes(candidates)}")
@@ -98,9 +98,11 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     say(f"content {digest}")
 
 
-def _of_names(header: Header) -> str:
+def _of_names(header: Header, provenance: Mapping[str, Any]) -> str:
     """How vertices are numbered whose ids are names."""
-    return f"ids are names: {header.num_vertices:,} vertices, numbered in the order of the names"
+    listed = provenance.get("source_format") in ("edgelist", "parquet")
+    order = "the order of the names" if listed else "the source's order"
+    return f"ids are names: {header.num_vertices:,} vertices, numbered in {order}"
 
 
 def words_of_links(sizes: Mapping[str, int]) -> str:
@@ -215,7 +217,7 @@ def _matrix(header: Header) -> str:
     return products[header.normalization]
 
 
-def _how_read(header: Header, provenance: Mapping[str, Any]) -> str:
+def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
     """The matrix, how to keep that of the file, its weights and its direction."""
     from plancc.graph.formats import reading_of, split_names
 
@@ -314,7 +316,7 @@ def print_report(report: Report, per_part: bool, every: bool = False) -> None:
     model = f", {origin(provenance)}" if provenance.get("model") else ""
     say(f"{report.path}: {sizes_of(header)}{merged}{model}")
     if report.ids_are_names:
-        say(_of_names(header))
+        say(_of_names(header, provenance))
     print_table(_answer(report), boxed=False)
     if every:
         print_table(facts_table(report))
@@ -343,13 +345,8 @@ def _answer(report: Report) -> Table:
     for words, name in moved:
         value, base = getattr(of, name), getattr(random, name)
         table.add_row(full + words, f"{value:,}, {ratio(value, base)} of random ({base:,})")
-    if (proven := report.certificate) is not None:
-        share = ratio(proven.volume, of.volume)
-        limit = f"{proven.most_rows:,} rows and {proven.most_nonzeros:,} nonzeros"
-        table.add_row(
-            "no plan below", f"{proven.volume:,} rows, {share} of these; parts up to {limit}"
-        )
-        table.add_row("components", f"{proven.components:,}")
+    for row in (row for each in report.more.values() for row in each.facts(of)):
+        table.add_row(*row)
     limits = report.provenance.get("balance")
     recorded = report.provenance if report.num_ranks == report.header.num_ranks else {}
     table.add_row("balance", _balance(of, recorded) + (f" (balanced: {limits})" if limits else ""))

@@ -246,7 +246,7 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
     table = Table(
         (
             *("model", "volume", "messages", "busiest part", "imb. nonzeros", "imb. rows"),
-            *("epoch", "rehearsed", "memory", "seconds", "chosen"),
+            *("epoch", "memory", "seconds", "chosen"),
         ),
         f"candidates, the best by {provenance.get('chosen_by', '-')}",
         "\n".join([f"epoch: predicted, {of_provenance(provenance)}", *failed]),
@@ -259,12 +259,11 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
             number(each.get("nonzero_imbalance")),
             number(each.get("row_imbalance")),
             duration(each.get("epoch_seconds") or 0.0),
-            duration(each["rehearsed_seconds"]) if each.get("rehearsed_seconds") else "-",
             size(each["memory"]) if each.get("memory") else "-",
         ]
         table.add_row(
             each["model"],
-            *(["left out", *["-"] * 7] if each["failed"] else figures),
+            *(["left out", *["-"] * 6] if each["failed"] else figures),
             f"{each.get('seconds') or 0:.1f}",
             "*" if each.get("chosen") else "",
         )

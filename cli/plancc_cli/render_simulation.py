@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from plancc.predict.batches import BatchPrediction
 from plancc.report.table import Table
 from plancc_cli.render_epochs import FROM
 from plancc_cli.tables import (
@@ -25,16 +25,25 @@ if TYPE_CHECKING:
 
 MEMORY = {"halo": "buffers"}
 """Terms of memory that have another name in tables."""
-OF_BATCHES = {"seconds": "step", "words": "words", "words_drawn": "of them by which owners draw"}
-"""Figures of a mini-batch, in words."""
 
 
 def print_prediction(
-    prediction: Prediction, basis: Basis, bound: float, per_rank: bool = False
+    prediction: Prediction,
+    basis: Basis,
+    bound: float,
+    per_rank: bool = False,
+    *,
+    what: str = "epoch",
+    head: Sequence[str] = (),
+    foot: Sequence[str] = (),
 ) -> None:
-    """The time of an epoch, or a mini-batch, by layer, direction and step, its words and memory.
+    """The time of an epoch by layer, direction and step, its words and memory.
 
-    `basis` says where machine and widths are from; `bound` is as of `EpochTimes`.
+    Parameters:
+        basis: Says where machine and widths are from.
+        bound: As of `EpochTimes`.
+        what: What the prediction is of.
+        head, foot: More lines before the machine, and after the words.
     """
     schedule, machine = prediction.schedule, prediction.machine
     ranks = schedule.num_ranks
@@ -44,13 +53,8 @@ def print_prediction(
         f"{schedule.convolution} of {widths}{FROM[basis.dims_from]}, passes "
         f"{', '.join(schedule.passes) or 'none'}",
     )
-    what = "epoch"
-    if isinstance(prediction, BatchPrediction):
-        what = "step"
-        say(
-            f"mini-batches: the first {len(prediction.batches):,} of seed {prediction.seed}, "
-            f"sampler {prediction.sampler}"
-        )
+    for line in head:
+        say(line)
     say(machine_words(machine, ranks, FROM[basis.machine_from]))
     print_table(_steps(prediction, what))
     say(
@@ -67,28 +71,13 @@ def print_prediction(
         f"messages {number(prediction.messages)}, most by one {number(prediction.max_messages)}; "
         f"words reduced {number(prediction.words_reduced)}",
     )
-    if isinstance(prediction, BatchPrediction):
-        say(_of_batches(prediction))
+    for line in foot:
+        say(line)
     say(_memory(prediction))
     for note in schedule.notes:
         say(f"note: {note}")
     if per_rank:
         print_table(_ranks(prediction))
-
-
-def _of_batches(prediction: BatchPrediction) -> str:
-    """What a step takes and sends, with 95% intervals."""
-    said, expected = [], prediction.expected_words
-    for name, figure in prediction.estimates.items():
-        shown = duration if name == "seconds" else number
-        spread = ""
-        if figure.low is not None and figure.high is not None:
-            spread = f" (95%: {shown(figure.low)} to {shown(figure.high)})"
-        if figure.mean or name == "words":
-            said.append(f"{OF_BATCHES[name]} {shown(figure.mean)}{spread}")
-    if expected is not None:
-        said.append(f"expected words {number(expected)}, exactly")
-    return "; ".join(said)
 
 
 def machine_words(machine: Machine, ranks: int, where: str) -> str:
@@ -113,7 +102,7 @@ def _steps(prediction: Prediction, what: str) -> Table:
     """A row per layer and direction, a column per step that takes any time."""
     names = list(dict.fromkeys(each.step for each in prediction.steps))
     names = [step for step in prediction.of_rank if step in names]
-    a_step = "a step" if what == "step" else "an epoch"
+    a_step = "an epoch" if what == "epoch" else f"a {what}"
     table = Table(
         ("", *names, "all"),
         f"predicted time of {a_step}",

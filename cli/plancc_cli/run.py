@@ -43,13 +43,13 @@ def started_by_launcher() -> bool:
 
 
 def main() -> None:
-    """Console entry point. A rank among several is ended by its launcher: nobody supervises it."""
+    """Console entry point. A rank among several is ended by its launcher, not by a thread."""
     interrupts.let_kill()
-    from plancc import processes
-    from plancc_cli.supervisor import open_streams, supervise
+    from plancc_cli.ending import begin_command
+    from plancc_cli.signals import answering, open_streams
 
     if under_launcher():
-        processes.report_to(None)
+        begin_command(answers=False)
         open_streams()
         try:
             interrupts.let_raise()
@@ -57,7 +57,7 @@ def main() -> None:
         except KeyboardInterrupt:  # during the imports
             sys.exit("plancc-run: error: interrupted")
     else:
-        supervise("plancc-run", _work)
+        answering("plancc-run", _work)
 
 
 def _work() -> None:

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -39,6 +40,7 @@ from plancc_cli.ranks import RankJob, checked_header
 from plancc_cli.render_profile import print_profile
 from plancc_cli.render_run import EpochTable
 from plancc_cli.run_options import SECTIONS, refuse_twice, run_option
+from plancc_cli.signals import end_now
 from plancc_cli.stopping import StopSignals
 from plancc_cli.tables import console, count_of, line_width, say
 from plancc_cli.words import in_flags, predictions_line, usage_words
@@ -55,6 +57,8 @@ Report = Callable[["Measure"], None]
 Work = Callable[[], None]
 TORCHRUN_WAITS = 30.0
 """Seconds after which torchrun kills ranks that it has sent a signal."""
+SOON = 1.0
+"""Seconds of an epoch whose end needs no announcement."""
 ANY_WIDTH = 10_000
 """Width of lines that may be as long as they are."""
 COMMON = (
@@ -111,15 +115,28 @@ def command(
     job = RankJob(PROGRAM, command)
 
     def end() -> None:
+        if launch.announced()[1] == 1:
+            end_now(PROGRAM)
         os._exit(job.say_alone("interrupted", 1))
+
+    starts = deque[float](maxlen=2)  # of the last epochs
+
+    def heard(name: str) -> None:
+        if launch.announced()[0] == 0 and (when := end_of_epoch(tuple(starts))):
+            job.say(f"{name}: a checkpoint is saved {when}", is_error=False)
 
     resumes = settings["checkpoint"] is not None
     # a shell has its background jobs ignore Ctrl-C
     ctrl_c = [] if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else ["INT"]
-    with StopSignals([*ctrl_c, *signals], end) if resumes else nullcontext(str) as stop:
+    with StopSignals([*ctrl_c, *signals], end, heard) if resumes else nullcontext(str) as stop:
 
         def work(transport: Transport) -> None:
-            _run(transport, plan, save, json_path, f1, level, settings, stop)
+            def asked() -> str:  # before every epoch
+                if transport.rank == 0:
+                    starts.append(time.monotonic())
+                return stop()
+
+            _run(transport, plan, save, json_path, f1, level, settings, asked)
 
         code = job.run(ranks, transport_name, timeout, work)
     sys.exit(code)
@@ -259,6 +276,24 @@ def _run(
             _write_out(lambda out: say(line, out))
             if json_path:
                 _write_json(json_path, plan, result)
+
+
+def end_of_epoch(starts: Sequence[float]) -> str:
+    """When this epoch ends, in words; "" for soon.
+
+    Parameters:
+        starts: When the last epochs began, two at most.
+    """
+    so_far = time.monotonic() - starts[-1] if starts else 0.0
+    taken = starts[-1] - starts[0] if len(starts) == 2 else math.inf
+    if taken < SOON:
+        return ""
+    said = "before the first epoch"
+    if starts:
+        left = f"in about {max(0, taken - so_far):.0f} s"
+        first = f"the first, which has taken {so_far:.0f} s so far"
+        said = f"at the end of this epoch, {first if taken == math.inf else left}"
+    return said + f"; torchrun kills after {TORCHRUN_WAITS:.0f} s" * by_torchrun()
 
 
 def by_torchrun() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +10,9 @@ import click
 from plancc.errors import InputError
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, PASSES
 from plancc_cli import options
-from plancc_cli.generated import flag_of, with_options
+from plancc_cli.generated import with_options
 from plancc_cli.progress import verbosity
 from plancc_cli.run_options import refuse_twice, run_option
-from plancc_cli.sweep import is_given, refuse, run_sweep, sweep_options
 
 APPROXIMATE = ("boundary_sampling", "fold", "delay")
 """Parameters that say what an epoch leaves out."""
@@ -22,37 +20,20 @@ APPROXIMATE = ("boundary_sampling", "fold", "delay")
 if TYPE_CHECKING:
     from plancc.plan.convolutions import Convolution
     from plancc.plan.values import Header
-    from plancc.predict.batches import BatchPrediction
-    from plancc.predict.machine import Machine
     from plancc.predict.pipelines import Pipeline
     from plancc.predict.predictor import Predictor
     from plancc.predict.schedules import Approximation, LinkTask, Tables
+    from plancc.predict.simulation import Prediction
     from plancc.report.epochs import Basis
-    from plancc.sampling import Sampler
 
 CONVOLUTION = ("model", "model_options", "aggregator", "heads")
 """Parameters that say what layers compute."""
 LINK_TASK = ("task", "decoder", "negatives")
 """Parameters that say how links are learnt."""
-OF_ONE_PLAN = (
-    "ranks",
-    "target",
-    "split",
-    "dtype",
-    "per_rank",
-    *APPROXIMATE,
-    *CONVOLUTION,
-    *LINK_TASK,
-    "pipeline",
-    "batches",
-)
-"""Parameters that a sweep does not have."""
-OF_BATCHES = ("sampler", *options.sampler_fields(), "draw")
-"""Parameters that say how mini-batches are drawn."""
 
 
 @click.command()
-@click.argument("plan", metavar="PLAN|GRAPH", required=False, type=click.Path())
+@click.argument("plan", type=click.Path())
 @options.predicted_epoch
 @click.option(
     "--passes",
@@ -75,88 +56,107 @@ OF_BATCHES = ("sampler", *options.sampler_fields(), "draw")
     metavar="auto|STAGES",
     help="Of a feature plan with one group: batches of rows whose messages and products overlap.",
 )
-@click.option(
-    "--batches",
-    type=click.IntRange(max=2**31 - 1),
-    metavar="NUMBER",
-    help="A step of training in mini-batches: the mean over the first ones of --seed.",
-)
-@options.sampling("the plan's own, or uniform")
-@with_options([run_option("draw", default=None)])
 @click.option("-p", "--ranks", type=int, help="Ranks; parts are merged if there are more.")
 @click.option("--ranks-per-node", type=click.IntRange(min=1), help="Overrides the machine file.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_data
 @verbosity
-@sweep_options
-def command(
-    plan: str | None,
-    dims: list[int] | None,
-    machine: Machine | None,
-    passes: tuple[str, ...],
-    ranks_per_node: int | None,
-    **given: Any,
-) -> None:
-    """Predict the time of an epoch of PLAN, step by step, from its tables and a machine's numbers.
+@options.searching("seed", default=None)
+def command(plan: str, **given: Any) -> None:
+    """Predict the time of an epoch of PLAN, step by step, by its tables and a machine's numbers."""
+    show_epoch(plan, given)
 
-    With --batches: of the mean step on a mini-batch.
-    With --sweep: of GRAPH, compiled with several models for several numbers of ranks.
+
+def show_epoch(plan: str, given: dict[str, Any]) -> None:
+    """Predict an epoch by the options of `command`, and print it."""
+    basis, tables, word_bytes = prepared(plan, given)
+    result = basis.predictor.epoch(tables, word_bytes)
+    show(result, basis, basis.predictor.bound_of(tables, word_bytes), given["per_rank"])
+
+
+def asked_predictor(predictor: Predictor, given: dict[str, Any]) -> Predictor:
+    """The predictor with the passes and the ranks per node that are given."""
+    if given["ranks_per_node"] is not None:
+        predictor = with_node(predictor, given["ranks_per_node"])
+    return replace(predictor, passes=given["passes"])
+
+
+def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[Basis, Tables, int]:
+    """What a prediction by the options of `command` is made of, and the bytes of its words.
+
+    Parameters:
+        epoch: Whether whole epochs are predicted, which may learn links, and have live rows.
     """
     from plancc.plan.reader import PlanFile
-    from plancc.predict.predictor import default_predictor
+    from plancc.predict.schedules import read_tables
     from plancc.report.epochs import Basis
     from plancc.report.plans import check_plan
 
-    def asked(predictor: Predictor) -> Predictor:
-        if ranks_per_node is not None:
-            predictor = with_node(predictor, ranks_per_node)
-        return replace(predictor, passes=passes)
-
-    if given["sweep"] is not None:
-        if DEAD_ROWS in passes:
-            raise InputError(
-                f"--passes {','.join(passes)}: {DEAD_ROWS} is for one plan, not for --sweep"
-            )
-        for name in (*OF_ONE_PLAN, *OF_BATCHES):
-            if is_given(given.pop(name)):
-                raise InputError(f"{flag_of(name)} is for one plan: drop it, or --sweep")
-        run_sweep(plan, asked(default_predictor(dims, machine)), given)
-        return
-    drawn = options.of_batches(given["batches"], {name: given.pop(name) for name in OF_BATCHES})
-    seed, given["seed"] = given["seed"], None
-    if given["batches"] is not None and seed is not None:
-        drawn["seed"] = seed
-    refuse(given)
     refuse_twice(given)
-    if plan is None:
-        raise InputError("nothing to predict: give a plan, or a graph and --sweep")
     if is_graph(plan):
-        raise InputError(f"{plan}: a graph, not a plan: compile it first, or give --sweep p=4..64")
-    task = None
+        raise InputError(f"{plan}: a graph, not a plan: compile it first")
+    seed, task, split = given["seed"], None, None
     with PlanFile(plan) as file:
         check_plan(file)
         header = file.header
-        told = {n: given[n] for n in (*LINK_TASK, "split") if given[n] is not None}
-        if given["batches"] is None:
-            task = link_task(header, told | ({} if seed is None else {"seed": seed}))
-        basis = Basis.read(file, dims, machine, links=task is not None)
-    if given["batches"] is None and task is None and given["split"] is None:
-        refuse(given | {"seed": seed})
+        told = {n: given[n] for n in (*LINK_TASK, "split", "seed") if given[n] is not None}
+        if epoch:
+            task = link_task(header, told)
+        basis = Basis.read(file, given["dims"], given["machine"], links=task is not None)
+    if epoch and seed is not None and task is None and given["split"] is None:
+        raise InputError(f"`seed` {seed}: is for links, and for `split`: drop it")
+    live = epoch and DEAD_ROWS in given["passes"]
     if given["split"] is not None:
-        given["split"] = _split(given, seed, passes)
+        split = _split(given, seed, live)
     basis.check(f"{plan}: ")
-    given["task"] = task
-    _simulate(plan, replace(basis, predictor=asked(basis.predictor)), header, given, drawn)
+    approximation = _approximation(given)
+    if approximation is not None and given["ranks"] is not None:
+        raise InputError("--ranks cannot be combined with --boundary-sampling or --fold")
+    dims = basis.predictor.dims
+    convolution = _convolution(plan, given, header)
+    if header.types is not None:
+        from plancc_runtime.typed_data import with_weights
+
+        with PlanFile(plan) as file:
+            convolution = with_weights(convolution, file, dims, given["target"])
+    tables = read_tables(
+        plan,
+        given["ranks"],
+        copies=approximation is not None,
+        live_layers=len(dims) - 1 if live else 0,
+        target=given["target"],
+        task=task,
+        split=split,
+    )
+    predictor = replace(
+        asked_predictor(basis.predictor, given),
+        approximation=approximation,
+        convolution=convolution,
+        pipeline=_pipeline(plan, tables, given["pipeline"]),
+    )
+    return replace(basis, predictor=predictor), tables, 8 if given["dtype"] == "float64" else 4
 
 
-def _split(
-    given: dict[str, Any], seed: int | None, passes: tuple[str, ...]
-) -> tuple[tuple[float, ...], int]:
+def show(result: Prediction, basis: Basis, bound: float, per_rank: bool, **words: Any) -> None:
+    """Print a prediction; `words` are those of `print_prediction`."""
+    from plancc_cli.render_simulation import print_prediction
+    from plancc_cli.tables import print_data, rows_of
+
+    form = options.form()
+    if form:
+        where = {"dims_from": basis.dims_from, "machine_from": basis.machine_from}
+        figures = result.as_dict(per_rank) | {"bound_seconds": bound, **where}
+        print_data(form, figures, rows_of(figures["ranks"], "rank") if per_rank else None)
+    else:
+        print_prediction(result, basis, bound, per_rank, **words)
+
+
+def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[float, ...], int]:
     """Shares and seed of the training vertices that the pass for dead rows asks for."""
     from plancc_runtime.options import TrainOptions
 
     shares = given["split"]
-    if DEAD_ROWS not in passes or given["batches"] is not None:
+    if not live:
         raise InputError(f"`split` {','.join(map(str, shares))}: is for the pass {DEAD_ROWS}")
     return shares, TrainOptions.seed if seed is None else seed
 
@@ -188,89 +188,6 @@ def is_graph(path: str) -> bool:
         return False
 
 
-def _simulate(
-    plan: str, basis: Basis, header: Header, given: dict[str, Any], drawn: dict[str, Any]
-) -> None:
-    from plancc.plan.reader import PlanFile
-    from plancc.predict.schedules import read_tables
-    from plancc_cli.render_simulation import print_prediction
-    from plancc_cli.tables import print_data, rows_of
-
-    approximation = _approximation(given)
-    if approximation is not None and given["ranks"] is not None:
-        raise InputError("--ranks cannot be combined with --boundary-sampling or --fold")
-    dims, passes = basis.predictor.dims, basis.predictor.passes
-    convolution = _convolution(plan, given, header)
-    if header.types is not None:
-        from plancc_runtime.typed_data import with_weights
-
-        with PlanFile(plan) as file:
-            convolution = with_weights(convolution, file, dims, given["target"])
-    live = DEAD_ROWS in passes and given["batches"] is None
-    tables = read_tables(
-        plan,
-        given["ranks"],
-        copies=approximation is not None,
-        live_layers=len(dims) - 1 if live else 0,
-        target=given["target"],
-        task=given["task"],
-        split=given["split"],
-    )
-    predictor = replace(
-        basis.predictor,
-        approximation=approximation,
-        convolution=convolution,
-        pipeline=_pipeline(plan, tables, given["pipeline"]),
-    )
-    basis = replace(basis, predictor=predictor)
-    word_bytes = 8 if given["dtype"] == "float64" else 4
-    if given["batches"] is None:
-        result = predictor.epoch(tables, word_bytes)
-        bound = predictor.bound_of(tables, word_bytes)
-    else:
-        result = mean_step(
-            plan, predictor, range(given["batches"]), word_bytes, given["ranks"], drawn
-        )
-        bound = result.bound
-    form = options.form()
-    if form:
-        where = {"dims_from": basis.dims_from, "machine_from": basis.machine_from}
-        figures = result.as_dict(given["per_rank"]) | {"bound_seconds": bound, **where}
-        print_data(form, figures, rows_of(figures["ranks"], "rank") if given["per_rank"] else None)
-    else:
-        print_prediction(result, basis, bound, given["per_rank"])
-
-
-def mean_step(
-    plan: str,
-    predictor: Predictor,
-    numbers: Sequence[int],
-    word_bytes: int,
-    num_ranks: int | None,
-    drawn: dict[str, Any],
-) -> BatchPrediction:
-    """The mean step on the mini-batches of these numbers; `drawn`: how they are drawn."""
-    import numpy as np
-
-    from plancc.predict.batches import predict_batches
-    from plancc_runtime.layouts.draws import BY_OWNERS, check_draw, owners_are_quicker
-
-    choice = drawn.pop("draw", "auto")
-
-    def owners_draw(sampler: Sampler, tables: Tables) -> bool:
-        check_draw(choice, sampler)
-        if choice != "auto" or type(sampler) not in BY_OWNERS:
-            return bool(choice == "owners")
-        step = tables.expand.step
-        most = np.array([step.messages_received.max(), step.received.max()])
-        sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
-        return owners_are_quicker(sampler, *sizes, most)[0]
-
-    return predict_batches(
-        plan, predictor, numbers, owners_draw, num_ranks=num_ranks, word_bytes=word_bytes, **drawn
-    )
-
-
 def _approximation(given: dict[str, Any]) -> Approximation | None:
     """What the epoch leaves out; None: nothing."""
     from plancc.predict.schedules import Approximation
@@ -293,8 +210,6 @@ def _convolution(plan: str, given: dict[str, Any], header: Header) -> Convolutio
 
         others = {name: given[name] for name in ("target", *APPROXIMATE) if given[name] is not None}
         check_layout(header, replace(told, **others))
-        if given["batches"] is not None:
-            raise InputError(f"`batches` {given['batches']}: is for plans of one type of vertices")
     return options.convolution_of(told.model, told.conv_options(CONVOLUTION), has_types, plan)
 
 

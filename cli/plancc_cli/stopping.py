@@ -7,12 +7,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Self
 
-from plancc.processes import HANDLED, TWICE, only_wake, tell
+from plancc_cli.ending import only_wake
+from plancc_cli.signals import end_now
 
 SIGNALS = ("USR1", "USR2", "HUP", "INT")
 """Names of signals that can be chosen beside TERM."""
+TWICE = 1.0
+"""Seconds within which a second signal counts as the first: a batch system sends it to every
+process of a job, and mpirun passes its own on to the ranks."""
 
 
 class StopSignals:
@@ -29,11 +34,17 @@ class StopSignals:
         names: Some of `SIGNALS`; SIGTERM always counts.
         end: Called when another signal comes later than `TWICE` seconds after the first; it ends
             the process.
+        heard: Called with the name of the first signal, in the thread that listens.
     """
 
-    def __init__(self, names: Sequence[str], end: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        end: Callable[[], object],
+        heard: Callable[[str], object] = str,
+    ) -> None:
         self._numbers = {signal.Signals[f"SIG{name}"] for name in ("TERM", *names)}
-        self._end = end
+        self._end, self._heard = end, heard
         self._name, self._since = "", 0.0
         self._before: dict[signal.Signals, Any] = {}
         self._reading, self._writing = -1, -1
@@ -50,23 +61,23 @@ class StopSignals:
         self._outer = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         for number in self._numbers:
             self._before[number] = signal.signal(number, only_wake)
-            tell(HANDLED, number)
         return self
 
     def __exit__(self, *_: object) -> None:
         signal.set_wakeup_fd(self._outer)
         for number, handler in self._before.items() if not self._name else ():
             signal.signal(number, handler)
-            tell(HANDLED, -number)
         os.close(self._writing)  # which ends the thread
 
     def _listen(self) -> None:
         while numbers := os.read(self._reading, 256):
             for number in numbers:
                 if number not in self._numbers:
-                    continue
-                if not self._name:
+                    if self._outer >= 0:
+                        os.write(self._outer, bytes([number]))
+                elif not self._name:
                     self._name, self._since = signal.Signals(number).name, time.monotonic()
+                    self._heard(self._name)
                 elif time.monotonic() - self._since > TWICE:
                     self._end()
         os.close(self._reading)
@@ -103,9 +114,5 @@ class KeepBest:
     def report(self, trial: Any) -> None:
         """Take note of a step, which may be called in any thread."""
         if self._signals is None and threading.current_thread() is threading.main_thread():
-            self._signals = StopSignals(["INT"], _die).__enter__()
+            self._signals = StopSignals(["INT"], partial(end_now, "plancc")).__enter__()
         self._report(trial)
-
-
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)

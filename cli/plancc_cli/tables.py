@@ -27,16 +27,6 @@ WORD_WIDTH = 20
 """Width from which a word of a header or a label is folded, such as a path."""
 GAP = 2
 """Spaces between two columns."""
-LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        **{mark: f"\\{mark}" for mark in "&%$#_{}"},
-        "±": r"$\pm$",
-        "[": "{[}",  # after a line break it would be an option
-    }
-)
 FORMULAS = ("=", "+", "-", "@")
 """How a text begins that spreadsheets compute."""
 
@@ -187,17 +177,6 @@ def print_table(table: Table | str, out: Console | None = None, boxed: bool | No
     if table.caption:
         out.print()
         out.print(_lines(table.caption), style="dim")
-
-
-def print_latex(table: Table, comment: str) -> None:
-    """Print a table with the rules of booktabs, without its title; text is escaped."""
-    aligned = "".join(justify[0] for justify in table.justify)
-    lines = [f"% {comment}", rf"\begin{{tabular}}{{{aligned}}}", r"\toprule"]
-    for place, cells in enumerate([table.columns, *table.rows], -1):
-        escaped = (printable(cell).translate(LATEX) for cell in cells)
-        lines += [" & ".join(escaped) + r" \\", *[r"\midrule"] * (place in (-1, *table.breaks))]
-    lines += [r"\bottomrule", r"\end{tabular}"]
-    console().print("\n".join(lines), soft_wrap=True)
 
 
 def _printable_columns(table: Table) -> list[Column]:

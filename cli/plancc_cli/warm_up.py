@@ -19,12 +19,13 @@ import click
 
 from plancc.errors import OutputError, PlanccError
 from plancc.files import scratch_folder
-from plancc.processes import SENTENCE, die_with_parent, fate, tell
+from plancc.processes import die_with_parent, fate
 from plancc.text import message
 from plancc.threads import usable_cores
+from plancc_cli.ending import say_if_interrupted
 from plancc_cli.progress import QUIET, verbosity, verbosity_level
 from plancc_cli.run import RANKS
-from plancc_cli.supervisor import code_of
+from plancc_cli.signals import code_of
 
 RUN = "plancc-run"
 Stages = tuple[tuple[str, ...], ...]
@@ -114,7 +115,7 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
 
     def say_interrupted() -> None:
         compiled = f"{len(_kernels(folder) - before):,} kernels compiled in {folder}"
-        tell(SENTENCE, f"interrupted; {compiled}: run it again for the others")
+        say_if_interrupted(f"interrupted; {compiled}: run it again for the others")
 
     say_interrupted()
     stages = FIRST if first else STAGES

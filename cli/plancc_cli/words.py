@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from plancc.errors import PlanccError
-from plancc.processes import is_stopping
 from plancc.registry import plugin_at_fault
 from plancc.text import docstring, printable, shown
+from plancc_cli.ending import is_stopping
 
 MOST_CLASSES = 12
 """Classes that are counted in a line."""

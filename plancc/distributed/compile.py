@@ -1,6 +1,6 @@
 """Compiling on several ranks, on one page.
 
-folder -> shares (normalised) -> owners (searched or assigned) -> parts -> pieces of a plan
+folder -> shares (normalised) -> owners (searched or assigned) -> parts -> one plan file
 
 Every rank has arrays of the length of the vertices, and its share of what is of the length of the
 nonzeros: first consecutive rows, then those of its parts.
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
@@ -24,6 +24,7 @@ from plancc.distributed.lowering import lower_share, share_links
 from plancc.distributed.owners import find_owners
 from plancc.distributed.ranks import Collectives, Ranks
 from plancc.distributed.share import read_share
+from plancc.distributed.writing import write_plan
 from plancc.errors import InputError, warn
 from plancc.fields import divided, options_of, taking
 from plancc.graph.convert import data_beside
@@ -32,7 +33,8 @@ from plancc.graph.formats import ReadOptions, find_format, source_of
 from plancc.graph.graph import Source
 from plancc.graph.links import learnt
 from plancc.graph.mapped import MappedRows
-from plancc.graph.remarks import files_of_data, remarks
+from plancc.graph.normalize import LOOPS
+from plancc.graph.remarks import files_of_data, of_values, remarks
 from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData
 from plancc.memory import give_back_at_once
@@ -43,23 +45,11 @@ from plancc.owners.memory import allowed_memory
 from plancc.owners.provenance import of_graph, of_wishes, provenance
 from plancc.owners.request import Assigner, prepared, with_dims
 from plancc.owners.task import Observer, Task
-from plancc.plan.digests import Digests, cut_points, digests_of, root_of
-from plancc.plan.exchange import Int64Array
-from plancc.plan.format import header_attributes, node_of
 from plancc.plan.metrics import Metrics
-from plancc.plan.piece_writer import (
-    ArrayKind,
-    PieceTable,
-    write_piece,
-    write_plan_head,
-)
-from plancc.plan.pieces import folder_name, new_folder
-from plancc.plan.plan import Plan, attributes_of
-from plancc.plan.rank_parts import block_of_parts
+from plancc.plan.plan import attributes_of
 from plancc.plan.values import Header
 from plancc.search.footprint import ProblemSizes, shown, work_of_rank
 from plancc.search.starts import is_uneven
-from plancc.text import shown as shortened
 
 FORMAT = "csr"
 """The format that ranks read their shares of."""
@@ -100,12 +90,11 @@ def compile_folder(
     model: str = DEFAULT_MODEL,
     num_parts: int = 2,
     *,
-    compress: bool = False,
     command: str = "plancc.distributed.compile_folder(...)",
     observer: Observer = nullcontext,
     **options: Any,
 ) -> Compiled:
-    """Compile a graph on all ranks, and write the plan in pieces. Collective.
+    """Compile a graph on all ranks, and write one plan file. Collective.
 
     The owners do not depend on the number of ranks, and neither does the plan's content.
 
@@ -113,7 +102,7 @@ def compile_folder(
         transport: A transport of `plancc_runtime`.
         folder: The graph: compressed rows in ``.npy`` files (`plancc.graph.csr`), for all ranks to
             read. It may be elsewhere on every rank; other parameters are the same on all.
-        output: Head of the plan; its pieces are in a folder beside it.
+        output: The plan. Ranks that do not see the file of rank 0 send it their parts.
         model: One whose class is `on_ranks`.
         num_parts: At least one for every rank.
         command: Recorded in the provenance.
@@ -138,8 +127,8 @@ def compile_folder(
         every = [each(**own) for each, own in zip(declared, given, strict=True)]
         search, wishes, reading = every
     said = {"num_parts": num_parts, "model": model, "model_options": model_options}
-    said |= {"compress": compress, "output": os.path.realpath(output)}
-    _check_same_order(ranks, said | vars(reading) | vars(wishes) | vars(search))
+    said |= {"output": os.path.realpath(output)}
+    ranks.check_alike(said | vars(reading) | vars(wishes) | vars(search))
     allowed = wishes.memory or (allowed_memory() or 0) // ranks.here
     with ranks.agreement():
         _check_taken(search, wishes, reading)
@@ -181,7 +170,11 @@ def compile_folder(
     how: dict[str, Any] = {"normalization": wishes.normalize, "self_loops": wishes.self_loops}
     with observer("read"):
         how |= {"dtype": wishes.value_dtype, "away": away}
-        share, whole = read_share(files, ranks, name=source.name, **how)
+        share, whole, counts = read_share(files, ranks, name=source.name, **how)
+    loops, *lost = counts.tolist()
+    source = source.counting(LOOPS, loops)
+    for remark in of_values(*lost) if ranks.rank == 0 else ():
+        warn(f"{source.name}: {remark}")
     with observer("partition"):
         found = find_owners(ranks, share, task, wanted, graph)
         owner, how, notes, limits = found.owners.rows, found.how, found.warnings, found.limits
@@ -242,7 +235,7 @@ def compile_folder(
             original_id=files.original_ids,
         )
         attributes = attributes_of(written, metrics, baseline)
-        content = _write(ranks, output, header, parts, attributes, compress)
+        content = write_plan(ranks, output, header, parts, attributes)
     sizes = {} if links is None else {kind: each.shape[1] for kind, each in links.pairs.items()}
     return Compiled(content, header, metrics, baseline, written, notes, sizes)
 
@@ -315,20 +308,6 @@ def _check_on_ranks(assigner: Assigner, task: Task, wanted: Balance) -> None:
         )
 
 
-def _check_same_order(ranks: Ranks, asked: dict[str, Any]) -> None:
-    """InputError, on all ranks, unless they are to do the same. Collective."""
-    words = {k: str(v.tolist() if isinstance(v, np.ndarray) else v) for k, v in asked.items()}
-    every = ranks.gathered(words)
-    with ranks.agreement():
-        for name in words:
-            said: dict[str, list[int]] = {}
-            for rank, each in enumerate(every):
-                said.setdefault(each.get(name, ""), []).append(rank)
-            if len(said) > 1:
-                listed = ", ".join(f"'{shortened(v)}' on {_of(r)}" for v, r in said.items())
-                raise InputError(f"`{name}` is {listed}: give all ranks the same")
-
-
 def _same_source(ranks: Ranks, folder: str) -> str:
     """The hash of the graph's bytes; InputError, on all ranks, if some have others. Collective.
 
@@ -373,71 +352,3 @@ def _opened(folder: str | PathLike[str], format: str | None) -> tuple[MappedGrap
         )
     files = MappedGraph.open(path)
     return files, files.source
-
-
-def _write(
-    ranks: Ranks,
-    output: str | PathLike[str],
-    header: Header,
-    parts: Plan,
-    attributes: Mapping[str, Mapping[str, Any]],
-    compress: bool,
-) -> str:
-    """Write this rank's piece, and the head on rank 0; returns the content hash. Collective."""
-    arrays = parts.arrays()
-    nodes = {name: node_of(name) for name in arrays}
-    cuts = dict.fromkeys(node.cut for node in nodes.values() if node.cut)
-    points = {cut: cut_points(cut, arrays.__getitem__) for cut in cuts}
-    starts_of = {cut: _offsets(ranks, at[-1:]) for cut, at in points.items()}
-    whole: dict[str, npt.NDArray[Any]] = {}
-    slices: dict[str, npt.NDArray[Any]] = {}
-    before: dict[str, int] = {}
-    for name, array in arrays.items():
-        if nodes[name].cut:
-            slices[name] = array
-            if nodes[name].shared:  # offsets of entries
-                before[name] = ranks.before(int(array[-1]))
-        elif name.endswith("_ptr"):
-            whole[name] = _offsets(ranks, np.diff(array))
-        else:
-            whole[name] = ranks.concatenated(array)
-    starts = {name: starts_of[nodes[name].cut] for name in slices}
-    own: dict[str, Digests] = {}
-    with ranks.agreement():  # features may be read from a file
-        for name, array in slices.items():
-            node = nodes[name]
-            own[name] = digests_of(array, points[node.cut], shared=node.shared)
-        own_content = root_of({}, own, slices)
-        for name, start in before.items():
-            own[name] = digests_of(slices[name] + start, points[nodes[name].cut], shared=True)
-    contents = ranks.gathered(own_content)
-    leaves = {name: ranks.concatenated(own[name]) for name in slices}
-    for name, array in whole.items():
-        leaves[name] = digests_of(array, np.array([0, len(array)]), shared=False)
-    kinds = {
-        name: ArrayKind(a.dtype, (int(starts[name][-1]) + nodes[name].shared, *a.shape[1:]))
-        for name, a in slices.items()
-    }
-    content = root_of(header_attributes(header), leaves, {**whole, **kinds})
-    folder = folder_name(output, content)
-    with ExitStack() as stack:
-        temporary = ""
-        with ranks.agreement():
-            if ranks.rank == 0:
-                temporary = str(stack.enter_context(new_folder(output, folder)))
-        temporary = ranks.told(temporary)
-        with ranks.agreement():
-            write_piece(temporary, ranks.rank, slices, own_content, compress=compress)
-        with ranks.agreement():
-            if ranks.rank == 0:
-                first_part = block_of_parts(header.num_parts, ranks.size)
-                pieces = PieceTable(folder, first_part, starts, kinds, contents)
-                write_plan_head(output, header, whole, pieces, leaves, attributes, stack.close)
-    return content
-
-
-def _offsets(ranks: Ranks, sizes: Int64Array) -> Int64Array:
-    """Sums of all ranks' sizes, from 0 on, along the last axis. Collective."""
-    every = ranks.concatenated(np.ascontiguousarray(sizes.T)).T
-    sums = np.cumsum(every, axis=-1)
-    return np.ascontiguousarray(np.concatenate([0 * sums[..., :1], sums], axis=-1))

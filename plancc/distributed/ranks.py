@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -36,6 +36,8 @@ class Collectives(Protocol):
 
     def agreement(self) -> AbstractContextManager[None]: ...
 
+    def check_alike(self, asked: Mapping[str, Any]) -> None: ...
+
     def ranks_here(self) -> int: ...
 
 
@@ -59,6 +61,10 @@ class Ranks:
         Nothing in the block may be collective.
         """
         return self._transport.agreement()
+
+    def check_alike(self, asked: Mapping[str, Any]) -> None:
+        """InputError, on all ranks, unless they are asked the same: values of options by name."""
+        self._transport.check_alike(asked)
 
     def told(self, value: Any) -> Any:
         """Broadcast a small picklable value from rank 0."""

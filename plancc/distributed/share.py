@@ -13,6 +13,7 @@ from plancc.graph.csr import MappedGraph
 from plancc.graph.graph import Graph, Source
 from plancc.graph.links import Pair, without
 from plancc.graph.normalize import Rows, RowsOfTypes
+from plancc.graph.remarks import lost_values
 from plancc.graph.symmetry import mirror_sum
 from plancc.graph.union import without_relations
 from plancc.passes.kernels.label_propagation import ClusterLinks
@@ -79,7 +80,7 @@ def read_share(
     self_loops: bool,
     dtype: npt.DTypeLike,
     away: Pair | None = None,
-) -> tuple[Share, Share]:
+) -> tuple[Share, Share, Int64Array]:
     """Read and normalise this rank's rows. Collective.
 
     Ranks have about as many nonzeros and rows, together.
@@ -89,7 +90,8 @@ def read_share(
             none elsewhere.
 
     Returns:
-        The rows with distinct columns, for searches, and with those of all relations.
+        The rows with distinct columns, for searches, and with those of all relations; of all ranks
+        the numbers of self loops that the identity raises and of `lost_values`: int64[3].
 
     Raises:
         InputError: On all ranks: as `MappedGraph.rows`, values that cannot be normalised, a pattern
@@ -116,8 +118,9 @@ def read_share(
         ends = away if rows.directed else np.concatenate([away, away[::-1]], axis=1)
         to = np.searchsorted(bounds, ends[1], side="right") - 1
         rows = without(rows, ranks.sent(ends.T, to).T, first)
+    counts = np.array([0, *lost_values(rows.values, normalization, dtype)])
     if rows.types is None:
-        rows = _normalised(ranks, rows, first, normalization, self_loops, dtype)
+        rows, counts[0] = _normalised(ranks, rows, first, normalization, self_loops, dtype)
     else:
         rows = _normalised_by_relation(ranks, rows, first, normalization, dtype)
     plain = without_relations(rows)
@@ -131,7 +134,7 @@ def read_share(
         return Share(bounds, ranks.rank, *arrays)
 
     share = shared(plain)
-    return share, share if plain is rows else shared(rows)
+    return share, share if plain is rows else shared(rows), ranks.sums(counts)
 
 
 def _normalised(
@@ -141,8 +144,8 @@ def _normalised(
     normalization: str,
     self_loops: bool,
     dtype: npt.DTypeLike,
-) -> Graph:
-    """The rows of this rank, normalised. Collective."""
+) -> tuple[Graph, int]:
+    """The rows of this rank, normalised, and `Rows.num_raised`. Collective."""
     with ranks.agreement():
         arrays = rows.indptr, rows.indices, rows.values
         how = normalization, self_loops, rows.original_ids
@@ -151,7 +154,7 @@ def _normalised(
     scale = ranks.concatenated(own_scale) if normalization == "sym" else own_scale
     with ranks.agreement():
         indptr, indices, values = given.scaled(own_scale, scale, dtype)
-    return replace(rows, indptr=indptr, indices=indices, values=values)
+    return replace(rows, indptr=indptr, indices=indices, values=values), given.num_raised
 
 
 def _normalised_by_relation(

@@ -15,6 +15,7 @@ from plancc.graph.named_ids import are_names
 from plancc.graph.vertexdata import MASKS, VertexData
 from plancc.plan.exchange import Int64Array
 from plancc.plan.matrix import matrix_of
+from plancc.plan.parts import taken
 from plancc.plan.plan import Plan
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -59,17 +60,17 @@ def vertex_arrays(plan: Plan, names: Mapping[str, str]) -> Arrays:
             source, int64, and ``original_id``, the source's own id, where it differs: of names the
             bytes in UTF-8, padded with 0, uint8[n, bytes].
     """
-    found = arrays_of(plan.vertex_data, plan.global_id, names)
-    if plan.original_id is not None:
-        ids = plan.original_id[plan.global_id]
-        found["original_id"] = ids.view(np.uint8).reshape(len(ids), -1) if are_names(ids) else ids
-    return found
+    ids = taken(plan.original_id, plan.global_id)
+    return arrays_of(plan.vertex_data, plan.global_id, names, ids)
 
 
 def arrays_of(
-    data: VertexData, vertices: npt.NDArray[np.integer], names: Mapping[str, str]
+    data: VertexData,
+    vertices: npt.NDArray[np.integer],
+    names: Mapping[str, str],
+    ids: npt.NDArray[Any] | None,
 ) -> Arrays:
-    """The data of rows whose vertices these are, int[m], as `vertex_arrays` has them."""
+    """The data of rows of these vertices, int[m], and their ids, as `vertex_arrays` has them."""
     types = {
         "labels": np.int64,
         "clusters": np.int64,
@@ -83,6 +84,8 @@ def arrays_of(
             found[names[key]] = array.astype(kind, copy=False)
     found |= {key: array for key in MASKS if (array := getattr(data, key)) is not None}
     found["vertex"] = vertices.astype(np.int64)
+    if ids is not None:
+        found["original_id"] = ids.view(np.uint8).reshape(len(ids), -1) if are_names(ids) else ids
     return found
 
 

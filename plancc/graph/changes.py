@@ -20,8 +20,9 @@ from plancc.graph.graph import MAX_VERTICES, Graph
 from plancc.graph.listed_edges import places_in
 from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.textfile import data_lines, fail
-from plancc.graph.types import Relation
-from plancc.graph.union import Entries, united
+from plancc.graph.types import Relation, ids_or_numbers
+from plancc.graph.union import Entries, united, with_ids
+from plancc.text import shown
 
 Ids = npt.NDArray[Any]
 Values = npt.NDArray[np.floating] | None
@@ -63,9 +64,7 @@ class EdgeChanges:
                 text, (u, v, weights) = read_edges(given)
                 return cls(where, u, v, weights, text)
             graph = read_graph(given)
-            ids = _ids_of(graph)
-            if graph.types is not None:  # a rectangular matrix
-                ids = ids - graph.types.first[graph.types.type_of(ids)]
+            ids = ids_or_numbers(graph.num_vertices, graph.original_ids, graph.types)
             rows = np.repeat(ids, graph.row_nonzeros())
             return cls(where, rows, ids[graph.indices], graph.values)
         table = np.asarray(given)
@@ -95,17 +94,12 @@ class EdgeChanges:
 
     def fail(self, k: int, message: str) -> NoReturn:
         """Raise the InputError about edge k."""
-        edge = f"{self.u[k]} {self.v[k]}"
+        edge = f"{shown(self.u[k])} {shown(self.v[k])}"
         if not self.text:
             raise InputError(f"{self.where}: edge '{edge}' {message}")
         lines = data_lines(self.where, io.BytesIO(self.text), comments=COMMENT)
         line, _ = next(islice(lines, k, None))
         fail(self.where, line, f"the edge {message}:", edge)
-
-
-def _ids_of(graph: Graph) -> Ids:
-    ids = graph.original_ids
-    return np.arange(graph.num_vertices) if ids is None else ids
 
 
 def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None) -> Graph:
@@ -125,11 +119,11 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
         InputError: For a removed edge that is not there; for an added one that is there, or that
             has a weight too many or too few.
     """
-    ids = _ids_of(graph)
-    added, removed = (each and each.among(ids) for each in (added, removed))
+    own = ids_or_numbers(graph.num_vertices, graph.original_ids, None)
+    added, removed = (each and each.among(own) for each in (added, removed))
     lists = [] if added is None else [(added, added.u), (added, added.v)]
-    ids = _with_new(np.sort(ids), lists, graph.original_ids is None)
-    old, size = np.searchsorted(ids, _ids_of(graph)), len(ids)
+    ids = _with_new(np.sort(own), lists, graph.original_ids is None)
+    old, size = np.searchsorted(ids, own), len(ids)
     row = old[graph.nonzero_rows()]
     key, values = row * size + old[graph.indices], graph.values
     if (np.diff(old) < 0).any():  # the source does not have its ids in order
@@ -152,18 +146,23 @@ def changed_relations(
     """`changed` of a graph of types.
 
     Parameters:
-        added, removed: Edges ``u v`` have the destination first, and numbers from 0 within the
-            types. New vertices go on behind the last of their type.
+        added, removed: Edges ``u v`` have the destination first, and the ids of the types, or
+            numbers from 0 within these. New vertices are placed by type, as those of `changed`.
     """
-    types = graph.types
+    types, given = graph.types, graph.original_ids
     assert types is not None
-    ids = {}
-    for each in (*added.values(), *removed.values()):
-        each.among(graph.indices)
-    for name, count in types.counts.items():
+    known = ids_or_numbers(graph.num_vertices, given, types)
+    added, removed = (
+        {relation: each.among(known) for relation, each in lists.items()}
+        for lists in (added, removed)
+    )
+    ids, old = {}, dict[str, Any]()
+    for name in types.names:
         lists = [(each, each.u) for (_, _, end), each in added.items() if end == name]
         lists += [(each, each.v) for (start, _, _), each in added.items() if start == name]
-        ids[name] = _with_new(np.arange(count), lists, True)
+        own = known[types.vertices(name)]
+        ids[name] = _with_new(np.sort(own), lists, given is None)
+        old[name] = np.searchsorted(ids[name], own)
     row = graph.nonzero_rows()
     of = types.relation_of(row, graph.indices) if graph.relation is None else graph.relation
     ends = np.cumsum(np.bincount(of, minlength=len(types.relations)))
@@ -172,13 +171,17 @@ def changed_relations(
     for relation, at in zip(types.relations, every, strict=True):
         start, _, end = relation
         size = len(ids[start])
-        local = graph.indices[at] - types.vertices(start).start
-        key = (row[at] - types.vertices(end).start) * size + local
+        local = old[start][graph.indices[at] - types.vertices(start).start]
+        key = old[end][row[at] - types.vertices(end).start] * size + local
         values = None if graph.values is None else graph.values[at]
+        if (np.diff(key) < 0).any():
+            order = np.argsort(key, kind="stable")
+            key, values = key[order], None if values is None else values[order]
         lists_of = added.get(relation), removed.get(relation)
         key, values = _edited(key, values, (ids[end], ids[start]), *lists_of, True)
         entries[relation] = (*np.divmod(key, size), values)
-    return united({name: len(each) for name, each in ids.items()}, entries, graph.source)
+    made = united({name: len(each) for name, each in ids.items()}, entries, graph.source)
+    return made if given is None else with_ids(made, [*ids.values()])
 
 
 def _edited(

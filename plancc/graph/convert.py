@@ -17,8 +17,9 @@ from plancc.graph.edge_features import taking_features, with_edges
 from plancc.graph.formats import Held, data_keys, find_held, graph_keys, read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
 from plancc.graph.listed_edges import ListedEdges, listing
+from plancc.graph.rowids import vertex_ids
 from plancc.graph.types import Relation, check_relation, in_words
-from plancc.graph.union import Entries, entries_of, rectangular, united
+from plancc.graph.union import Entries, entries_of, rectangular, united, with_ids
 from plancc.graph.vertexchecks import checked_again
 from plancc.graph.vertexdata import INDEX_LISTS, VertexData, as_array
 from plancc.graph.vertexsources import read_vertex_data, vertex_data_of
@@ -45,9 +46,9 @@ def as_graph(obj: Any) -> Graph:
               (`graph_of_relations`). In place of a count also a mapping of vertex data by name,
               with the count as "num_nodes" where no array says it.
             - networkx: edge u -> v is ``A[u, v]`` (u needs v); undirected graphs have both
-              directions. Vertices in the graph's order; integer nodes other than 0..n-1 are kept as
-              ``original_ids``. Values if at least one edge has the attribute "weight" (1 for edges
-              without it); parallel edges are summed then.
+              directions. Vertices in the graph's order; nodes that all are text or whole numbers
+              are kept as ``original_ids``. Values if at least one edge has the attribute "weight"
+              (1 for edges without it); parallel edges are summed then.
             - ``(n, edge_index)``: int[2, edges] as in PyTorch Geometric, numpy or torch:
               ``edge_index[0]`` is the source j, ``edge_index[1]`` the destination i that aggregates
               from it, hence ``A[i, j]``. No values. Undirected if its pattern is symmetric.
@@ -301,4 +302,5 @@ def graph_of_relations(relations: Mapping[Any, Any], source: Source | None = Non
                     f"has: add '{shown(name)}': count"
                 )
         entries[relation] = row, column, None
-    return united(counts, entries, source)
+    graph = united(counts, entries, source)
+    return with_ids(graph, [vertex_ids(relations.get(name), n) for name, n in counts.items()])

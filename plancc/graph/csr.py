@@ -37,6 +37,7 @@ from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
 from plancc.graph.listed_edges import is_listing, list_edges
 from plancc.graph.named_ids import are_names
 from plancc.graph.npz import map_array
+from plancc.graph.rowids import GRAPH_IDS
 from plancc.graph.textfile import StrPath, input_errors
 from plancc.graph.types import Types
 from plancc.graph.union import without_relations
@@ -325,20 +326,22 @@ def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) 
     folder = os.fspath(path)
     with input_errors(folder):
         names = sorted(os.listdir(folder))
-    taken = {*ROWS, *OTHERS}
+    taken = {*ROWS, *OTHERS} - {"original_ids.npy"}
     arrays = {
         name.removesuffix(".npy"): map_array(os.path.join(folder, name))
         for name in names
         if name.endswith(".npy") and name not in taken
     }
-    types = _types(folder, _head(folder))
+    types, found = _types(folder, _head(folder)), dict[str, Any]()
+    ids: Any = arrays.pop("original_ids", None)
     if types is None:
-        return arrays
-    found: dict[str, Any] = {}
+        return arrays if ids is None else {**arrays, GRAPH_IDS[0]: ids}
     for name, array in arrays.items():
         number, _, key = name.partition(".")
         if number.isdecimal() and int(number) < len(types.names):
             found.setdefault(types.names[int(number)], {})[key] = array
+    for name in found if ids is not None else ():
+        found[name][GRAPH_IDS[0]] = ids[types.vertices(name)]
     return found
 
 

@@ -521,9 +521,9 @@ def _names_columns(
     usual = len(USUAL & {*map(str.lower, names)}) > 1
     ids = [word.strip(b' \t\r"') for word in words[:2]]
     again = [word for word in ids if word and _is_id(word, data, after, separator)]
-    if usual is not bool(again) or by_number:
+    if usual is not bool(again) or by_number or not text:
         return usual and not again
-    found = usual or (is_table and bool(text))
+    found = usual or is_table
     taken, cure = ("names of columns", "`columns` 1,2 makes it an edge") if found else (
         "an edge", "# before it makes it a comment"
     )  # fmt: skip

@@ -18,6 +18,7 @@ from plancc.errors import InputError, warn
 from plancc.graph.formats import FORMATS
 from plancc.graph.graph import Graph, check_range
 from plancc.graph.listed_edges import edge_keys, edges_of, link_keys, places_in
+from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.npz import read_npz_data
 from plancc.graph.rowids import warn_of_numbers
 from plancc.graph.textfile import StrPath, show
@@ -106,7 +107,8 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
             f"{where}'{type(source).__name__}' has no links: give a file, a mapping of "
             f"{', '.join(KINDS)}, or the three data objects of RandomLinkSplit"
         )
-    if not labelled:
+    ends = source.get("train")
+    if not labelled and ends is not None and as_array(ends, where).dtype.kind in "iu":
         warn_of_numbers(graph, f"{where}the ends of links")
     links = _checked(source, graph, where)
     for found, what in _doubtful(links, graph, known, where, labelled):
@@ -181,7 +183,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         raise InputError(f"{where}'{shown(name)}' is no kind of links: they are {known}")
     found: dict[str, npt.NDArray[Any]] = {}
     for name, value in given.items():
-        array = found[name] = as_array(value, f"{where}{name}")
+        array = found[name] = _by_name(as_array(value, f"{where}{name}"), graph, f"{where}{name}")
         pair = name in KINDS
         if array.dtype.kind not in "iu" or array.ndim != 2 or (pair and len(array) != 2):
             shape = "[2, links]" if pair else "[links, negatives of each]"
@@ -215,6 +217,19 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     if sum(each.shape[1] for each in pairs.values()) > MOST_LINKS:
         raise InputError(f"{where}more than {MOST_LINKS} links, with their negatives")
     return SplitLinks(pairs, *per_link)
+
+
+def _by_name(array: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[Any]:
+    """Vertex numbers in place of names; InputError for one that no vertex has."""
+    ids = graph.original_ids
+    if ids is None or array.dtype.kind in "iu" or not are_names(ids):
+        return array
+    names, order = names_of(array), np.argsort(ids)
+    place = places_in(ids[order], names)
+    if (place < 0).any():
+        at, *_ = np.argwhere(place < 0).tolist()
+        raise InputError(f"{what}{at}: no vertex has the name {show(names[tuple(at)])}")
+    return order[place]
 
 
 def _doubtful(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ NAMED = "ids are names"
 LONGEST = 1024
 """Most bytes of a name."""
 _EMPTY = [b"nan", b"NaN", b"None", b"null", b"NULL", b"NA", b"<NA>"]
+_WHOLE = re.compile("0|-?[1-9][0-9]{0,18}")
 _ROWS = 1 << 14
 """Names whose bytes are looked at at once."""
 _WRONG = (
@@ -113,6 +116,26 @@ def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArra
     check_memory(3 * width * len(encoded), f"{where}: names of up to {width} bytes")
     names, number = np.unique(np.array(encoded, f"S{width}"), return_inverse=True)
     return names, number
+
+
+def as_ids(given: Collection[Any]) -> npt.NDArray[Any] | None:
+    """What a source calls its vertices, as ids: int64[n], or bytes[n] where one is no whole number.
+
+    None where two are called the same, or one is empty or neither text nor a whole number.
+    """
+    kinds = {*map(type, given)}
+    if bool in kinds or not all(issubclass(kind, str | int | np.integer) for kind in kinds):
+        return None
+    numbers = not any(issubclass(kind, str) for kind in kinds)
+    words: Any = given if numbers else [*map(str, given)]
+    if len({*words}) < len(words):
+        return None
+    with suppress(InputError, OverflowError, UnicodeEncodeError):
+        if numbers or all(map(_WHOLE.fullmatch, words)):
+            return np.array([*map(int, words)], np.int64)
+        names, number = sorted_names(np.array(words, object), "")
+        return names[number]
+    return None
 
 
 def _no_text(table: npt.NDArray[np.uint8]) -> int | None:

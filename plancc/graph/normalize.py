@@ -19,6 +19,8 @@ from plancc.kernel import njit
 from plancc.registry import check_choice
 from plancc.text import shown
 
+LOOPS = "self loops of the source raised by the identity"
+"""What is counted (`Source.counting`)."""
 CANCELLED = 1e-14
 """Sum of a row over that of its magnitudes up to which it is rounding alone."""
 
@@ -68,8 +70,7 @@ def normalize(
     rows = Rows(*arrays, 0, graph.source.name, *how)
     scale = rows.scale()
     indptr, indices, values = rows.scaled(scale, scale, dtype)
-    loops = graph.num_vertices - int(rows.made_ptr[-1] - graph.indptr[-1]) if self_loops else 0
-    source = graph.source.counting("self loops of the source raised by the identity", loops)
+    source = graph.source.counting(LOOPS, rows.num_raised)
     made = replace(graph, indptr=indptr, indices=indices, values=values, source=source)
     return with_features_of(made, graph)
 
@@ -222,6 +223,12 @@ class Rows:
         made = self.indptr.copy()
         made[1:] += np.cumsum(_missing_diagonal(self.indptr, self.indices, self.first))
         return made
+
+    @property
+    def num_raised(self) -> int:
+        """How many diagonal entries the identity is added to."""
+        made = int(self.made_ptr[-1] - self.indptr[-1])
+        return len(self.indptr) - 1 - made if self.self_loops else 0
 
     @property
     def _given_values(self) -> npt.NDArray[np.floating]:

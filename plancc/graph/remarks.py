@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.graph.graph import Graph
 from plancc.graph.vertexchecks import EXACT
 from plancc.graph.vertexdata import MASKS, VertexData
 from plancc.text import shown
@@ -42,20 +41,25 @@ def _of_arrays(data: VertexData) -> list[str]:
     return [*_of_masks(data), *_of_classes(data)]
 
 
-def of_values(graph: Graph, normalization: str, dtype: npt.DTypeLike) -> list[str]:
-    """Sentences on weights that the matrix of a plan does not keep as they are."""
-    given, found = graph.values, []
+def lost_values(
+    given: npt.NDArray[np.floating] | None, normalization: str, dtype: npt.DTypeLike
+) -> tuple[int, int]:
+    """How many weights the matrix of a plan does not keep: those that are 0 in `dtype`, and whole
+    numbers that lose digits in it."""
     if given is None or np.dtype(dtype) != np.float32 or given.dtype == np.float32:
-        return []
+        return 0, 0
     with np.errstate(over="ignore", under="ignore"):
         rounded = given.astype(np.float32)
-    gone = np.count_nonzero(rounded == 0)
-    if gone:
-        found.append(f"{gone:,} weights are 0 in float32 and left out")
+    gone, lost = int(np.count_nonzero(rounded == 0)), 0
     if normalization == "none" and max(-given.min(initial=0), given.max(initial=0)) > EXACT:
-        lost = np.count_nonzero((rounded != given) & (given == np.floor(given)))
-        if lost:
-            found.append(f"{lost:,} weights above {EXACT:,} lose digits in float32")
+        lost = int(np.count_nonzero((rounded != given) & (given == np.floor(given))))
+    return gone, lost
+
+
+def of_values(gone: int, lost: int) -> list[str]:
+    """Sentences on `lost_values`, where there are any."""
+    found = [f"{gone:,} weights are 0 in float32 and left out"] * (gone > 0)
+    found += [f"{lost:,} weights above {EXACT:,} lose digits in float32"] * (lost > 0)
     return [f"{each}: `value_dtype` float64 keeps them" for each in found]
 
 

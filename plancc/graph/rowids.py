@@ -14,8 +14,9 @@ from plancc.errors import InputError, warn
 from plancc.graph.formats import FORMATS, reading_of
 from plancc.graph.graph import Graph
 from plancc.graph.listed_edges import places_in
-from plancc.graph.named_ids import are_names, names_of
+from plancc.graph.named_ids import are_names, as_ids, names_of
 from plancc.graph.textfile import show
+from plancc.graph.vertexdata import as_array
 from plancc.text import shown
 
 ROW_IDS = ("id", "ids")
@@ -163,11 +164,37 @@ def id_column(
 
 
 def ids_of(num_vertices: int | Graph) -> npt.NDArray[Any]:
-    """The source's ids of all vertices, or their numbers where it has none: int64 or bytes[n]."""
+    """The source's ids of all vertices, or their numbers where it has none, or two types have the
+    same: int64 or bytes[n]."""
     if isinstance(num_vertices, int):
         return np.arange(num_vertices)
     ids = num_vertices.original_ids
-    return np.arange(num_vertices.num_vertices) if ids is None else ids
+    if ids is None or (num_vertices.types and len(np.unique(ids)) < len(ids)):
+        return np.arange(num_vertices.num_vertices)
+    return ids
+
+
+def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[Any]] | None:
+    """The name of the ids of vertices beside an ``edge_index``, and they: int64 or bytes[count]."""
+    for name in GRAPH_IDS:
+        given = held.get(name)
+        if isinstance(given, np.ndarray) and given.dtype.kind in "OTU":
+            given = given.tolist()
+        ids = as_ids(given) if isinstance(given, list | tuple) else given
+        if tuple(getattr(ids, "shape", ())) == (count,):
+            ids = as_array(ids, f"'{name}'")
+            if ids.dtype.kind in "iuS":
+                return name, ids if are_names(ids) else ids.astype(np.int64)
+    return None
+
+
+def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
+    """The same ids; None where there are none that differ, or where they are 0..n-1."""
+    _, ids = (isinstance(held, Mapping) and ids_beside(held, count)) or ("", None)
+    if ids is None or len(ascending := np.unique(ids)) < count:
+        return None
+    numbers = not are_names(ids) and (ascending[0] < 0 or np.array_equal(ids, np.arange(count)))
+    return None if numbers else ids
 
 
 def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
@@ -228,19 +255,29 @@ def say_order(folder: str, names: Sequence[str], what: str) -> None:
 
 def like_ids_of(ids: npt.NDArray[Any], num_vertices: int | Graph) -> npt.NDArray[Any]:
     """Ids of rows as names where the graph's own are names; else as they are."""
-    own = None if isinstance(num_vertices, int) else num_vertices.original_ids
-    return names_of(ids) if are_names(own) else ids
+    return names_of(ids) if are_names(ids_of(num_vertices)) else ids
 
 
 def warn_of_order(num_vertices: int | Graph, where: str) -> None:
-    """Say that rows without ids follow the graph's vertices where their ids are names, or do not
-    ascend one by one."""
-    ids = None if isinstance(num_vertices, int) else num_vertices.original_ids
-    if ids is not None and (are_names(ids) or (np.diff(ids) != 1).any()):
+    """Say that rows without ids follow the graph's vertices where their ids do not ascend, or in a
+    file are names, or leave numbers out."""
+    if isinstance(num_vertices, int) or num_vertices.types is not None:  # type after type
+        return
+    ids, in_file = num_vertices.original_ids, bool(num_vertices.source.sha256)
+    if ids is None:
+        return
+    if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
         warn(
             f"{where}rows without ids are taken in the graph's order of vertices ({_first(ids)}); "
             "a key or column 'id' says whose they are"
         )
+
+
+def warn_of_lines(graph: Graph, path: Any) -> None:
+    """Say that the lines of a file without ids follow the vertices where these have names."""
+    ids: Any = graph.original_ids
+    if isinstance(path, str | os.PathLike) and are_names(ids):
+        warn(f"{os.fspath(path)}: lines are taken in the graph's order of vertices ({_first(ids)})")
 
 
 def warn_of_numbers(num_vertices: int | Graph, what: str) -> None:

@@ -194,6 +194,14 @@ class Types:
         return found
 
 
+def ids_or_numbers(
+    size: int, ids: npt.NDArray[Any] | None, types: Types | None
+) -> npt.NDArray[Any]:
+    """The source's ids of vertices, or numbers from 0 within their type: int64 or bytes[size]."""
+    counts = [size] if types is None else [*types.counts.values()]
+    return np.concatenate([*map(np.arange, counts)]) if ids is None else ids
+
+
 def first_of_columns(row_ptr: npt.NDArray[np.int64], column: IntArray) -> npt.NDArray[np.bool_]:
     """Which nonzeros have another column than the one before in their row, bool[nonzeros].
 

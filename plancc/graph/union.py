@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from plancc.graph.canonical import (
 )
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.listed_edges import list_edges
+from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.types import Relation, Types, distinct_columns, in_words
 from plancc.text import shown
 
@@ -90,6 +91,22 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
     graph = build_graph(types.num_vertices, *ends, values, source=source)
     list_edges(*ends, number, values)
     return replace(detect_direction(graph), types=types)
+
+
+def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph:
+    """The graph with ids by type, int64 or bytes, each another in its type; None: 0, 1, 2, ...
+
+    Where those of one type are names, those of all are.
+    """
+    assert graph.types is not None
+    counts = graph.types.counts.values()
+    if all(each is None for each in of_types):
+        return graph
+    every = [
+        np.arange(n) if each is None else each for n, each in zip(counts, of_types, strict=True)
+    ]
+    named = any(map(are_names, every))
+    return replace(graph, original_ids=np.concatenate([*map(names_of, every)] if named else every))
 
 
 def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from plancc.graph.rowids import (
     USUAL_IDS,
     are_in_order,
     id_column,
+    ids_beside,
     ids_of,
     like_ids_of,
     rows_by_id,
@@ -36,7 +37,6 @@ from plancc.graph.rowids import (
 )
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, show
-from plancc.graph.types import Types
 from plancc.graph.vertexchecks import (
     check_labels,
     check_list,
@@ -251,7 +251,7 @@ def vertex_data_of(
         given = {name for name, each in held.items() if each is not None}
         of_types = {*types.counts} - names_of_data(keys or {})
         if of_types & given or any(isinstance(each, Mapping) for each in held.values()):
-            return _by_type(held, types, where, split, keys)
+            return _by_type(held, num_vertices, where, split, keys)
     count = count_of(num_vertices)
     arrays: dict[str, npt.NDArray[Any]] = {}
     lists: dict[str, Any] = {}
@@ -286,7 +286,7 @@ def vertex_data_of(
     own = _own_ids(held, num_vertices)
     if own is not None:
         called["original_ids"] = own
-    if arrays or lists or not (required or elsewhere):
+    if arrays or lists or not required:
         whose = "" if by_line or ids else _may_be_row_ids(held, num_vertices)
         _warn_of_unused(held, called, rows, where, whose)
     if not arrays and not lists:
@@ -336,13 +336,13 @@ def vertex_data_of(
 
 def _by_type(
     held: Mapping[Any, Any],
-    types: Types,
+    graph: Any,
     where: str,
     split: str | None,
     keys: Mapping[str, str] | None,
 ) -> VertexData:
     """`vertex_data_of` of a mapping for every type; rows beside relations are in their order."""
-    found, missing = {}, data_keys(keys)
+    found, missing, types = {}, data_keys(keys), graph.types
     choice: Any = {"split": split, "keys": keys, "required": False, "elsewhere": True}
     choice["in_order"] = any(isinstance(name, tuple) for name in held)
     for name, given in held.items():
@@ -359,13 +359,21 @@ def _by_type(
                     f"{what}key {show(key)}: weights of some of the types are not taken: "
                     "`weights` takes one vector, of all vertices, type after type"
                 )
-        data = vertex_data_of(given, types.counts[name], what, **choice)
+        data = vertex_data_of(given, _of_type(graph, name), what, **choice)
         missing = {key: each for key, each in missing.items() if each not in given}
         if data.arrays():
             found[name] = data
     for each in filter(None, missing.values()):
         raise InputError(f"{where}key '{each}' is missing in all types")
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
+
+
+def _of_type(graph: Any, name: str) -> Graph:
+    """The vertices of a type and their ids, without edges."""
+    vertices, ids = graph.types.vertices(name), graph.original_ids
+    empty = np.zeros(vertices.stop - vertices.start + 1, np.int64)
+    own = None if ids is None else ids[vertices]
+    return Graph(empty, empty[:0].astype(np.int32), original_ids=own)
 
 
 def _has_fractions(labels: npt.NDArray[Any]) -> bool:
@@ -401,14 +409,11 @@ def _may_be_row_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str:
 
 def _own_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str | None:
     """The name of the ids that the graph took from the same source, or None."""
-    if isinstance(num_vertices, int) or not held.keys() & {"edge_index", "adj_t"}:
+    found = ids_beside(held, count_of(num_vertices))
+    if found is None or isinstance(num_vertices, int):
         return None
-    ids = ids_of(num_vertices)
-    for name in GRAPH_IDS:
-        there = _has_rows(held.get(name), len(ids))
-        if there and np.array_equal(as_array(held[name], f"'{name}'"), ids):
-            return name
-    return None
+    same = np.array_equal(like_ids_of(found[1], num_vertices), ids_of(num_vertices))
+    return found[0] if same else None
 
 
 def _warn_of_unused(

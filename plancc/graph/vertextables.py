@@ -250,14 +250,14 @@ class TableReading:
     """What of a table is read.
 
     Attributes:
-        columns: The columns, in this order.
+        columns: The columns, in this order; empty: all.
         booleans: Those that may hold True and False.
         names: The names of all columns, for messages.
     """
 
-    columns: tuple[int, ...]
-    booleans: tuple[int, ...]
-    names: tuple[str, ...]
+    columns: tuple[int, ...] = ()
+    booleans: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def _truth(word: str) -> float:
@@ -294,7 +294,7 @@ def read_numbers(
                 ndmin=2,
                 encoding="utf-8-sig",
                 quotechar='"' if reading is not None else None,
-                usecols=None if reading is None else reading.columns,
+                usecols=(reading and reading.columns) or None,
                 converters=None if reading is None else dict.fromkeys(reading.booleans, _truth),
             )
     except (ValueError, UnicodeDecodeError) as error:
@@ -328,7 +328,7 @@ def _wrong_word(words: str, line_at: Callable[[int], int], reading: TableReading
         return f": not a table of numbers: {words}"
     line, column = line_at(int(match[2])), int(match[3])
     name, advice = f"{column}", "pandas.factorize numbers words"
-    if reading is not None:
+    if reading is not None and reading.names:
         name = f"'{shown(reading.names[column - 1], 40)}'"
         if column - 1 in reading.booleans:
             advice = "masks hold 0 and 1, or True and False"

@@ -2,7 +2,7 @@
 
 A text has a line for every vertex with one number, or several for several balances, between commas,
 tabs or blanks. Under a line of names it may have a column "id", and its lines any order; so may two
-columns without names, of which the first holds every id once.
+columns without names, of which the first holds every id once, or is of names where ids are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.formats import format_of_table
 from plancc.graph.graph import Graph
-from plancc.graph.named_ids import are_names
+from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.npz import map_array
 from plancc.graph.rowids import ROW_IDS, id_column, ids_of, is_of_ids
 from plancc.graph.textfile import StrPath, check_readable, fail, input_errors, is_number, open_input
@@ -25,10 +25,10 @@ from plancc.graph.vertexdata import VertexData
 from plancc.graph.vertexsources import read_vertex_data, vertex_data_of
 from plancc.graph.vertextables import (
     MOST_NAMES,
+    TableReading,
     class_numbers,
     line_of,
     read_numbers,
-    read_table,
 )
 from plancc.graph.wholeweights import RULE, first_wrong
 
@@ -77,37 +77,46 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
         found = read_vertex_data(path, graph).weights
     else:
         check_readable(name)
-        is_array = plain.endswith(".npy")
-        held = {"weights": map_array(name)} if is_array else _read_text(name, graph)
+        held = {"weights": map_array(name)} if plain.endswith(".npy") else _read_text(name, graph)
         found = vertex_data_of(held, graph, f"{name}: ").weights
     if found is None:
         raise InputError(f"{name}: there are vertex data, but no 'weight'")
     return found
 
 
-def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any] | None]:
+def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
     """Weights, and ids if there are any."""
+    named = are_names(ids_of(graph))
     with input_errors(name), open_input(name) as stream:
         line = stream.readline(MOST_NAMES).decode("utf-8-sig", "replace").strip()
-    mark = next((each for each in ",\t" if each in line), None)
+    mark = next((each for each in ("\t," if named else ",\t") if each in line), None)
     words = [word.strip() for word in line.split(mark)]
-    has_names = not all(map(is_number, words))
-    if has_names and len(words) > 1 and are_names(ids_of(graph)):
-        held, key = read_table(name, graph, None)
-        return {"id": held.pop(key), **held} if key else held
-    table, ids = read_numbers(name, mark, skipped=int(has_names)), list[int]()
-    if has_names and len(words) == table.shape[1]:
+    skipped, ids = int(not all(map(is_number, words))), list[int]()
+    if named:
+        texts = np.char.strip(read_numbers(name, mark, dtype=np.str_, reading=TableReading()))
+        words = texts[0].tolist()
+        skipped = int(not any(map(is_number, words)))
+        table = names_of(texts[skipped:])
+        ids = [k for k, word in enumerate(table[:1].flat) if not is_number(word)][:1]
+    else:
+        table = read_numbers(name, mark, skipped)
+    if skipped and len(words) == table.shape[1]:
         alone = [word for word in words if len(words) == 1 and word.lower() not in ROW_IDS]
         taken = ("weight", "weights", *alone)
         called = id_column(dict(zip(words, table.T, strict=True)), taken, graph, name)
-        ids = [] if called is None else [words.index(called)]
-    elif not has_names and is_of_ids(table, graph):
+        ids = ids if called is None else [words.index(called)]
+    elif not skipped and is_of_ids(table, graph):
         ids = [0]
-    weights = np.delete(table, ids, axis=1)
+    of_ids, weights = table[:, ids], np.delete(table, ids, axis=1)
+    if named:
+        others = tuple(np.delete(np.arange(table.shape[1]), ids).tolist())
+        reading = TableReading(others, names=tuple(words) if skipped else ())
+        weights = read_numbers(name, mark, skipped, reading=reading)
     wrong = first_wrong(weights)
     if wrong is not None:
-        fail(name, line_of(name, wrong[0], int(has_names)), f"{RULE}, not", f"{weights[wrong]:g}")
-    found: dict[str, npt.NDArray[Any] | None] = {"weights": weights}
+        fail(name, line_of(name, wrong[0], skipped), f"{RULE}, not", f"{weights[wrong]:g}")
+    found = {"weights": weights}
     if ids:
-        found["id"] = class_numbers(table[:, ids[0]], f"{name}: the column of ids")
+        what = f"{name}: the column of ids"
+        found["id"] = of_ids[:, 0] if named else class_numbers(of_ids[:, 0], what)
     return found

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from html import unescape
 from itertools import chain
@@ -23,7 +22,7 @@ from plancc.errors import InputError, warn
 from plancc.graph.canonical import both_ways, build_graph
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.named_ids import sorted_names
+from plancc.graph.named_ids import as_ids
 from plancc.graph.textfile import (
     StrPath,
     check_readable,
@@ -36,7 +35,7 @@ from plancc.graph.textfile import (
     read_number,
     show,
 )
-from plancc.graph.union import rectangular
+from plancc.graph.union import rectangular, with_ids
 from plancc.interop.networkx_graphs import hold
 
 ENDS = ("source", "target")
@@ -107,15 +106,17 @@ class _Found:
             k, end = next(wrong)
             fail(self.path, self.lines[k], f"an edge has the end {show(end)}, which is no vertex")
 
-    def ids(self) -> Any:
-        """The first names that can be ids; None for none, as where they only count, n0, n1, ..."""
+    def ids(self, of: slice = slice(None)) -> Any:
+        """The first names of these vertices that can be ids; None for none, as where they only
+        count, n0, n1, ..."""
         found: Any = None
         n = len(self.vertices)
-        for names in filter(None, self.names.values()):
+        for every in filter(None, self.names.values()):
+            names = every[of]
             start = names[0].removesuffix("0")
-            if not start[-1:].isdigit() and names == [f"{start}{k}" for k in range(n)]:
+            if not start[-1:].isdigit() and names == [f"{start}{k}" for k in range(len(names))]:
                 continue
-            ids = _as_ids(names) if len(names) == n else None
+            ids = as_ids(names) if len(every) == n else None
             if found is None and ids is not None:
                 found = ids
             elif ids is None or not np.array_equal(found, ids):
@@ -178,7 +179,8 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
         n = len(found.vertices)
         check_num_vertices(n, os.fspath(path))
         row, column = found.numbers()
-        ids = None if found.rows else found.ids()
+        sides = (slice(0, found.rows), slice(found.rows, n)) if found.rows else (slice(n),)
+        ids = [found.ids(side) for side in sides]
         weight = found.weight(columns)
         values = found.values(weight) if weight and not pattern else None
         if not pattern:
@@ -186,12 +188,13 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
         source = Source.of_file(path, name, f"'{weight}'")
         if found.rows:
             entries = *_between(found, row, column), values
-            return rectangular((found.rows, n - found.rows), entries, source, **flags)
+            graph = rectangular((found.rows, n - found.rows), entries, source, **flags)
+            return with_ids(graph, ids[:: -1 if flags.get("transpose") else 1])
         mutual = np.array(found.mutual, np.bool_)
         directed = not mutual.all() if len(mutual) else found.directed
         row, column, values = both_ways(row, column, values, mutual)
         graph = build_graph(n, row, column, values, directed=directed, source=source, **flags)
-        return replace(graph, original_ids=ids)
+        return replace(graph, original_ids=ids[0])
 
     return read
 
@@ -206,21 +209,6 @@ def _between(found: _Found, row: Any, column: Any) -> tuple[Any, Any]:
         between = f"the first {found.rows} vertices, the rows, to the others"
         fail(found.path, line, f"an edge does not lead from {between}")
     return row, column - found.rows
-
-
-_WHOLE = re.compile("0|[1-9][0-9]{0,17}")
-
-
-def _as_ids(names: list[str]) -> Any:
-    """The names as ids, int64 or bytes[n]; None where two are the same, or one is empty."""
-    if len(set(names)) < len(names):
-        return None
-    if all(map(_WHOLE.fullmatch, names)):
-        return np.array(names).astype(np.int64)
-    with suppress(InputError):
-        known, number = sorted_names(np.array(names, object), "")
-        return known[number]
-    return None
 
 
 _GML = re.compile(r'"[^"]*"|#[^\n]*|\[|\]|[^\s\[\]"]+|"')

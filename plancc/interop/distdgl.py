@@ -31,6 +31,7 @@ from plancc.graph.vertexdata import VertexData, as_array
 from plancc.interop.torchfile import load_torch
 from plancc.plan.exchange import Int64Array
 from plancc.plan.matrix import relations_of
+from plancc.plan.parts import taken
 from plancc.plan.plan import Plan
 from plancc.text import shown
 
@@ -235,9 +236,10 @@ class DistNumbers:
             return {NODE: (vertex_arrays(plan, DGL_NAMES), plan.part_ptr)}
         found, first = {}, types.rows_before(plan.global_id, plan.part_ptr)
         for k, name in enumerate(types.names):
-            vertices = plan.global_id[self.row_type == k] - types.first[k]
+            vertices = plan.global_id[self.row_type == k]
             data = plan.vertex_data.of_type.get(name, VertexData())
-            found[name] = arrays_of(data, vertices, DGL_NAMES), first[k]
+            of_type = vertices - types.first[k], DGL_NAMES, taken(plan.original_id, vertices)
+            found[name] = arrays_of(data, *of_type), first[k]
         return found
 
 

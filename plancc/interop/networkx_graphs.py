@@ -1,12 +1,13 @@
 """Graphs of networkx and igraph in memory.
 
 Edge u -> v is ``A[u, v]``: u needs v.
-Undirected graphs have both directions; the edges' attribute ``weight`` is the value. Names of
-vertices that all are whole numbers are kept as ids.
+Undirected graphs have both directions; the edges' attribute ``weight`` is the value. The nodes of
+networkx, and what igraph has as ``name``, are ids where each is another text or whole number.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -19,6 +20,7 @@ from plancc.errors import InputError, warn
 from plancc.graph.canonical import as_values, both_ways, build_graph
 from plancc.graph.formats import Held
 from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.named_ids import as_ids
 from plancc.graph.textfile import show
 
 
@@ -49,19 +51,7 @@ def _graph_of_networkx(graph: Any, name: str) -> Graph:
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{name}: an edge's 'weight' is not a number ({error})") from error
     source = Source(name, format="networkx", weights="'weight'")
-    built = _build(len(nodes), pair, values, graph.is_directed(), source)
-    return replace(built, original_ids=_ids(nodes))
-
-
-def _ids(nodes: list[Any]) -> npt.NDArray[np.int64] | None:
-    """The nodes as ids; None where they are no whole numbers of 64 bits, or 0..n-1."""
-    if not all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in nodes):
-        return None
-    try:
-        ids = np.array(nodes, np.int64)
-    except OverflowError:
-        return None
-    return None if np.array_equal(ids, np.arange(len(ids))) else ids
+    return _build(nodes, pair, values, graph.is_directed(), source)
 
 
 def _graph_of_igraph(graph: Any, name: str) -> Graph:
@@ -73,7 +63,8 @@ def _graph_of_igraph(graph: Any, name: str) -> Graph:
     if "weight" in graph.es.attributes():
         values = as_values(np.array(graph.es["weight"]), f"{name}: 'weight'")
     source = Source(name, format="igraph", weights="'weight'")
-    return _build(n, pair, values, graph.is_directed(), source)
+    nodes = graph.vs["name"] if "name" in graph.vs.attributes() else range(n)
+    return _build(nodes, pair, values, graph.is_directed(), source)
 
 
 def _tell(name: str, attributes: set[Any]) -> None:
@@ -84,12 +75,16 @@ def _tell(name: str, attributes: set[Any]) -> None:
 
 
 def _build(
-    num_vertices: int,
+    nodes: Collection[Any],
     pair: npt.NDArray[np.integer],
     values: npt.NDArray[Any] | None,
     directed: bool,
     source: Source,
 ) -> Graph:
-    """The graph of edges int[edges, 2]; undirected ones are there in both directions."""
+    """The graph of these nodes and edges int[edges, 2]; undirected ones have both directions."""
     edges = both_ways(pair[:, 0], pair[:, 1], values, not directed)
-    return build_graph(num_vertices, *edges, directed=directed, source=source)
+    ids = as_ids(nodes)
+    if ids is not None and np.array_equal(ids, np.arange(len(ids))):
+        ids = None
+    built = build_graph(len(nodes), *edges, directed=directed, source=source)
+    return replace(built, original_ids=ids)

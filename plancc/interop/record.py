@@ -21,10 +21,10 @@ from plancc.graph.edge_features import LEFT_OUT
 from plancc.graph.formats import Format, Held
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.listed_edges import EdgeFeatures, ListedEdges
-from plancc.graph.rowids import GRAPH_IDS
+from plancc.graph.rowids import vertex_ids
 from plancc.graph.textfile import StrPath, show
 from plancc.graph.types import Relation, check_relation, in_words
-from plancc.graph.union import Entries, united
+from plancc.graph.union import Entries, united, with_ids
 from plancc.graph.vertexdata import ALIASES, KEYS, MASKS, as_array
 
 Record = dict[Any, Any]
@@ -46,7 +46,8 @@ def graph_of_record(
         record: ``edge_index`` int[2, edges], or ``adj_t``, a sparse tensor; ``edge_weight``, or
             ``edge_attr`` or ``edge-feat`` of one column: the values; ``num_nodes``, else as many
             vertices as the features have rows, or other vertex data that have one for every vertex
-            of ``edge_index``; ``n_id`` or ``ids``, int[n] that differ, are the vertices' ids.
+            of ``edge_index``; ``n_id`` or ``ids``, n whole numbers or texts that differ, are the
+            vertices' ids.
         where: Names the source in messages.
         graph_key: The name of ``edge_index``.
         **reading: Flags as `plancc.graph.formats.read_graph` has them.
@@ -73,7 +74,7 @@ def graph_of_record(
         values = None
     source = replace(source, weights=weights)
     graph = build_graph(n, row, col, values, source=source, **flags)
-    return replace(detect_direction(graph), original_ids=_ids(record, n))
+    return replace(detect_direction(graph), original_ids=vertex_ids(record, n))
 
 
 def _graph_of_types(record: Record, where: str, source: Source, **reading: bool) -> Graph:
@@ -100,20 +101,8 @@ def _graph_of_types(record: Record, where: str, source: Source, **reading: bool)
         vertices = np.concatenate([np.empty(0, np.int64), *used])
         what = f"{where}: type {show(name)}"
         counts[name] = _num_vertices(record.get(name) or {}, vertices, vertices, what)
-    return united(counts, entries, source)
-
-
-def _ids(record: Record, num_vertices: int) -> npt.NDArray[np.int64] | None:
-    """The vertices' own ids; None where there are none that differ, or where they are 0..n-1."""
-    for name in GRAPH_IDS:
-        if tuple(getattr(record.get(name), "shape", ())) == (num_vertices,):
-            ids = as_array(record[name], f"'{name}'")
-            if ids.dtype.kind in "iu":
-                ids = ids.astype(np.int64)
-                ascending = np.unique(ids)
-                if len(ascending) == num_vertices and ascending[0] >= 0:
-                    return None if (ids == np.arange(num_vertices)).all() else ids
-    return None
+    graph = united(counts, entries, source)
+    return with_ids(graph, [vertex_ids(record.get(name), n) for name, n in counts.items()])
 
 
 def edge_index_of(edge_index: Any, where: str) -> npt.NDArray[np.integer]:

@@ -13,6 +13,7 @@ from plancc.errors import InputError
 from plancc.fields import option
 from plancc.graph.graph import Graph
 from plancc.graph.partvector import read_part_vector
+from plancc.graph.rowids import warn_of_lines
 from plancc.models.base import Model
 from plancc.models.problem import Assignment
 from plancc.models.weights import Balance, check_num_parts
@@ -37,6 +38,7 @@ class FileModel(Model):
 
     def check(self, graph: Graph, num_parts: int) -> None:
         self.build(graph, num_parts, balance="nnz", seed=0)
+        warn_of_lines(graph, self.part)
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from plancc.models.crowd import HUB, Crowd
 from plancc.models.weights import Balance
 from plancc.owners.find import find_owners, told_of_stop
 from plancc.owners.numbering import numbered
-from plancc.owners.prices import MOST, Form, PricedForms
+from plancc.owners.prices import Form, PricedForms
 from plancc.owners.task import Observer, Ownership, Report, Task
 from plancc.plan.lowering import lower
 from plancc.plan.metrics import imbalance, summarize
@@ -51,7 +51,6 @@ class Candidate:
             `plancc.plan.metrics.Metrics`.
         epoch_seconds: The predicted epoch.
         memory: Bytes of the fullest rank, as predicted.
-        rehearsed_seconds: The epoch that `judge` finds; 0: it was not asked.
         value: Of the objective that decides.
         seconds: That it took to find.
         failed: Why there is no answer; then the figures are 0.
@@ -66,7 +65,6 @@ class Candidate:
     row_imbalance: float = 0.0
     epoch_seconds: float = 0.0
     memory: int = 0
-    rehearsed_seconds: float = 0.0
     value: float = 0.0
     seconds: float = 0.0
     failed: str = ""
@@ -80,7 +78,6 @@ def choose(
     observer: Observer,
     report: Report | None = None,
     *,
-    judge: Callable[[Ownership], float] | None = None,
     grids: bool = False,
     hops: bool = False,
 ) -> Ownership:
@@ -92,7 +89,6 @@ def choose(
 
     Parameters:
         matrix, observer, report: As of `find_owners`.
-        judge: Seconds of an epoch of owners, by which the best `MOST` are compared once more.
         grids: Whether the plan may be that of a process grid.
         hops: Whether rows may travel in hops between the nodes of the machine where that is
             quicker; only where no candidates are named.
@@ -158,27 +154,19 @@ def choose(
         table.append(entry if why.get(form.name) else replace(entry, seconds=seconds))
         answers.append(found)
     memory = options.predictor.machine.node.memory if goal == "time" else None
-    able = _able(table, options.epsilon if goal != "time" else math.inf, memory)
-    if judge is not None:
-        able = able[:MOST]
-        for k in able:
-            found = answers[k]
-            assert found is not None
-            with observer(f"rehearse {table[k].model}"):
-                table[k] = replace(table[k], rehearsed_seconds=judge(found))
-        able.sort(key=lambda k: table[k].rehearsed_seconds)
-    best = table[able[0]] = replace(table[able[0]], chosen=True)
-    found = answers[able[0]]
+    first = _able(table, options.epsilon if goal != "time" else math.inf, memory)[0]
+    best = table[first] = replace(table[first], chosen=True)
+    found = answers[first]
     assert found is not None
     how: dict[str, Any] = {
         "chosen_model": best.model,
-        "chosen_by": goal if judge is None else "rehearsal",
+        "chosen_by": goal,
         "candidates": json.dumps([asdict(entry) for entry in table]),
         "search_seconds": priced + sum(entry.seconds for entry in table),
         "effort": task.effort,
         "threads": options.threads,
         **({} if options.budget is None else {"budget": float(options.budget)}),
-        **({} if found.grid is None else {"blocks": forms[able[0]].assigner.model}),
+        **({} if found.grid is None else {"blocks": forms[first].assigner.model}),
         **({} if found.topology is None else {"topology": str(found.topology)}),
     }
     notes = list(found.about_owners)

@@ -29,7 +29,7 @@ from plancc.partitioners.run import partition
 from plancc.passes.multilevel import Owner
 
 MOST = 3
-"""Candidates that are searched for where none are named, and that are rehearsed."""
+"""Candidates that are searched for where none are named."""
 
 
 @dataclass(frozen=True)

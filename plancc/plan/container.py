@@ -1,7 +1,7 @@
 """An HDF5 file that is not trusted: links, storage, filters and types are checked before use.
 
 Every call of HDF5 stands in a `Container.reading` block: all errors of HDF5 on a damaged file
-become PlanErrors. Plans and their pieces are such files.
+become PlanErrors.
 """
 
 from __future__ import annotations
@@ -36,9 +36,6 @@ KINDS = {h5py.Group: h5py.h5o.TYPE_GROUP, h5py.Dataset: h5py.h5o.TYPE_DATASET}
 class Container:
     """A file, open for reading without locks.
 
-    Parameters:
-        shown: What messages begin with; None: the path.
-
     Attributes:
         file: h5py.File.
         size (int): Bytes.
@@ -48,8 +45,8 @@ class Container:
         PlanError: If it is no HDF5 file, or one that HDF5 may read for ever: without checksums.
     """
 
-    def __init__(self, path: str, shown: str | None = None) -> None:
-        self.path, self._shown = path, shown or path
+    def __init__(self, path: str) -> None:
+        self.path = path
         self._groups: set[str] = set()  # found in the file itself
         check_input(path)
         try:
@@ -61,10 +58,10 @@ class Container:
             self.size = os.path.getsize(path)
             self.file = _open(path)
         except PermissionError as error:
-            raise InputError(f"{self._shown}: not readable (permission denied)") from error
+            raise InputError(f"{self.path}: not readable (permission denied)") from error
         except OSError as error:
             if kind := _other_kind(path, error):
-                raise InputError(f"{self._shown}: not a plan{kind}") from error
+                raise InputError(f"{self.path}: not a plan{kind}") from error
             raise self.error(_not_opened(path, error)) from error
 
     def close(self) -> None:
@@ -72,7 +69,7 @@ class Container:
 
     def error(self, problem: str) -> PlanError:
         """The error that says so of this file."""
-        return PlanError(f"{self._shown}: {problem}")
+        return PlanError(f"{self.path}: {problem}")
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:

@@ -48,10 +48,10 @@ TYPES_ATTRIBUTES = ("types", "relations")
 LINKS_ATTRIBUTE = "links"
 """Attribute of the root group of a plan with links: `Header.links`."""
 PIECES = "pieces"
-"""Attribute of the root group, and a group, of the head of a plan in pieces."""
+"""Attribute of the root group of the head of a plan in pieces, which is refused."""
 PIECE_FORMAT = f"{FORMAT}-piece"
-"""Attribute "format" of a piece."""
-STORAGE_ATTRIBUTES = ("format", "format_version", "content_sha256", PIECES)
+"""Attribute "format" of a piece, likewise."""
+STORAGE_ATTRIBUTES = ("format", "format_version", "content_sha256")
 """Attributes of the root group that do not enter the content hash."""
 ROOT_ATTRIBUTES = (
     *STORAGE_ATTRIBUTES,
@@ -81,7 +81,7 @@ class FileNode:
             "messages" or "rows" of a table ("expand/send rows"); "": it is one slice, and every
             rank reads the whole.
         shared: Whether the slice of a part ends with the entry that the next one begins with: of
-            offsets, which count from the first part of a file (`indexed_by`).
+            offsets.
     """
 
     dtypes: tuple[str, ...]
@@ -168,11 +168,6 @@ def node_of(name: str) -> FileNode:
         return node
     shape = tuple(f"{dimension} of {number}" for dimension in node.shape)
     return replace(node, shape=shape, cut=f"rows of {number}")
-
-
-def indexed_by(name: str) -> str:
-    """The dataset whose entries the offsets of a `FileNode.shared` dataset count."""
-    return "matrix/column" if name == "matrix/row_ptr" else name.removesuffix("_ptr")
 
 
 def names_of(types: Types | None) -> list[str]:

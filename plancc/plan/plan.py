@@ -45,6 +45,10 @@ from plancc.plan.part_invariants import claims_of
 from plancc.plan.parts import OF_NONZEROS, Part, PartRange, of_nonzeros
 from plancc.plan.rank_parts import RankParts
 from plancc.plan.values import LINKS, Exchanges, Header
+from plancc.registry import Registry
+
+VIEWS = Registry("view", "plancc.views", {"html": "plancc_lab.report.notebook:as_html"})
+"""Functions of a plan, by the format of what they return."""
 
 
 def attributes_of(
@@ -167,11 +171,9 @@ class Plan:
         )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a sentence, key figures, and who sends how much to whom."""
-        from plancc.plan.notebook import as_html
-
-        figures = self.metrics(), self.baseline
-        return as_html(self.header, self.provenance, figures, self.exchanges)
+        """What a notebook shows."""
+        shown: str = VIEWS["html"](self)
+        return shown
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The datasets of the plan by their names in the file."""

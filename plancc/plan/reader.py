@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanError
-from plancc.files import check_input
 from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
 from plancc.graph.mapped import FileRows, MappedRows
 from plancc.graph.types import Types
@@ -46,6 +45,7 @@ from plancc.plan.format import (
     NODES,
     OLDEST,
     PAIRS,
+    PIECE_FORMAT,
     PIECES,
     RELAYS_ATTRIBUTE,
     ROOT_ATTRIBUTES,
@@ -62,7 +62,6 @@ from plancc.plan.grid import Grid
 from plancc.plan.links import PartLinks
 from plancc.plan.metrics import Metrics
 from plancc.plan.part_invariants import check
-from plancc.plan.pieces import CONTENT, FIRST_PART, Pieced, Pieces, PiecesGone
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.topology import Topology
@@ -72,10 +71,13 @@ from plancc.text import shown
 FEATURES = "vertex_data/features"
 PARTS_AT_ONCE = 64
 """Parts whose slices are read at once where the whole file is compared."""
-TRIES = 10
-"""How often a plan is opened that is replaced while it is."""
 VERSION = re.compile(r"(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})")
 """Attribute "format_version"."""
+IN_PIECES = (
+    "a plan in pieces, which plancc 0.1.0 of 29 November 2026 was the last version to read: make "
+    "one file of it there (plancc join), or compile the graph again"
+)
+"""What is wrong with the head of such a plan, and with a piece."""
 MAX_GRID_TEXT = 64
 """Longest attribute "grid": enough for sizes of ten digits."""
 MAX_TOPOLOGY_TEXT = 60_000
@@ -97,25 +99,13 @@ class PlanFile:
             the fold; a row plan has no fold.
         content_sha256 (str): The content hash. The digests of all datasets have it; `read` compares
             these with the data.
-        pieces: Files that have the parts, beside this one; None: they are in this one.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = os.fspath(path)
-        check_input(self.path)
-        for left in reversed(range(TRIES)):
-            before = _which_file(self.path)
-            try:
-                return self._open()
-            except PiecesGone:
-                if not left or _which_file(self.path) == before:
-                    raise
-
-    def _open(self) -> None:
         self._attributes: dict[str, dict[str, Any]] = {}
         self._digests: dict[str, Digests] = {}
-        self._opened: dict[str, h5py.Dataset | Pieced] = {}
-        self.pieces: Pieces | None = None
+        self._opened: dict[str, h5py.Dataset] = {}
         self._points: dict[str, tuple[int, int, Int64Array]] = {}
         self._container = Container(self.path)
         try:
@@ -123,9 +113,6 @@ class PlanFile:
                 self.header = self._read_header()
                 self._known = names_of(self.header.types)
                 self._check_names()
-                if PIECES in self.attributes(""):
-                    folder, parts = self.attributes("")[PIECES], self.header.num_parts
-                    self.pieces = Pieces(self._container, folder, parts, self.content_sha256)
             self._sizes = {
                 "n": self.header.num_vertices,
                 "n+1": self.header.num_vertices + 1,
@@ -163,13 +150,7 @@ class PlanFile:
         self.close()
 
     def close(self) -> None:
-        if self.pieces is not None:
-            self.pieces.close()
         self._container.close()
-
-    def digests(self) -> dict[str, Digests]:
-        """The digests of all datasets that this version knows, by their names."""
-        return {name: self._digests[name] for name in self.names()}
 
     def check_row_plan(self, what: str) -> None:
         """InputError if this is an edge or a grid plan, for which there is no `what`."""
@@ -380,25 +361,20 @@ class PlanFile:
         Digests are compared, without holding many rows at a time.
 
         Raises:
-            InputError: If they do not stand one behind the other in one file.
+            InputError: If they do not stand one behind the other.
         """
         dataset, points = self.node(name), self._cut(node_of(name).cut, first, last)
         start, stop = points[[0, -1]].tolist()
-        place: Any = dataset
-        begin = start
         with self._container.reading(f"/{name}"):
-            if isinstance(dataset, Pieced):
-                place, begin = dataset.piece_of(start, stop)
-            at = None if place is None else place.id.get_offset()
-            if place is None or (at is None and start < stop):
-                how = "compressed" if place is not None else "in several files"
+            at = dataset.id.get_offset()
+            if at is None and start < stop:
                 raise InputError(
-                    f"{self.path}: /{name} is {how}, where rows cannot be read one by one: write "
-                    "the plan in one file without compression (plancc join, or compile it again)"
+                    f"{self.path}: /{name} is compressed, where rows cannot be read one by one: "
+                    "compile the graph again without compression"
                 )
-            handle = os.dup(place.file.id.get_vfd_handle())
+            handle = os.dup(dataset.file.id.get_vfd_handle())
             source = FileRows(handle, (at or 0), (stop - start, dataset.shape[1]), dataset.dtype)
-            source.start += begin * source.row_bytes
+            source.start += start * source.row_bytes
             rows = MappedRows(source)
             found = digests_of(rows, points - start, shared=False)
         self._compare(name, found, first)
@@ -436,17 +412,15 @@ class PlanFile:
             return self._sizes[LINKS], 0
         return self._steps[table.partition("/")[0]]
 
-    def node(self, name: str) -> h5py.Dataset | Pieced:
+    def node(self, name: str) -> h5py.Dataset:
         """The dataset `name`, after checking everything the format says of it."""
         if name not in self._opened:
             with self._container.reading(f"/{name}"):
                 self._opened[name] = self._node(name, node_of(name))
         return self._opened[name]
 
-    def _node(self, name: str, node: FileNode) -> h5py.Dataset | Pieced:
-        dataset: h5py.Dataset | Pieced = self._container.checked(name, node)
-        if self.pieces is not None and node.cut:
-            dataset = self.pieces.dataset(name, node, dataset)
+    def _node(self, name: str, node: FileNode) -> h5py.Dataset:
+        dataset = self._container.checked(name, node)
         expected = tuple(self._sizes.get(dimension) for dimension in node.shape)
         shape = dataset.shape or ()
         if len(shape) != len(expected) or any(
@@ -456,8 +430,7 @@ class PlanFile:
             raise self._error(
                 f"/{name} is of size {_by(map(str, shape))}; the header asks for {_by(wanted)}"
             )
-        if isinstance(dataset, h5py.Dataset):
-            self._container.check_stored(name, dataset)
+        self._container.check_stored(name, dataset)
         return dataset
 
     def read_plan(self) -> Plan:
@@ -610,12 +583,12 @@ class PlanFile:
             shape: tuple[int, ...] = self._container.dataset(name).shape or ()
             if len(shape) != 1:
                 raise self._error(f"/{name} has {len(shape)} dimensions, not one")
-            if self.pieces is not None and NODES[name].cut:
-                return int(self.pieces.starts(name)[-1])
             return int(shape[0])
 
     def _read_header(self) -> Header:
         attributes = self.attributes("")
+        if PIECES in attributes or attributes.get("format") == PIECE_FORMAT:
+            raise self._error(IN_PIECES)
         if attributes.get("format") != FORMAT:
             raise self._error(f"not a plan: its attribute 'format' is not '{FORMAT}'")
         version = attributes.get("format_version", "")
@@ -710,13 +683,6 @@ class PlanFile:
         groups = {*GROUPS, *ATTRIBUTE_GROUPS, DIGESTS, *(f"{DIGESTS}/{name}" for name in GROUPS)}
         known = self._known
         datasets = {*known, *(f"{DIGESTS}/{name}" for name in (*known, *ATTRIBUTE_GROUPS))}
-        if PIECES in self.attributes(""):
-            groups |= {PIECES, *(f"{PIECES}/{name}" for name in GROUPS)}
-            datasets |= {
-                FIRST_PART,
-                CONTENT,
-                *(f"{PIECES}/{name}" for name in known if node_of(name).cut),
-            }
         folders = [""]
         while folders:
             folder = folders.pop()
@@ -728,15 +694,6 @@ class PlanFile:
                     unknown.append(f"node /{shown(at)}")
         if unknown:
             raise self._error(f"unknown {unknown[0]} in a plan of version {MAJOR}.{self.minor}")
-
-
-def _which_file(path: str) -> tuple[int, int] | None:
-    """The file that is at a path now."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns
 
 
 def within(numbers: npt.NDArray[np.integer], bound: int | npt.NDArray[np.integer]) -> bool:

@@ -6,24 +6,16 @@ import io
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
+import numpy as np
 import numpy.typing as npt
 
 from plancc.files import atomic_write
 from plancc.plan.attributes import digest_of_attributes, stored, write_attributes
 from plancc.plan.digests import Digests, digests_of_plan, root_of
-from plancc.plan.format import (
-    DIGESTS,
-    FORMAT,
-    FORMAT_VERSION,
-    PIECES,
-    Arrays,
-    header_attributes,
-)
-from plancc.plan.pieces import former_pieces, remove_pieces
+from plancc.plan.format import DIGESTS, FORMAT, FORMAT_VERSION, Arrays, header_attributes
 from plancc.plan.values import Header
 
 CHUNK_BYTES = 1 << 19
@@ -41,52 +33,60 @@ def write_file(
     attributes: Mapping[str, Mapping[str, Any]],
     *,
     compress: bool,
-    known: tuple[Mapping[str, Digests], str] | None = None,
-    more: Mapping[str, Any] | None = None,
-    first: Callable[[], None] = lambda: None,
 ) -> str:
     """Write a plan file and return its content hash; see `plancc.plan.plan.Plan.save`.
-
-    If the file that is replaced was a plan in pieces, these are removed.
 
     Parameters:
         arrays: Datasets by their names in the file.
         attributes: Attributes of every group in `plancc.plan.format.ATTRIBUTE_GROUPS`.
-        known: Digests and content hash; None: those of the arrays.
-        more: Attributes of the root that do not enter the content hash.
-        first: Called when the file is complete, right before it gets its name.
     """
-    former: list[Path | None] = []
-
-    def last_moment() -> None:
-        """Another writer of the plan may have come first; so this is as late as can be."""
-        first()
-        former.append(former_pieces(path))
-
-    with atomic_write(path, first=last_moment) as temporary, ThreadPoolExecutor(2) as pool:
+    with atomic_write(path) as temporary, ThreadPoolExecutor(2) as pool:
 
         def hashes() -> tuple[Mapping[str, Digests], str]:
             leaves = digests_of_plan(arrays)
             return leaves, root_of(header_attributes(header), leaves, arrays)
 
-        hashed = pool.submit((lambda: known) if known is not None else hashes)
+        hashed = pool.submit(hashes)
         stream = Stream(temporary, "r+")
-        root = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            **header_attributes(header),
-            **(more or {}),
-        }
-        written = pool.submit(_write, stream, root, arrays, attributes, compress, hashed.result)
+        written = pool.submit(_write, stream, header, arrays, attributes, compress, hashed.result)
         try:
             written.result()
         except BaseException as error:  # Ctrl-C, which Python raises in the main thread only
             stream.stop(error)
             raise
-    for folder in former:
-        if folder is not None and folder.name != (more or {}).get(PIECES):
-            remove_pieces(path, folder)
-    return written.result()
+    return hashed.result()[1]
+
+
+class Reserved(NamedTuple):
+    """Type and size of a dataset whose entries are written into the file later."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+def reserve_file(
+    path: str | PathLike[str],
+    header: Header,
+    datasets: Mapping[str, npt.NDArray[Any] | Reserved],
+    attributes: Mapping[str, Mapping[str, Any]],
+    leaves: Mapping[str, Digests],
+    content: str,
+) -> dict[str, int]:
+    """Write a plan file that has a place for every reserved dataset, and no entries there.
+
+    Parameters:
+        path: An empty file.
+        attributes: As of `write_file`.
+        leaves, content: Digests and content hash of the whole plan.
+
+    Returns:
+        Where every reserved dataset begins in the file, in bytes; 0 for one without entries.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    known = leaves, content
+    return _write(Stream(path, "r+"), header, datasets, attributes, False, lambda: known)
 
 
 class Stream(io.FileIO):
@@ -125,23 +125,29 @@ class Stream(io.FileIO):
 
 def _write(
     stream: Stream,
-    root: Mapping[str, Any],
-    arrays: Arrays,
+    header: Header,
+    datasets: Mapping[str, npt.NDArray[Any] | Reserved],
     attributes: Mapping[str, Mapping[str, Any]],
     compress: bool,
     hashed: Callable[[], tuple[Mapping[str, Digests], str]],
-) -> str:
+) -> dict[str, int]:
+    """Write all but the entries of reserved datasets, and return where these begin."""
+    places = {}
     try:
         with h5py.File(stream, "w", libver=(LIBVER, LIBVER)) as file:
-            write_attributes(file, root)
+            write_attributes(file, {"format": FORMAT, "format_version": FORMAT_VERSION})
+            write_attributes(file, header_attributes(header))
             of_attributes: dict[str, Digests] = {}
             for group, values in attributes.items():
                 write_attributes(file.create_group(group), values)
                 of_attributes[group] = digest_of_attributes(
                     stored(file[group], name) for name in values
                 )
-            for name, array in arrays.items():
-                write_array(file, name, array, compress, stream.check)
+            for name, array in datasets.items():
+                if isinstance(array, Reserved):
+                    places[name] = _reserve(file, name, array)
+                else:
+                    write_array(file, name, array, compress, stream.check)
             leaves, content = hashed()
             for name, array in {**leaves, **of_attributes}.items():
                 write_array(file, f"{DIGESTS}/{name}", array, False, stream.check)
@@ -149,7 +155,22 @@ def _write(
     finally:
         stream.close()
         stream.check()  # HDF5 may say anything after a failed write
-    return content
+    return places
+
+
+def _reserve(file: h5py.File, name: str, kind: Reserved) -> int:
+    """Give a dataset its bytes in the file now; return where they begin."""
+    early = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    early.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    early.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    dtype = _stored_type(kind.dtype)
+    dataset = file.create_dataset(name, kind.shape, dtype, track_times=False, dcpl=early)
+    return int(dataset.id.get_offset() or 0)
+
+
+def _stored_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type that the file has; texts are UTF-8."""
+    return h5py.string_dtype("utf-8", dtype.itemsize) if dtype.kind == "S" else dtype
 
 
 def write_array(
@@ -163,9 +184,7 @@ def write_array(
 
     `array` may be anything with its `shape`, `dtype`, `size`, `nbytes` and slices.
     """
-    dtype = array.dtype
-    if dtype.kind == "S":
-        dtype = h5py.string_dtype("utf-8", dtype.itemsize)
+    dtype = _stored_type(array.dtype)
     if array.size == 0:  # HDF5 has no chunks of nothing
         file.create_dataset(name, shape=array.shape, dtype=dtype, track_times=False)
         return

@@ -27,7 +27,6 @@ from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import (
     Approximation,
-    Live,
     Tables,
     schedule_of,
     tables_of_owners,
@@ -120,10 +119,7 @@ class Predictor:
         found, live = even(tables), tables.live
         if live is not None:
             inputs = self._even(int(live.inputs.sum()), 0, tables.num_ranks).rows
-            found = replace(
-                found,
-                live=Live(inputs, tuple(map(even, live.layers)), None if live.told is None else ()),
-            )
+            found = replace(found, live=type(live)(inputs, tuple(map(even, live.layers))))
         if tables.links is not None:
             found = replace(found, links=tables.links.even(found.rows))
         return replace(self, approximation=None, pipeline=None).epoch(found, word_bytes).seconds

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from plancc.cost.certificate import Certificate
 from plancc.cost.owners import BASELINE_SEED, components, traffic
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
@@ -83,7 +82,8 @@ class Report:
         links: Of a plan with links: their number by split, and rows and messages of their exchange
             between the plan's parts.
         components: Connected components of the rows of every part, if they are asked for.
-        certificate: If it is asked for.
+        more: What a caller adds, by its name in JSON: dataclasses with a method `facts` of the
+            metrics, which returns rows of two texts for the table of facts.
         ids_are_names: Whether the ids of vertices are text.
     """
 
@@ -108,7 +108,7 @@ class Report:
     relations: list[RelationTraffic] = field(default_factory=list)
     links: dict[str, int] = field(default_factory=dict)
     components: list[int] = field(default_factory=list)
-    certificate: Certificate | None = None
+    more: dict[str, Any] = field(default_factory=dict)
     ids_are_names: bool = False
 
     @property
@@ -144,7 +144,7 @@ class Report:
                 "types": self.types,
             },
             **{"relations": self.relations, "links": self.links},
-            **{"components": self.components, "certificate": self.certificate},
+            **{"components": self.components, **self.more},
             "ids_are_names": self.ids_are_names,
         }
         result |= {name: _plain(value) for name, value in others.items() if value}
@@ -276,19 +276,6 @@ def with_components(given: Report) -> Report:
         source = _Source(file, min(given.num_ranks, file.header.num_parts))
         found = components(source.matrix, source.owners.rows, source.num_ranks)
     return replace(given, components=found.tolist())
-
-
-def with_certificate(given: Report) -> Report:
-    """The report with what no row plan undercuts whose parts are no fuller than the fullest here.
-
-    Raises:
-        InputError: If it is an edge or a grid plan.
-    """
-    with PlanFile(given.path) as file:
-        file.check_row_plan("a certificate")
-        source = _Source(file, given.num_ranks)
-        most = int(source.parts.rows.max()), int(source.parts.nonzeros.max())
-        return replace(given, certificate=Certificate.of(source.matrix, *most))
 
 
 def other_graph(first: Report, other: Report, first_file: str, other_file: str) -> str:

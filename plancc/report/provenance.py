@@ -16,7 +16,7 @@ TRIED_FIGURES = ("seconds", "value", "volume", "overload", "best")
 """Figures that a step of `tried` may have."""
 CANDIDATE_FIGURES = (
     *("volume", "messages", "max_volume", "nonzero_imbalance", "row_imbalance"),
-    *("epoch_seconds", "memory", "rehearsed_seconds", "seconds", "chosen"),
+    *("epoch_seconds", "memory", "seconds", "chosen"),
 )
 """Figures that a candidate of model auto may have."""
 

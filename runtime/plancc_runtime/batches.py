@@ -21,7 +21,7 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.draws import check_draw, draws_of, owners_draw
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.options import DRAWS, check_alike
+from plancc_runtime.options import DRAWS
 from plancc_runtime.transport.row_numbers import finished
 
 
@@ -60,7 +60,7 @@ def drawn_batches(
     """
     (header, part), transport = of_rank, resources.transport
     given = {"sampler": sampler, "layers": layers, "seed": seed, "epochs": epochs, **options}
-    check_alike(given, transport)
+    transport.check_alike(given)
     with transport.agreement():
         if header.layout != "row":
             raise InputError(f"mini-batches need a row plan, not one of layout {header.layout}")

@@ -36,6 +36,11 @@ class Ids:
     vertex: npt.NDArray[np.integer]
     original: npt.NDArray[Any]
 
+    def within(self, vertices: slice) -> Ids:
+        """The ids of consecutive vertices, which count from the first of them."""
+        there = (self.vertex >= vertices.start) & (self.vertex < vertices.stop)
+        return Ids(self.vertex[there] - vertices.start, self.original[there])
+
 
 class RowSource:
     """Arrays whose rows are of these vertices, each of which is in one place on all ranks."""

@@ -96,7 +96,7 @@ def ranks_here() -> int | None:
 def open_transport(
     name: str = "auto",
     timeout: float | None = TIMEOUT,
-    say: Callable[[str], None] = say,
+    say: Callable[..., None] = say,
 ) -> Transport:
     """The transport for the way this process was started. Collective.
 
@@ -197,7 +197,7 @@ class _Opening:
 
     patient = False
 
-    def __init__(self, timeout: float, say: Callable[[str], None]) -> None:
+    def __init__(self, timeout: float, say: Callable[..., None]) -> None:
         self.rank, self.size = announced()
         self.timeout, self.say = timeout, say
 

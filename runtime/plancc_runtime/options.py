@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -23,7 +22,6 @@ from plancc_runtime.metrics import BALANCED, LOSSES, METRICS
 from plancc_runtime.nn import MODELS
 from plancc_runtime.rowfiles import RowTarget
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.messages import name_ranks
 
 PASSES = ("order", "constant", "dead-rows", "overlap")
 LARGEST_RATE = float(np.finfo(np.float32).max)
@@ -46,10 +44,8 @@ OF_A_RANK = ("threads", "device")
 """Options that every rank may have its own of."""
 PATHS_OF_A_RANK = ("init", "log", "trace")
 """Files that may have other names on other ranks; all ranks give one, or none does."""
-MOST_DIFFERENCES = 3
-"""Options that differ between ranks and are named in one sentence."""
-MOST_VALUES = 4
-"""Values of such an option that are named."""
+GIVEN = "given"
+"""What is compared of a file that may have other names on other ranks."""
 MOST_STAGES = 1000
 """Largest number of stages of a pipeline; its batches are a message each."""
 
@@ -601,44 +597,11 @@ def check_same_options(options: TrainOptions, transport: Transport) -> None:
     """
     plain = options.with_plain_paths()
     own = {
-        name: "given" if name in PATHS_OF_A_RANK and value is not None else value
+        name: GIVEN if name in PATHS_OF_A_RANK and value is not None else value
         for name, value in ((name, getattr(plain, name)) for name in OPTION_NAMES)
         if name not in OF_A_RANK
     }
-    check_alike(own, transport)
-
-
-def check_alike(options: Mapping[str, Any], transport: Transport) -> None:
-    """Check that all ranks have the same values, as `check_same_options` does. Collective."""
-    texts = {name: _as_text(value) for name, value in options.items()}
-    found = transport.ranks_by_value(json.dumps(texts))
-    if len(found) == 1:
-        return
-    every = [(json.loads(text), ranks) for text, ranks in found.items()]
-    sentences = []
-    for name in dict.fromkeys(name for theirs, _ in every for name in theirs):
-        ranks_of: dict[str, list[int]] = {}
-        for theirs, ranks in every:
-            ranks_of.setdefault(theirs.get(name, _as_text(None)), []).extend(ranks)
-        if len(ranks_of) > 1:
-            most_first = sorted(ranks_of.items(), key=lambda item: -len(item[1]))
-            values = [f"{value} on {name_ranks(ranks)}" for value, ranks in most_first]
-            sentences.append(f"`{name}` is {', '.join(values[:MOST_VALUES])}")
-    said = "; ".join(sentences[:MOST_DIFFERENCES])
-    if len(sentences) > MOST_DIFFERENCES:
-        said += f"; and {len(sentences) - MOST_DIFFERENCES} more differ"
-    transport.agree(InputError(f"the ranks have other options: {said}; give all ranks the same"))
-
-
-def _as_text(value: Any) -> str:
-    """The value of an option, for comparison and for messages."""
-    if value is None:
-        return "not given"
-    if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "none"
-    if isinstance(value, Mapping):
-        return ",".join(f"{name}={value[name]}" for name in sorted(value)) or "none"
-    return str(value)
+    transport.check_alike(own)
 
 
 OPTION_NAMES = tuple(field.name for field in fields(TrainOptions))

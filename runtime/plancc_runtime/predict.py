@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,11 +24,12 @@ from plancc.plan.values import Header
 from plancc.text import shown
 from plancc_runtime.gathering import Ids, RowsOfRank, save_rows
 from plancc_runtime.launch import need_torch
-from plancc_runtime.options import MODEL_OPTIONS, TrainOptions
+from plancc_runtime.options import GIVEN, MODEL_OPTIONS, TrainOptions
 from plancc_runtime.remarks import WITH_LABELS
 from plancc_runtime.slices import Opened, open_plan, read_ids
 from plancc_runtime.train import run_of
 from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.messages import name_ranks
 
 if TYPE_CHECKING:
     from plancc_runtime.saved import Description
@@ -77,15 +79,12 @@ def predict(
         InputError, PlanError, OutputError, BackendUnavailable: On all ranks; no file is
             half-written.
     """
-    with transport.agreement():
-        need_torch("a network")
+    asked = {"ids": None if ids is None else GIVEN, "links": None, "embeddings": embeddings}
+    opened, description = _opened(plan, weights, asked, transport)
     from plancc_runtime.predictions import known_in
-    from plancc_runtime.saved import Description
     from plancc_runtime.targets import TARGETS, LinkTarget
 
-    opened = open_plan(plan, transport)
     with transport.agreement():
-        description = Description.read(weights)
         if description.random_labels:
             raise InputError(
                 f"{fspath(weights)}: these weights were trained on random labels, which predict "
@@ -117,9 +116,9 @@ def predict(
             named = _are_names(share)
             lines = _read_ids(ids, named) if isinstance(ids, str) else _checked(ids, named=named)
         file = ids if isinstance(ids, str) and os.path.exists(ids) else ""
-        asked, at = np.array([*lines]), [*lines.values()]
+        listed, at = np.array([*lines]), [*lines.values()]
         wanted = _vertices_of(
-            asked, share, opened, of_target, transport, lambda k: _place(file, at[k])
+            listed, share, opened, of_target, transport, lambda k: _place(file, at[k])
         )
         learnt = np.isin(vertices, wanted)
     rows = _unlabelled(opened.rows, learnt, options.target)
@@ -134,7 +133,7 @@ def predict(
         return Predicted(opened.header, counts, of_target.stop - of_target.start)
     first = np.arange(0 if transport.rank else len(wanted))  # rank 0 has all
     known = known_in(union, vertices[np.isin(vertices, wanted)])
-    counts = run.predict(path, embeddings, Ids(first, asked[first]), kind, known, wanted)
+    counts = run.predict(path, embeddings, Ids(first, listed[first]), kind, known, wanted)
     return Predicted(opened.header, counts, len(wanted), *run.words_of_outputs())
 
 
@@ -159,13 +158,9 @@ def score_links(
     Raises:
         InputError, PlanError, OutputError, BackendUnavailable: As of `predict`.
     """
+    opened, description = _opened(plan, weights, {"links": GIVEN}, transport)
+    name = fspath(weights)
     with transport.agreement():
-        need_torch("a network")
-    from plancc_runtime.saved import Description
-
-    opened = open_plan(plan, transport)
-    with transport.agreement():
-        description, name = Description.read(weights), fspath(weights)
         if not description.options.decoder:
             raise InputError(f"{name}: scores of links need weights trained on links")
         if opened.header.links is None:
@@ -195,6 +190,33 @@ def score_links(
     rows = RowsOfRank(places, len(pairs), transport.rank)
     save_rows(path, rows, columns, None, transport)
     return Predicted(opened.header, [], len(pairs))
+
+
+def _opened(
+    plan: str | PathLike[str],
+    weights: str | PathLike[str],
+    asked: Mapping[str, Any],
+    transport: Transport,
+) -> tuple[Opened, Description]:
+    """The plan, and the network of the weights. Collective.
+
+    Raises:
+        InputError, PlanError, BackendUnavailable: On all ranks, also where they were `asked` other
+            things, or the weights are of other networks.
+    """
+    with transport.agreement():
+        need_torch("a network")
+    from plancc_runtime.saved import Description
+
+    transport.check_alike(asked)
+    opened = open_plan(plan, transport)
+    with transport.agreement():
+        description = Description.read(weights)
+    found = transport.ranks_by_value(json.dumps(description.to_dict()))
+    if len(found) > 1:
+        whose = " are not those of ".join(map(name_ranks, found.values()))
+        transport.agree(InputError(f"{fspath(weights)}: the weights of {whose}"))
+    return opened, description
 
 
 def _are_names(share: Ids | None) -> bool:
@@ -237,7 +259,7 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
     """Ids from a list or a file, and their lines; InputError as of `_checked`, or without it."""
     if not os.path.exists(text):
         if named or "," in text or text.strip(" +-").isdecimal():
-            return _checked(text.split(","), named=named)
+            return _checked(next(csv.reader([text])), named=named)
         raise InputError(
             f"`ids` '{shown(text)}': neither an id, which is a whole number, nor a file that can "
             "be read"
@@ -260,7 +282,8 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
         InputError: If there is none, one is no whole number, or is there twice.
     """
     found = dict[Any, int]()
-    for line, word in enumerate(map(str, words), 1):
+    texts = (word.decode() if isinstance(word, bytes) else str(word) for word in words)
+    for line, word in enumerate(texts, 1):
         where = f"{file}, line {line}: '{shown(word, 40)}'" if file else f"`ids` {shown(word, 40)}"
         if not word.strip() and file:
             continue
@@ -293,11 +316,11 @@ def _vertices_of(
     if share is None:
         there = (ids >= 0) & (ids < n)
         vertices[there] = of.start + ids[there]
-    elif len(share.original):
+    elif len((share := share.within(of)).original):
         order = np.argsort(share.original)
         at = np.searchsorted(share.original, ids, sorter=order).clip(max=len(order) - 1)
         there = share.original[order[at]] == ids
-        vertices[there] = share.vertex[order[at[there]]]
+        vertices[there] = of.start + share.vertex[order[at[there]]]
     transport.allreduce_max(vertices)
     with transport.agreement():
         for k in np.flatnonzero(vertices < 0)[:1]:

@@ -26,7 +26,7 @@ from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
 from plancc_runtime.execution.figures import words_of_outputs
 from plancc_runtime.execution.mini_batches import Drawn, chosen_batches, recorded_sampler
-from plancc_runtime.gathering import Ids
+from plancc_runtime.gathering import Ids, RowsOfRank
 from plancc_runtime.kernels.rows_on_disk import is_finite
 from plancc_runtime.kernels.spmm import KERNELS
 from plancc_runtime.layouts.draws import owners_draw
@@ -34,6 +34,7 @@ from plancc_runtime.layouts.order import in_order, reordered
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.stack import by_type
+from plancc_runtime.layouts.wire import WIRES, arriving
 from plancc_runtime.learner import Learner
 from plancc_runtime.link_learner import LinkLearner
 from plancc_runtime.logs import FORMER, LogWriter
@@ -51,6 +52,7 @@ from plancc_runtime.remarks import (
     of_negatives,
     of_options,
     of_sampler,
+    of_wire,
     remarks,
 )
 from plancc_runtime.results import (
@@ -280,6 +282,15 @@ class Run:
         if self.options.dtype == "bfloat16":
             features = features.to(torch.bfloat16)
         self._data = replace(data, features=features)
+        wire = WIRES[self.options.row_wire]
+        if wire is not None and self.transport.size > 1:
+            found = np.zeros((2, data.num_features), np.int8)
+            if isinstance(features, torch.Tensor):
+                first = data.first_column
+                found[:, first : first + features.shape[1]] = arriving(wire, features).numpy()
+            self.transport.allreduce_max(found)
+            there, arrive = found.sum(axis=1, dtype=np.int64).tolist()
+            self._remarks += of_wire(self.options.wire, there - arrive, data.num_features)
 
     def outline(self) -> RunOutline:
         """What is known before the first epoch; after `prepare`. Collective at the first call."""
@@ -489,8 +500,7 @@ class Run:
             if learnt is not None:
                 known = {name: each[self._rows_of(learnt)] for name, each in known.items()}
         if wanted is None and learnt is not None:
-            of_target = self._rows_of(learnt)
-            rows = rows.among(of_target, np.arange(learnt.start, learnt.stop))
+            of_target, (rows, ids) = self._rows_of(learnt), self.of_learnt(ids)
             outputs = outputs[of_target]
             embedding = None if embedding is None else embedding[of_target]
         return save_predictions(
@@ -523,6 +533,17 @@ class Run:
         """This rank's rows of these vertices."""
         own = self.rows.vertices
         return np.flatnonzero((own >= vertices.start) & (own < vertices.stop))
+
+    def of_learnt(self, ids: Ids | None) -> tuple[RowsOfRank, Ids | None]:
+        """This rank's rows that `predictions` are of, and its share of their ids.
+
+        Of a plan with types both count from the first vertex of the target's.
+        """
+        learnt = self._learnt
+        if learnt is None:
+            return self.rows, ids
+        rows = self.rows.among(self._rows_of(learnt), np.arange(learnt.start, learnt.stop))
+        return rows, ids and ids.within(learnt)
 
     def predictions(self) -> dict[str, np.ndarray]:
         """Columns as of `Target.predictions`, with real numbers as float32. Collective.

@@ -57,7 +57,8 @@ class Trained:
             plan without labels there are neither predictions nor probabilities, and of numbers no
             probabilities.
         probabilities: float32[n, classes] or None.
-        ids (int64[n] or None): The source's ids of the vertices.
+        ids (int64[n], bytes[n] or None): The source's ids of the vertices; of a plan with types all
+            arrays are of those of the target's.
         result: All figures of the run.
     """
 
@@ -67,7 +68,7 @@ class Trained:
     weights: dict[str, np.ndarray]
     predictions: np.ndarray | None
     probabilities: np.ndarray | None
-    ids: npt.NDArray[np.int64] | None
+    ids: npt.NDArray[Any] | None
     result: TrainResult
 
     @property
@@ -193,10 +194,11 @@ def _train(
     with transport.agreement():
         ids = read_ids(path, run.content, transport)
     arrays = {} if result.random_labels else run.predictions()
-    n = result.header.num_vertices
     if chosen.predict is not None:
         run.predict(chosen.predict, chosen.embeddings, ids)
-    found = {k: gather_rows(run.rows, each, transport, False) for k, each in arrays.items()}
+    rows, ids = run.of_learnt(ids)
+    n = rows.num_vertices
+    found = {k: gather_rows(rows, each, transport, False) for k, each in arrays.items()}
     original = np.arange(n) if transport.rank == 0 else None
     if ids is not None:
         of_rank = RowsOfRank(ids.vertex, n, transport.rank)

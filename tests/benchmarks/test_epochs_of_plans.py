@@ -29,8 +29,8 @@ from benchmarks.epochs_of_plans import (
     with_network_of,
 )
 from benchmarks.inputs import BIN, Inputs
-from plancc.kept import Kept
 from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
+from plancc_lab.kept import Kept
 
 
 @pytest.mark.parametrize("name", shipped_machines())

@@ -13,6 +13,7 @@ import forks
 import pytest
 from cases import long
 from cli_helpers import PROGRAMS, family
+from hostile.signals import answers
 
 PLAN = Path(__file__).parents[1] / "golden" / "plan-1.5.h5"
 VERSION = ["plancc", "--version"]
@@ -49,9 +50,11 @@ def test_folder_environment_and_streams_are_those_given(tmp_path: Path) -> None:
     assert '"created": "1970-01-02' in (tmp_path / "out").read_text()
 
 
-@pytest.mark.skipif(sys.gettrace() is not None, reason="nothing is supervised while it is traced")
-def test_a_fork_is_supervised() -> None:
-    """Its work is in a process of its own, as that of every console script."""
+@pytest.mark.skipif(
+    sys.gettrace() is not None, reason="signals are not answered while it is traced"
+)
+def test_a_fork_answers_signals() -> None:
+    """As every console script, and in a session of its own."""
     assert forks.run(VERSION).returncode == 0
     server = forks._Server.started
     assert server is not None
@@ -61,11 +64,11 @@ def test_a_fork_is_supervised() -> None:
         running = pool.submit(forks.run, ["plancc", "compile", "--help", "all"], stdout=writer)
         running.add_done_callback(lambda _: os.close(writer))
         os.read(reader, 1)  # of more than the pipe holds
-        sessions = [int(words[3]) for words in family(server.process.pid).values()]
+        ((pid, words),) = family(server.process.pid).items()
+        assert answers(pid)
         os.close(reader)
         assert running.result().returncode == 1
-    assert len(sessions) == 2
-    assert len({*sessions, os.getsid(server.process.pid)}) == 2
+    assert int(words[3]) == pid
 
 
 def test_what_only_a_start_reads_is_refused() -> None:

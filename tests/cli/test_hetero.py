@@ -9,6 +9,8 @@ import torch
 from cli_helpers import ok, plancc, plancc_run
 from torch_geometric.data import HeteroData
 
+from plancc import train
+
 COUNTS = {"author": 40, "paper": 60, "venue": 9}
 RELATIONS = (("author", "writes", "paper"), ("paper", "cites", "paper"), ("paper", "in", "venue"))
 
@@ -29,8 +31,15 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_from_hetero_data_to_predictions_in_a_table_in_two_commands(tmp_path):
-    data = hetero_data()
+NAMES = [f"paper, {k}" for k in range(COUNTS["paper"])]
+
+
+@pytest.mark.parametrize("names", [None, NAMES])
+def test_from_hetero_data_to_predictions_in_a_table_in_two_commands(tmp_path, names):
+    """Types may have ids, of which each has some of another's."""
+    data, ids = hetero_data(), names or [str(k) for k in range(COUNTS["paper"])]
+    if names is not None:
+        data["author"].n_id, data["paper"].n_id = names[-COUNTS["author"] :], names
     torch.save(data, tmp_path / "hetero.pt")
     plan, out, again = (tmp_path / name for name in ("plan.h5", "p.csv", "again.csv"))
     weights = tmp_path / "weights.npz"
@@ -40,7 +49,7 @@ def test_from_hetero_data_to_predictions_in_a_table_in_two_commands(tmp_path):
     assert done.code == 0, done.err
     assert "predictions for 60 vertices" in done.out
     rows = table(out)
-    assert [int(row["id"]) for row in rows] == list(range(60))
+    assert [row["id"] for row in rows] == ids
     assert [int(row["label"]) for row in rows] == data["paper"].y.tolist()
     assert "predictions for 60 vertices" in ok(
         *("predict", plan, "--weights", weights, "-o", again, "--ranks", 1), warned=True
@@ -54,17 +63,23 @@ def test_from_hetero_data_to_predictions_in_a_table_in_two_commands(tmp_path):
         "-o",
         again,
         "--ids",
-        "7,3",
+        f'"{ids[7]}","{ids[3]}"',
         "--ranks",
         1,
         warned=True,
     )
     asked = table(again)
-    assert [row["id"] for row in asked] == ["7", "3"]
+    assert [row["id"] for row in asked] == [ids[7], ids[3]]
     for row, number in zip(asked, (7, 3), strict=True):
         assert float(row.pop("probability_0")) == pytest.approx(
             float(rows[number]["probability_0"]), abs=1e-6
         )
+    trained = train(plan, model="rgcn", epochs=5)
+    given = trained.ids.tolist()
+    assert [each.decode() if names else str(each) for each in given] == ids
+    np.testing.assert_allclose(
+        trained.probabilities[:, 0], [float(row["probability_0"]) for row in rows], atol=1e-5
+    )
     other = tmp_path / "other.h5"
     data["author"].x = data["author"].x[:, :2]
     torch.save(data, tmp_path / "other.pt")
@@ -114,8 +129,6 @@ def test_widths_are_those_of_the_widest_type_and_of_the_labels(tmp_path):
     assert "dims 5,128,3" in ok("compile", tmp_path / "hetero.pt", "-p", 2, "-o", plan, warned=True)
     assert "dims 5,128,3" in ok("inspect", plan)
     assert "loss" in ok("rehearse", plan, "--model", "sage", "--machine", "cpu-cluster")
-    words = ("compile", tmp_path / "hetero.pt", "-p", 2, "-o", plan, "--model", "auto")
-    assert "--rehearse is for graphs of one type" in plancc(*words, "--rehearse").err
 
 
 def test_a_converted_folder_of_types_gives_the_same_plan(tmp_path):

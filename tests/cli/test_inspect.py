@@ -219,14 +219,3 @@ def test_compare_puts_plans_side_by_side(
     for each, cell in zip(both, by_label["words sent per epoch"], strict=True):
         words_sent = each["training"]["words"]
         assert cell == f"{words_sent:,} ({words_sent / each['random_training']['words']:.2f})"
-
-
-def test_a_certificate(plan: Path, graph: Path) -> None:
-    """It holds for the plan, and is that of the matrix for parts of these sizes."""
-    shown = as_json("inspect", plan, "--certificate", "--per-part")
-    found, parts = shown["certificate"], shown["parts"]
-    assert found["most_rows"] == max(parts["rows"])
-    assert found["most_nonzeros"] == max(parts["nonzeros"])
-    assert 0 < found["volume"] <= shown["metrics"]["volume"]
-    assert f"{found['volume']:,} rows" in ok("inspect", plan, "--certificate")
-    assert "certificate" not in as_json("inspect", plan)

@@ -123,6 +123,6 @@ def test_predictions_and_rehearsals_count_the_words_of_links(tmp_path, monkeypat
     assert "note: negatives are those of epoch 0" in usual
     assert "links" not in ok("simulate", "plan.h5", "--task", "vertices")
     refused = fails(tmp_path, "simulate", "plan.h5", "--task", "vertices", "--seed", 1)
-    assert "--seed is for --sweep" in refused
+    assert "--seed 1: is for links, and for --split" in refused
     refused = fails(tmp_path, "simulate", "plan.h5", *passes, "--split", "0.6,0.2,0.2")
     assert "--split: is of vertices, and links are learnt" in refused

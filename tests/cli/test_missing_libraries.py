@@ -63,13 +63,6 @@ def test_plan_files_need_blake3(without, tmp_path):
     assert not (tmp_path / "plan.h5").exists()
 
 
-def test_a_rehearsal_of_candidates_needs_torch_before_the_search(without, tmp_path):
-    words = ("--model", "auto", "--rehearse", "-p", 2, "-o", tmp_path / "plan.h5")
-    done = without(("torch",), "-m", "plancc_cli", "compile", tmp_path / "nowhere.mtx", *words)
-    assert done.returncode == 1
-    assert done.stderr.startswith("plancc: error: a rehearsal needs torch; install it with: pip")
-
-
 def test_plans_in_memory_need_neither_blake3_nor_a_partitioner(without):
     done = without(("blake3", "networkx", "rich", *PARTITIONERS), "-W", "ignore", "-c", IN_MEMORY)
     assert done.returncode == 0, done.stderr

@@ -9,6 +9,9 @@ import pytest
 from cli_helpers import plancc
 from input_case import PLAIN, Case, run_case
 
+from plancc import load
+from plancc.plan.matrix import ends_of_links
+
 EDGES = [("bob", "alice"), ("carol", "bob"), ("Smith, J", "zoë"), ("alice", "carol")]
 KNOWS = {(u.encode(), v.encode()): 1.0 for u, v in EDGES}
 CSV = 'bob,alice\ncarol,bob\n"Smith, J",zoë\nalice,carol\n'
@@ -97,6 +100,76 @@ CASES = [
          "compile g.csv --data d.npy PLAIN", rows={"features": FEATURES},
          says=("d.npy: rows without ids|order of vertices (Smith, J, alice, bob, carol, ...)",)),
 ]  # fmt: skip
+AUTHORS, PAPERS = {"num_nodes": 2, "n_id": ["zoë", "ann"]}, {"num_nodes": 3}
+WRITES = ("author", "writes", "paper")
+WRITTEN = {WRITES: {"edge_index": [[0, 1, 1], [1, 2, 0]]}}
+TWO = '*Vertices 4 2\n1 "zoë"\n2 "ann"\n3 "B"\n4 "ann"\n*Edges\n1 3 2\n2 4 5\n'
+
+
+def pt(record: dict):
+    def write(path):
+        torch = pytest.importorskip("torch")
+        torch.save(
+            {
+                name: {
+                    key: torch.tensor(each) if key in ("edge_index", "x", "y") else each
+                    for key, each in held.items()
+                }
+                for name, held in record.items()
+            },
+            path,
+        )
+
+    return write
+
+
+def ids_of(*words: str):
+    """Ids of the plan's vertices, in their order."""
+
+    def check(folder):
+        with h5py.File(folder / "p.h5") as file:
+            rows = file["rows"]
+            found = rows["original_id"][:][np.argsort(rows["global_id"][:])]
+        assert [*found] == [each.encode() for each in words]
+
+    return check
+
+
+def check_links(folder):
+    """Rows of a plan of one part are its vertices: Smith, J; alice; bob; carol; zoë."""
+    assert ends_of_links(load(folder / "p.h5")).T.tolist() == [[1, 2], [4, 0], [2, 4]]
+
+
+LATER = [
+    Case("types", {"g.pt": pt({"author": AUTHORS, "paper": PAPERS, **WRITTEN})},
+         "compile g.pt PLAIN", says=("numbered in the source's order",),
+         silent=("not taken",), check=ids_of("zoë", "ann", "0", "1", "2"),
+         entries={(b"1", b"zo\xc3\xab"): 1, (b"2", b"ann"): 1, (b"0", b"ann"): 1}),
+    Case("types with numbers", {"g.pt": pt({"author": {"num_nodes": 2, "ids": [70, 10]},
+         "paper": {"num_nodes": 3, "n_id": [5, 3, 70]}, **WRITTEN})}, "compile g.pt PLAIN",
+         entries={(3, 70): 1, (70, 10): 1, (5, 10): 1}),
+    Case("types with both", {"g.pt": pt({"author": AUTHORS, "paper": {"x": [[1.0]] * 3,
+         "n_id": [5, 3, 7]}, **WRITTEN})}, "compile g.pt PLAIN", silent=("not taken",),
+         check=ids_of("zoë", "ann", "5", "3", "7")),
+    Case("types without ids that differ", {"g.pt": pt({"author": {**AUTHORS, "n_id": ["a", "a"]},
+         "paper": PAPERS, **WRITTEN})}, "compile g.pt PLAIN",
+         says=("type 'author': not taken: 'n_id'|numbered by row",),
+         entries={(3, 0): 1, (4, 1): 1, (2, 1): 1}),
+    Case("two modes", {"g.net": TWO}, "compile g.net PLAIN", silent=("not taken",),
+         check=ids_of("zoë", "ann", "B", "ann")),
+    Case("two modes turned", {"g.net": TWO}, "compile g.net --transpose PLAIN",
+         check=ids_of("B", "ann", "zoë", "ann")),
+    Case("links", {"g.csv": CSV, "l.npz": npz(train=[["alice"], ["bob"]], val=[["zoë"],
+         ["Smith, J"]], val_negative=[["bob"], ["zoë"]])}, "compile g.csv --links l.npz PLAIN",
+         silent=("vertex numbers",), check=check_links),
+    Case("links of a stranger", {"g.csv": CSV, "l.npz": npz(train=[["alice"], ["Bob"]])},
+         "compile g.csv --links l.npz PLAIN", refused="l.npz: train[1, 0]|'Bob'"),
+    Case("parts by line", {"g.csv": CSV, "v.part": "0\n0\n0\n0\n0\n"},
+         "compile g.csv --model file --part v.part -p 1 -o p.h5",
+         says=("v.part: lines are taken in the graph's order of vertices (Smith, J, alice,",)),
+]  # fmt: skip
+
+
 REFUSED = {
     "empty.csv": ("a,b\na,\n", "line 2|an id or a weight is empty|'a,'"),
     "wide.csv": ("a,b\nb,c,d\n", "line 2|2 columns are expected, as in the first line|'b,c,d'"),
@@ -110,7 +183,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [*CASES, *LATER], ids=str)
 def test_names_are_ids(case, tmp_path, monkeypatch):
     run_case(case, tmp_path, monkeypatch)
 
@@ -149,7 +222,7 @@ def names_and_ids(path) -> list[str]:
 
 
 def test_names_go_through_every_way_of_a_plan(tmp_path, monkeypatch):
-    """Source, folder, pieces and patch give one plan; predictions have the names."""
+    """Source, folder and patch give one plan; predictions have the names."""
     monkeypatch.chdir(tmp_path)
     names = [f"v{k}é" if k % 3 else f"v, {k}" for k in range(40)]
     lines = [f'"{names[k]}","{names[j % 40]}"\n' for k in range(40) for j in (k + 1, k + 39, k + 7)]
@@ -161,7 +234,7 @@ def test_names_go_through_every_way_of_a_plan(tmp_path, monkeypatch):
     ok("convert g.csv -o folder --data d.csv")
     ok(f"compile folder {whole} -o b.h5")
     said = plancc("inspect", "b.h5").out.splitlines()
-    assert said[1] == "ids are names: 40 vertices, numbered in the order of the names"
+    assert said[1] == "ids are names: 40 vertices, numbered in the source's order"
     assert "ids_are_names" in plancc("inspect", "b.h5", "--json").out
     with h5py.File("a.h5") as first, h5py.File("b.h5") as second:
         assert first.attrs["content_sha256"] == second.attrs["content_sha256"]
@@ -171,7 +244,7 @@ def test_names_go_through_every_way_of_a_plan(tmp_path, monkeypatch):
         assert first["rows/original_id"].dtype == "S5"
     ok(f"compile g.csv {whole} -o c.h5")
     (tmp_path / "add.csv").write_text("a newcomer,v1é\n")
-    ok("patch c.h5 --add add.csv -o d.h5 --migration moved.csv")
+    assert "line 1" not in ok("patch c.h5 --add add.csv -o d.h5 --migration moved.csv").err
     assert (tmp_path / "moved.csv").read_text().splitlines()[1].startswith("a newcomer,-1,")
     (tmp_path / "h.csv").write_text("source,target\n" + "".join(lines) + "a newcomer,v1é\n")
     ok("patch c.h5 --graph h.csv -o e.h5")

@@ -152,7 +152,6 @@ COMMANDS = {
     "predict data.h5 --weights w.npz -o x.txt": "x.txt: choose a name that ends in .csv",
     "report ok.h5 -o x.pdf": "x.pdf: the page is HTML: choose a name that ends in .html",
     "convert ok.mtx -o d.npz": "cannot write folder d.npz: a file of that name exists",
-    "join ok.h5 -o x.h5": "ok.h5: is in one file already",
     "dataset rmat --scale 99 -o x.mtx": "--scale 99: must be at most 28",
     "run no.h5": "no.h5: no such file",
     "run ok.mtx": "ok.mtx: not a plan but a graph: compile it first",

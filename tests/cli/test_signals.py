@@ -17,11 +17,11 @@ from cases import long
 from cli_helpers import PROGRAMS, family, ok, plancc, plancc_run
 from hostile.signals import Signals, answers
 
-from plancc import processes
 from plancc.errors import PlanError
-from plancc.processes import TWICE
-from plancc_cli import run_command
+from plancc.files import atomic_write
+from plancc_cli import ending, run_command
 from plancc_cli.run import RANKS
+from plancc_cli.stopping import TWICE
 from plancc_runtime import launch
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
@@ -35,17 +35,16 @@ INTERRUPTED = "interrupted; nothing was written\n"
 PRELUDE = """if True:
     import ctypes, os, signal, subprocess, sys, threading, time
     from pathlib import Path
-    from plancc import processes
     from plancc.files import atomic_write, scratch_folder
-    from plancc_cli import supervisor
-    from plancc_cli.supervisor import supervise
+    from plancc_cli import ending, signals, stopping
+    from plancc_cli.signals import answering
 
     def stuck():
-        "Wait for ever in native code that holds the interpreter."
+        "Wait for ever in native code, as a kernel that takes long."
         print("ready", flush=True)
         lock = ctypes.create_string_buffer(256)
         while True:
-            ctypes.PyDLL(None).pthread_mutex_lock(lock)
+            ctypes.CDLL(None).pthread_mutex_lock(lock)
 
     def ready(seconds=60):
         print("ready", flush=True)
@@ -63,14 +62,14 @@ PRELUDE = """if True:
 def program(
     work: str, folder: Path, grace: float = 1.0, twice: float = TWICE, **options: object
 ) -> Iterator[subprocess.Popen[str]]:
-    """A supervised program whose work is these lines of Python, when it has said "ready".
+    """A program whose work is these lines of Python, when it has said "ready".
 
-    `grace` are the seconds that the supervisor gives it to end by itself, many where it does;
-    `twice` those in which two signals are one.
+    `grace` are the seconds that it has to end by itself, many where it does; `twice` those in which
+    two signals are one.
     """
     lines = "".join(f"        {line.strip(chr(10))}\n" for line in work.splitlines())
-    numbers = f"    supervisor.GRACE, processes.TWICE = {grace}, {twice}\n"
-    code = f"{PRELUDE}{numbers}    def work():\n{lines}\n    supervise('plancc', work)\n"
+    numbers = f"    signals.GRACE, stopping.TWICE = {grace}, {twice}\n"
+    code = f"{PRELUDE}{numbers}    def work():\n{lines}\n    answering('plancc', work)\n"
     given = {"cwd": folder, "env": os.environ | {"TMPDIR": str(folder)}} | options
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", code], **(pipes | given)) as process:  # type: ignore
@@ -92,15 +91,12 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, said.removeprefix("plancc: error: ")
 
 
-@pytest.mark.parametrize("late", ["SIGALRM", pytest.param("SIGTERM", marks=long)])
-def test_who_says_why_it_ends_is_not_interrupted(late: str, tmp_path: Path) -> None:
-    """An interrupt that native code swallowed is raised again, perhaps after the sentence."""
+def test_who_says_why_it_ends_is_not_interrupted(tmp_path: Path) -> None:
     work = (
-        "processes.ends_with(1)\n"
+        "ending.ends_with(1)\n"
         "print('plancc: error: the only sentence', file=sys.stderr, flush=True)\n"
         "ready(0)\n"
-        f"os.kill(os.getpid(), signal.{late})\n"
-        "os.kill(os.getppid(), signal.SIGTERM)\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
         "time.sleep(0.2)\n"
         "raise SystemExit(1)"
     )
@@ -182,7 +178,7 @@ def test_interrupted_work_says_one_line(
     """Also if it says something else: a library that was interrupted fails in its own words."""
 
     def fail(*_words: object, **_options: object) -> None:
-        monkeypatch.setattr(processes, "_stopping", True)
+        monkeypatch.setattr(ending, "_stopping", True)
         raise error
 
     monkeypatch.setattr("plancc.plan.reader.PlanFile.__init__", fail)
@@ -237,7 +233,7 @@ def test_stuck_in_native_code(number: int, tmp_path: Path) -> None:
     """
     with program(work, tmp_path) as process:
         assert len(list(tmp_path.iterdir())) == 2
-        wait_until(lambda: len(family(process.pid)) == 3)
+        wait_until(lambda: len(family(process.pid)) == 2)
         process.send_signal(number)
         assert ended(process) == (1, INTERRUPTED)
     assert list(tmp_path.iterdir()) == []
@@ -306,19 +302,16 @@ def test_a_callback_that_swallows_the_interrupt(tmp_path: Path) -> None:
         def called():
             print("ready", flush=True)
             time.sleep(60)
-        try:
-            called()
-            time.sleep(60)
-        except KeyboardInterrupt:
-            sys.exit("raised again")
+        called()
+        time.sleep(60)
     """
-    with program(work, tmp_path, LONG) as process:
+    with program(work, tmp_path) as process:
         process.terminate()
-        assert ended(process) == (1, "raised again\n")
+        assert ended(process) == (1, INTERRUPTED)
 
 
 def test_an_interrupt_comes_once(tmp_path: Path) -> None:
-    """The terminal sends SIGINT to all processes of a command, and so does its supervisor."""
+    """Who is impatient presses Ctrl-C again."""
     work = """
         try:
             ready()
@@ -336,13 +329,14 @@ def test_an_interrupt_comes_once(tmp_path: Path) -> None:
 # -- signals that the work answers by itself -------------------------------------------------------
 
 SAVES = """
-    def save(*given):
+    from functools import partial
+    from plancc_cli.stopping import StopSignals
+    with StopSignals(["USR1"], partial(signals.end_now, "plancc")) as stop:
+        print("ready", flush=True)
+        while not stop():
+            time.sleep(0.01)
         time.sleep(1.6)
         sys.exit(75)
-    for number in (signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, save)
-        processes.tell(processes.HANDLED, number)
-    ready()
 """
 
 
@@ -369,17 +363,17 @@ def test_a_second_signal_ends_work_that_saves(tmp_path: Path) -> None:
         assert ended(process) == (1, INTERRUPTED)
 
 
-def test_work_that_saves_no_longer(tmp_path: Path) -> None:
-    work = SAVES.replace("ready()", "processes.tell(processes.HANDLED, -15)\n    stuck()")
-    with program(work, tmp_path) as process:
-        process.terminate()
+@pytest.mark.parametrize(
+    ("work", "number"), [("pass\n    stuck()", signal.SIGTERM), ("stuck()", signal.SIGHUP)]
+)
+def test_signals_that_work_which_saves_leaves_to_others(
+    work: str, number: int, tmp_path: Path
+) -> None:
+    """After its block, and signals that it does not name."""
+    begin, _, _ = SAVES.partition("        print")
+    with program(f"{begin}        {work}\n", tmp_path) as process:
+        process.send_signal(number)
         assert ended(process) == (1, INTERRUPTED)
-
-
-def test_signals_that_nobody_answers(tmp_path: Path) -> None:
-    with program("ready()", tmp_path) as process:
-        process.send_signal(signal.SIGUSR2)
-        assert ended(process) == (1, "crashed (SIGUSR2); please report it\n")
 
 
 # -- how the work ends -----------------------------------------------------------------------------
@@ -390,18 +384,7 @@ def test_signals_that_nobody_answers(tmp_path: Path) -> None:
     [
         ("os._exit(7)", 7, ""),
         ("sys.exit('in words')", 1, "in words\n"),
-        ("ctypes.string_at(0)", 1, "crashed (SIGSEGV); please report it\n"),
-        (
-            "os.kill(os.getpid(), signal.SIGBUS)",
-            1,
-            "crashed (SIGBUS): a file that it had mapped into memory became shorter, or the disk "
-            "failed\n",
-        ),
-        (
-            "os.kill(os.getpid(), signal.SIGKILL)",
-            1,
-            "was killed (SIGKILL; is the machine out of memory?)\n",
-        ),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, ""),
     ],
 )
 def test_exit_codes(work: str, code: int, said: str, tmp_path: Path) -> None:
@@ -409,15 +392,25 @@ def test_exit_codes(work: str, code: int, said: str, tmp_path: Path) -> None:
         assert ended(process) == (code, said)
 
 
-def test_what_a_crash_leaves_is_removed(tmp_path: Path) -> None:
-    work = """
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGBUS])
+def test_a_crash_says_where(number: int, tmp_path: Path) -> None:
+    """What it leaves is removed by the next writer of the same file."""
+    work = f"""
+        def crash():
+            os.kill(os.getpid(), {int(number)})
         with atomic_write("out.txt"):
             ready(0)
-            os.abort()
+            crash()
     """
     with program(work, tmp_path) as process:
-        assert ended(process)[0] == 1
-    assert list(tmp_path.iterdir()) == []
+        code, said = ended(process)
+    assert code == -number
+    assert said.startswith("Fatal Python error: ")
+    assert " in crash\n" in said
+    assert len(list(tmp_path.iterdir())) == 1
+    with atomic_write(tmp_path / "out.txt"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
 
 
 def test_errors_of_python_are_shown(tmp_path: Path) -> None:
@@ -489,7 +482,7 @@ def test_stopped_and_ended(tmp_path: Path) -> None:
 def test_hangup(tmp_path: Path) -> None:
     with program("with scratch_folder():\n            stuck()", tmp_path) as process:
         process.send_signal(signal.SIGHUP)
-        assert ended(process) == (-signal.SIGHUP, INTERRUPTED)
+        assert ended(process) == (1, INTERRUPTED)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -509,38 +502,27 @@ def test_ignored_signals_stay_ignored(tmp_path: Path) -> None:
         assert ended(process) == (4, "")
 
 
-def test_the_work_dies_with_its_supervisor(tmp_path: Path) -> None:
-    if sys.platform != "linux":
-        pytest.skip("only Linux can do that")
-    with program("stuck()", tmp_path) as process:
-        (worker,) = family(process.pid)
-        process.kill()
-        process.wait()
-        wait_until(lambda: worker not in family(1))
-
-
-# -- where nobody supervises -----------------------------------------------------------------------
+# -- where nobody answers --------------------------------------------------------------------------
 
 
 def test_launchers_end_their_ranks() -> None:
     assert set(RANKS) == {each.size for each in launch._LAUNCHERS}
-    alone, *many = forks("plancc_cli.run", {"WORLD_SIZE": "1"}, *({name: "2"} for name in RANKS))
-    assert alone
-    assert not any(many)
+    *many, alone = threads("plancc_cli.run", *({name: "2"} for name in RANKS), {"WORLD_SIZE": "1"})
+    assert many == [1] * len(RANKS)
+    assert alone == 2
 
 
-def test_plancc_is_supervised_whatever_the_environment_says() -> None:
-    assert all(forks("plancc_cli.main", *({name: "2"} for name in RANKS)))
+def test_plancc_answers_whatever_the_environment_says() -> None:
+    assert threads("plancc_cli.main", dict.fromkeys(RANKS, "2")) == [2]
 
 
-def forks(module: str, *environments: dict[str, str]) -> list[bool]:
-    """Whether a program works in another process than the one that was started, by environment."""
+def threads(module: str, *environments: dict[str, str]) -> list[int]:
+    """Threads of a program while it works, by environment; one that answers ends with the work."""
     code = (
-        f"import os, {module} as program\n"
-        "program._work = lambda: print(os.getpid(), flush=True)\n"
+        f"import os, threading, {module} as program\n"
+        "program._work = lambda: print(threading.active_count(), flush=True)\n"
         f"for more in {environments!r}:\n"
         "    os.environ.update(more)\n"
-        "    print(os.getpid(), flush=True)\n"
         "    program.main()\n"
         "    [os.environ.pop(name) for name in more]\n"
     )
@@ -551,9 +533,7 @@ def forks(module: str, *environments: dict[str, str]) -> list[bool]:
         text=True,
         check=True,
     )
-    words = done.stdout.split()
-    assert len(words) == 2 * len(environments)
-    return [started != worked for started, worked in zip(words[::2], words[1::2], strict=True)]
+    return list(map(int, done.stdout.split()))
 
 
 def test_plancc_run_answers_before_its_heavy_imports() -> None:
@@ -569,7 +549,6 @@ def test_in_a_process_of_somebody_else(tmp_path: Path) -> None:
         "import os, sys, threading, time\n"
         "threading.Thread(target=time.sleep, args=(1,)).start()\n"
         "from plancc_cli.main import main\n"
-        "os.fork = None\n"
         f"sys.argv = ['plancc', 'export', {str(graph)!r}, '-o', {str(tmp_path / 'h.mtx')!r}]\n"
         "main()\n"
         "print('goes on')\n"
@@ -578,12 +557,12 @@ def test_in_a_process_of_somebody_else(tmp_path: Path) -> None:
     assert done.stdout.endswith("goes on\n"), done.stderr
 
 
-def test_no_more_processes(tmp_path: Path) -> None:
+def test_no_more_threads(tmp_path: Path) -> None:
     code = (
-        "import os, sys\n"
+        "import sys, threading\n"
         "from plancc_cli.main import main\n"
-        "def fork(): raise BlockingIOError\n"
-        "os.fork = fork\n"
+        "def start(self): raise RuntimeError\n"
+        "threading.Thread.start = start\n"
         "sys.argv = ['plancc', '--version']\n"
         "main()\n"
     )
@@ -603,7 +582,7 @@ def test_no_more_processes(tmp_path: Path) -> None:
 def test_an_epoch_longer_than_torchrun_waits_is_told(
     seconds, environ, words, told, tmp_path, monkeypatch
 ):
-    """By a clock that goes on by as much at every look."""
+    """By a clock that goes on by as much at every look, two of them in an epoch."""
     monkeypatch.chdir(tmp_path)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
@@ -613,7 +592,7 @@ def test_an_epoch_longer_than_torchrun_waits_is_told(
     done = plancc_run(plan, "--epochs", 3, "-q", *words)
     assert done.code == 0, done.err
     sentence = (
-        "plancc-run: warning: the first epoch took 40 s: a signal saves a checkpoint at the end of "
+        "plancc-run: warning: the first epoch took 80 s: a signal saves a checkpoint at the end of "
         "an epoch, and torchrun kills after 30 s; give --every 1\n"
     )
     assert done.err.count(sentence) == told

@@ -124,15 +124,6 @@ def test_wrong_words(plan: Path, machine: Path, tmp_path: Path) -> None:
     assert error.startswith("machine 'nowhere': no such file")
     assert "order, constant" in fails(tmp_path, *words, "--passes", "overlap")
     assert "cannot run on 8 ranks; choose 1 to 7" in fails(tmp_path, *words, "-p", 8)
-    for option in (
-        "--per-rank",
-        "--dtype=float64",
-        "--ranks=3",
-        "--passes=dead-rows",
-        "--boundary-sampling=0",
-    ):
-        error = fails(tmp_path, *words, "--sweep", "p=2", option)
-        assert "is for one plan" in error
 
 
 def test_dead_rows(graph: Path, machine: Path, tmp_path: Path) -> None:
@@ -172,8 +163,6 @@ def test_other_networks(plan: Path, machine: Path, tmp_path: Path) -> None:
         ),
         (("--model", "gat", "--aggregator", "max"), "--aggregator max: model gat has no such"),
         (("--model", "gat", "--heads", 3, "--dims", "5,8,4"), "must divide the width 8"),
-        (("--sweep", "p=2", "--model", "gat"), "is for one plan"),
-        (("--sweep", "p=2", "--model-option", "x=1"), "--model-option is for one plan"),
     ):
         assert said in fails(tmp_path, "simulate", plan, *words)
 
@@ -218,40 +207,6 @@ def test_what_an_epoch_leaves_out(graph: Path, machine: Path, tmp_path: Path) ->
         ((edges, "--delay", 2), "--delay 2: give --fold delayed too"),
         ((edges, "--fold", "delayed", "--delay", 0), "--delay 0: must be at least 1"),
         ((rows, "--boundary-sampling", 0.5, "-p", 2), "--ranks cannot be combined with"),
-        ((graph, "--sweep", "p=2,4", "--fold", "none"), "--fold is for one plan"),
+        ((rows, "--seed", 1), "--seed 1: is for links, and for --split"),
     ):
         assert said in fails(tmp_path, "simulate", *words)
-
-
-def test_a_step_on_mini_batches(plan: Path, machine: Path, graph: Path, tmp_path: Path) -> None:
-    drawn = ("--batches", 6, "--batch-size", 20, "--seed", 2)
-    found = simulated(plan, machine, *drawn, "--passes", "order")
-    counted = as_json("inspect", plan, *drawn)["batches"]
-    volume, columns = counted["per_batch"]["volume"], 5 + 4 + 4  # the input needs no gradient
-    figures = found["batches"]
-    assert figures["per_batch"]["words"] == [columns * rows for rows in volume]
-    assert figures["expected_words"] == pytest.approx(columns * counted["expected_volume"])
-    assert figures["words"]["low"] == pytest.approx(columns * counted["volume"]["low"])
-    assert found["seconds"] == pytest.approx(np.mean(figures["per_batch"]["seconds"]))
-    text = ok("simulate", plan, "--machine", machine, *drawn)
-    for said in (
-        "the first 6 of seed 2, sampler uniform batch_size=20",
-        "predicted time of a step",
-    ):
-        assert said in text
-    assert "; expected words " in text
-    assert "halo rows are kept" in text
-    edge = tmp_path / "edge.h5"
-    ok("compile", graph, "--model", "libra", "-p", 4, "-o", edge)
-    for words, sentence in (
-        ((plan, "--batch-size", 20), "--batch-size is for mini-batches: give their number by"),
-        ((plan, "--draw", "owners"), "--draw is for mini-batches"),
-        ((plan, *drawn, "--draw", "owners"), "is for samplers neighbour, walk"),
-        ((plan, *drawn, "--boundary-sampling", 0.5), "predicted without --boundary-sampling"),
-        ((plan, "--batches", 0), "--batches 0: give 1 to 100,000"),
-        ((plan, "--batches", 2, "--sampler", "cluster"), "needs clusters"),
-        ((edge, "--batches", 2), "what mini-batches move is for row plans"),
-        ((graph, "--sweep", "p=2", "--batches", 2), "--batches is for one plan"),
-        ((plan, "--seed", 1), "--seed is for --sweep"),
-    ):
-        assert sentence in fails(tmp_path, "simulate", *words), words

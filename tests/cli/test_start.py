@@ -188,16 +188,16 @@ def test_an_interrupted_warm_up_says_what_is_compiled(tmp_path: Path) -> None:
     where = {"cwd": tmp_path, "env": os.environ | {"TMPDIR": str(tmp_path)}}
     process = subprocess.Popen(words, start_new_session=True, **pipes, **where)
     end = time.monotonic() + 60
-    while len(started := family(process.pid)) < 4 and time.monotonic() < end:
+    while len(started := family(process.pid)) < 2 and time.monotonic() < end:
         time.sleep(0.05)
     (tmp_path / "kept" / "one.kernel").touch()
-    assert sum(os.getpgid(pid) == process.pid for pid in started) == 1
+    assert process.pid not in map(os.getpgid, started)
     os.killpg(process.pid, signal.SIGINT)
     said = r"interrupted; [1-9]\d* kernels compiled in kept: run it again for the others\n"
     error = process.communicate(timeout=60)[1]
     assert re.fullmatch(f"plancc: error: {said}", error), error
     assert process.returncode == 1
-    assert len(started) == 4
+    assert len(started) == 2
     assert not set(started) & set(family(1))
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 

@@ -11,7 +11,7 @@ import click
 from plancc_cli import dataset, group, registries, run_command
 from plancc.models.block import BlockModel
 context = click.Context(group.command)
-for name in ("verify", "join"):
+for name in ("verify", "compare"):
     print(group.command.get_command(context, name).help)
 print(dataset.command.get_command(context, "karate").help)
 for program in (group.command, run_command.command):

@@ -6,7 +6,11 @@ random partition, the volume of a search.
 
 import json
 import operator
+import os
 import shutil
+import threading
+import warnings
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -16,7 +20,7 @@ from scipy.sparse import csr_array
 
 import plancc
 from plancc.cost.owners import traffic
-from plancc.distributed import clusters, kernels, nets
+from plancc.distributed import clusters, kernels, nets, writing
 from plancc.distributed.compile import compile_folder
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import read_share
@@ -33,7 +37,7 @@ from plancc.plan.reader import load
 from plancc.plan.verify import verify_file
 from plancc.predict.forecast import RECORDED
 from plancc.search.presets import OnRanks
-from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.transport.local import LocalTransport, run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
 N = 400
@@ -163,7 +167,7 @@ def test_nets_of_labels_cost_what_the_rows_of_all_vertices_do(directed, tmp_path
     def work(transport):
         how = {"normalization": "none", "self_loops": False, "dtype": "float32"}
         ranks = Ranks(transport)
-        share, _ = read_share(files, ranks, name="made", **how)
+        share, *_ = read_share(files, ranks, name="made", **how)
         near = nets.corridor(ranks, share, owner)
         return [(each, nets.nets_between(ranks, share, each, weight)) for each in (scattered, near)]
 
@@ -194,6 +198,27 @@ def test_normalised_rows_are_those_of_one_process(normalize, self_loops, tmp_pat
     assert found.content_sha256 == alone.content_sha256()
     assert found.metrics == alone.metrics()
     assert found.baseline == alone.baseline
+    raised = np.count_nonzero(dense.diagonal())
+    counts = f"self loops of the source raised by the identity: {raised}" if self_loops else None
+    assert found.provenance.get("source_counts") == counts
+
+
+def test_weights_that_float32_does_not_keep_are_counted_over_all_ranks(tmp_path):
+    values = np.tile([1.0, 1e-46, 2.0**24 + 1], 20)  # a rank of three has some of each
+    rows = np.arange(60)
+    matrix = csr_array((values, (rows, (rows + 1) % 60)), shape=(60, 60))
+    folder = folder_of(plancc.as_graph(matrix), tmp_path / "graph")
+    settings = {"model": "block", "normalize": "none", "self_loops": False}
+    with pytest.warns(PlanccWarning) as told:
+        on_ranks(3, folder, tmp_path / "p.h5", 3, **settings)
+    keeps = "`value_dtype` float64 keeps them"
+    assert [str(each.message) for each in told] == [
+        f"graph: 20 weights are 0 in float32 and left out: {keeps}",
+        f"graph: 20 weights above 16,777,216 lose digits in float32: {keeps}",
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PlanccWarning)
+        on_ranks(3, folder, tmp_path / "q.h5", 3, value_dtype="float64", **settings)
 
 
 @pytest.mark.parametrize("model", ["rp", "block", "file"])
@@ -420,10 +445,13 @@ def column_changed(folder):
 
 
 DIFFERENT = {
-    "parts": ({"num_parts": 5}, "`num_parts` is '4' on ranks 0, 2, '5' on rank 1: give all"),
-    "model": ({"model": "rp"}, "`model` is 'hp' on ranks 0, 2, 'rp' on rank 1"),
-    "seed": ({"seed": 7}, "`seed` is '1' on ranks 0, 2, '7' on rank 1"),
-    "output": ({"output": "other.h5"}, r"`output` is '.*p\.h5' on ranks 0, 2, '.*other\.h5' on"),
+    "parts": (
+        {"num_parts": 5},
+        "`num_parts` is 4 on ranks 0, 2, 5 on rank 1; give all ranks the same",
+    ),
+    "model": ({"model": "rp"}, "`model` is hp on ranks 0, 2, rp on rank 1"),
+    "seed": ({"seed": 7}, "`seed` is 1 on ranks 0, 2, 7 on rank 1"),
+    "output": ({"output": "other.h5"}, r"`output` is .*p\.h5 on ranks 0, 2, .*other\.h5 on"),
     "graph": ({"folder": column_changed}, "rank 1 reads another graph than rank 0"),
 }
 
@@ -441,7 +469,7 @@ def test_ranks_that_are_told_different_things(name, tmp_path):
 
     with pytest.raises(InputError, match=sentence):
         run_ranks(3, work, 180)
-    assert not [*tmp_path.glob("*.h5"), *tmp_path.glob("*pieces*")]
+    assert not [*tmp_path.glob("*.h5")]
 
 
 def test_folders_of_the_same_content_are_the_same(tmp_path):
@@ -461,20 +489,61 @@ def test_a_file_is_no_folder(tmp_path):
         on_ranks(2, tmp_path / "none", tmp_path / "p.h5", 2)
 
 
-def test_a_piece_that_cannot_be_written(tmp_path, monkeypatch):
-    from plancc.distributed import compile as page
+@pytest.mark.filterwarnings("ignore:.*rows without ids", "ignore:.*slower than")
+@pytest.mark.parametrize("blind", [(), (1,), (1, 2)], ids=["all", "two", "alone"])
+def test_ranks_fill_in_one_file(blind, tmp_path, monkeypatch):
+    """Or rank 0 does for those that do not see it: block by block, in which no byte differs."""
+    monkeypatch.setattr(writing, "BLOCK_BYTES", 100)
+    blinded(monkeypatch, blind)
+    if blind:  # the file is on another computer
+        monkeypatch.setattr(LocalTransport, "ranks_here", lambda transport: 1)
+    features = np.random.default_rng(0).random((N, 3)).astype(np.float32)
+    ids = np.array([f"v{k % 7}{k}".encode() for k in range(N)])
+    graph = replace(communities(ids=True), original_ids=ids)
+    folder = folder_of(graph, tmp_path / "graph", VertexData(features=features))
+    found = on_ranks(3, folder, tmp_path / "3.h5", 7, model="block")
+    alone = plancc.compile(folder, "block", 7)
+    assert verify_file(tmp_path / "3.h5", graph)
+    assert found.content_sha256 == alone.content_sha256()
+    arrays = load(tmp_path / "3.h5").arrays()
+    for name, array in alone.arrays().items():
+        np.testing.assert_array_equal(arrays[name], array)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["3.h5", "graph"]
 
-    folder, write = folder_of(communities(), tmp_path / "graph"), page.write_piece
 
-    def full(temporary, index, *rest, **options):
-        if index == 1:
-            raise OutputError("the disk is full")
-        write(temporary, index, *rest, **options)
+def blinded(monkeypatch, ranks):
+    """Keep the file of rank 0 from the threads of these ranks."""
+    opened = os.open
 
-    monkeypatch.setattr(page, "write_piece", full)
-    with pytest.raises(OutputError, match="rank 1: the disk is full"):
+    def work(path, flags, *mode, **options):
+        if str(path).endswith(".tmp.h5") and threading.current_thread().name in {
+            f"rank {each}" for each in ranks
+        }:
+            raise FileNotFoundError(path)
+        return opened(path, flags, *mode, **options)
+
+    monkeypatch.setattr(writing.os, "open", work)
+
+
+@pytest.mark.parametrize("blind", [(), (1,)], ids=["itself", "by rank 0"])
+def test_a_full_disk(blind, tmp_path, monkeypatch):
+    """The plan that was there stays, and nothing else."""
+    folder = folder_of(communities(), tmp_path / "graph")
+    on_ranks(1, folder, tmp_path / "p.h5", 4, model="rp")
+    before = (tmp_path / "p.h5").read_bytes()
+    blinded(monkeypatch, blind)
+    write = os.pwrite
+
+    def full(file, content, place):
+        if place > len(before) // 2:
+            raise OSError(28, "No space left on device")
+        return write(file, content[:50], place)  # as the system may, too
+
+    monkeypatch.setattr(writing.os, "pwrite", full)
+    with pytest.raises(OutputError, match=r"cannot write .*p\.h5: the disk is full"):
         on_ranks(3, folder, tmp_path / "p.h5", 4, model="block")
-    assert [path.name for path in tmp_path.iterdir()] == ["graph"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph", "p.h5"]
+    assert (tmp_path / "p.h5").read_bytes() == before
 
 
 def test_ranks_exchange_arrays():
@@ -513,7 +582,7 @@ def test_sweeps_alone_lower_the_volume(tmp_path):
     def work(transport):
         ranks = Ranks(transport)
         how = {"normalization": "none", "self_loops": False, "dtype": np.float32}
-        share, _ = read_share(files, ranks, name="graph", **how)
+        share, *_ = read_share(files, ranks, name="graph", **how)
         return sweep(ranks, share, owner, limits, seed=1)
 
     for found in run_ranks(3, work, 180):

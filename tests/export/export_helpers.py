@@ -28,7 +28,7 @@ def python_with(module: str, variable: str, *others: str) -> str:
 
 def _environment() -> dict[str, str]:
     """Sources of this project in a Python that it is not installed in; the system's programs."""
-    sources = [ROOT, ROOT / "runtime", ROOT / "cli", ROOT / "datasets"]
+    sources = [ROOT, *(ROOT / name for name in ("runtime", "cli", "datasets", "lab"))]
     petsc = sorted(glob("/usr/lib/petscdir/petsc*/*-real"))  # where Debian's petsc4py lies
     return {
         "PETSC_DIR": petsc[-1] if petsc else "",

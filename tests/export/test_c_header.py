@@ -209,7 +209,7 @@ DAMAGES = [
     (attribute("format_version", "1.05"), "plan format 1.05, and this reader knows 1.x from 1.5"),
     (attribute("format_version", "1.4"), "plan format 1.4, and this reader knows 1.x from 1.5"),
     (attribute("layout", "edge"), "layout 'edge': this reader knows plans of layout 'row' only"),
-    (attribute("pieces", "plan.pieces"), "a plan in pieces: make one file of it with plancc join"),
+    (attribute("pieces", "plan.pieces"), "a plan in pieces, which plancc 0.1.0 was the last"),
     (attribute("num_vertices", np.int64(2**40)), "attribute num_vertices is missing or out of"),
     (attribute("num_parts", np.int64(62)), "attribute num_parts is missing or out of range"),
     (attribute("num_nonzeros", np.int64(2**60)), "has 359 entries, not 1152921504606846976"),

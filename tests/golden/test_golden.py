@@ -1,4 +1,4 @@
-"""Plan files of formats 1.5 and newer, made by make.py: every later version reads them."""
+"""Plan files of formats 1.5 and newer, made by make.py: later versions read all but pieces."""
 
 from dataclasses import replace
 from functools import cache
@@ -12,8 +12,6 @@ import plancc
 from plancc.plan.grid import Grid
 from plancc.plan.links import places_of
 from plancc.plan.matrix import ends_of, matrix_of
-from plancc.plan.piece_writer import save_in_pieces, save_like
-from plancc.plan.reader import PlanFile
 from plancc.plan.slices import read_rank_slice
 from plancc.report.plans import report
 
@@ -31,7 +29,6 @@ FILES = {  # the content hash that the file holds
     "typed-1.8": "f8a9fc70445de4f5fe5c27056ee2489c9d28af78a06e25c08e71882dd256adec",
     "grid-1.7": "043c3040ec69855ea54b336e883d321370b27140fa7ba77018e9c042d6554b97",
 }
-PIECES = HERE / "pieces-1.6.h5"
 
 
 def file(name: str) -> Path:
@@ -280,42 +277,19 @@ def same_slices(path: Path, before: Path, where: list[tuple[int, int]]) -> None:
         assert part.value.tolist() == old.value.tolist()
 
 
-def test_format_1_6_is_format_1_5_and_may_be_in_pieces():
-    plan, before, pieces = loaded("plan-1.6"), loaded("plan-1.5"), plancc.load(PIECES)
+def test_format_1_6_is_format_1_5():
+    plan, before = loaded("plan-1.6"), loaded("plan-1.5")
     assert (plan.header, plan.provenance) == (before.header, before.provenance)
-    assert report(PIECES).content_sha256 == FILES["plan-1.6"]
-    assert pieces.provenance == plan.provenance
-    found = {name: array.tolist() for name, array in pieces.arrays().items()}
-    assert found == tables("plan-1.6")
-    plancc.verify_file(PIECES)
-    same_slices(PIECES, file("plan-1.5"), [(0, 2), (1, 2), (2, 3)])
 
 
-def test_format_1_11_knows_every_piece(tmp_path):
-    head, plan = file("pieces-1.11"), loaded("plan-1.7")
-    assert plancc.verify_file(head)
-    assert report(head).content_sha256 == FILES["plan-1.7"]
-    same_slices(head, file("plan-1.7"), [(0, 2), (1, 2), (2, 3)])
-    assert save_in_pieces(plan, tmp_path / "p.h5", [0, 1, 3]) == (FILES["plan-1.7"], 2)
-    with PlanFile(head) as old, PlanFile(tmp_path / "p.h5") as new:
-        for k in (0, 1):
-            ours, theirs = (contents(Path(each.pieces.path(k))) for each in (new, old))
-            assert ours.pop("@format_version") == b"1.12"
-            assert theirs.pop("@format_version") == b"1.11"
-            assert ours == theirs
-    assert save_like(plan, tmp_path / "q.h5", PIECES)[1] == 2  # 1.6 does not know them
-
-
-def contents(path):
-    """All datasets of a file and the attributes of its root, as bytes by name."""
-    with h5py.File(path, "r") as held:
-        found = {f"@{name}": np.asarray(value).tobytes() for name, value in held.attrs.items()}
-        held.visititems(
-            lambda name, node: found.update(
-                {name: node[()].tobytes()} if isinstance(node, h5py.Dataset) else {}
-            )
-        )
-    return found
+@pytest.mark.parametrize("name", ["pieces-1.6.h5", "pieces-1.6.pieces-0ada9a89b4e4/0.h5"])
+def test_a_plan_in_pieces_is_refused(name):
+    with pytest.raises(plancc.PlanError) as refused:
+        plancc.load(HERE / name)
+    assert str(refused.value) == (
+        f"{HERE / name}: a plan in pieces, which plancc 0.1.0 of 29 November 2026 was the last "
+        "version to read: make one file of it there (plancc join), or compile the graph again"
+    )
 
 
 def test_format_1_10_has_links():

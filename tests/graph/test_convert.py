@@ -8,6 +8,7 @@ from graph_helpers import dense_entries, entries
 from hypothesis import given
 from hypothesis import strategies as st
 
+import plancc
 from plancc.errors import InputError
 from plancc.graph.canonical import build_graph
 from plancc.graph.convert import as_graph
@@ -64,9 +65,28 @@ def test_networkx(kind, triples):
 
 
 def test_networkx_with_names():
-    graph = as_graph(nx.DiGraph([("a", "b"), ("c", "a")]))
-    assert entries(graph) == {(0, 1): 1, (2, 0): 1}
-    assert graph.original_ids is None
+    for made, ids in (
+        (nx.DiGraph([("zoë", "b"), ("c", "zoë")]), ["zoë".encode(), b"b", b"c"]),
+        (nx.DiGraph([("x", 7), ("8", "x")]), [b"x", b"7", b"8"]),
+        (nx.DiGraph([("12", 7), ("9", "12")]), [12, 7, 9]),
+        (nx.DiGraph([("7", 7), ("9", "7")]), None),
+        (nx.DiGraph([("", 7), ("9", "")]), None),
+        (nx.DiGraph([(1.5, 7), ("9", 1.5)]), None),
+        (nx.DiGraph([(True, 7), ("9", True)]), None),
+        (nx.DiGraph([("0", "1"), ("2", "0")]), None),
+    ):
+        graph = as_graph(made)
+        assert entries(graph) == {(0, 1): 1, (2, 0): 1}
+        assert (None if graph.original_ids is None else graph.original_ids.tolist()) == ids
+
+
+@pytest.mark.filterwarnings("error::plancc.errors.PlanccWarning")
+def test_data_follow_the_nodes_or_their_names():
+    graph, right = nx.DiGraph([("zoë", "b"), ("c", "zoë")]), [5, 3, 4]
+    for data in ({"y": right}, {"id": ["b", "c", "zoë"], "y": [3, 4, 5]}):
+        plan = plancc.compile(graph, "block", 1, data=data)
+        assert plan.original_id.tolist() == ["zoë".encode(), b"b", b"c"]
+        assert plan.vertex_data.labels[np.argsort(plan.global_id)].tolist() == right
 
 
 @pytest.mark.parametrize("make", [np.array, "torch"])

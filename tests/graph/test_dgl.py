@@ -70,6 +70,8 @@ def test_igraph():
     graph = plancc.as_graph(graph.as_undirected(combine_edges="first"))
     assert entries(graph) == {(0, 1): 0.5, (1, 0): 0.5, (1, 1): 2}
     assert (graph.num_vertices, graph.directed) == (3, False)
+    named = igraph.Graph([(0, 1)], vertex_attrs={"name": ["b", "a"]}, n=2)
+    assert plancc.as_graph(named).original_ids.tolist() == [b"b", b"a"]
 
 
 DESCRIBED = {

@@ -80,13 +80,22 @@ def test_ids_of_vertices(tmp_path, name, saved):
 
 
 @pytest.mark.parametrize(
-    "ids", [[1, 1, 2, 3, 4], [-1, 0, 1, 2, 3], [0.0, 9, 8, 7, 6], ["a", "b", "c", "d", "e"]]
+    "ids", [[1, 1, 2, 3, 4], [-1, 0, 1, 2, 3], [0.0, 9, 8, 7, 6], ["a", "b", "c", "d", "a"]]
 )
 def test_ids_that_are_none(ids):
     held = tensors(ids=ids if isinstance(ids[0], str) else torch.tensor(ids))
     with pytest.warns(PlanccWarning, match="not taken: 'ids'; vertices.* are numbered by row"):
         plan = plancc.compile(held, "block", 1)
     assert plan.original_id is None
+
+
+@pytest.mark.filterwarnings("error::plancc.errors.PlanccWarning")
+@pytest.mark.parametrize("make", [list, np.array])
+def test_ids_that_are_names(make):
+    names = ["zoë", "b", "a", "x", "9"]
+    plan = plancc.compile(tensors(ids=make(names)), "block", 2)
+    assert plan.original_id.tolist() == [name.encode() for name in names]
+    check(plan)
 
 
 @pytest.mark.filterwarnings("error::plancc.errors.PlanccWarning")

@@ -9,7 +9,7 @@ import pytest
 import worlds
 
 import plancc
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.convert import as_source
 from plancc.graph.vertexdata import save_vertex_data
 from plancc.graph.vertexsources import read_vertex_data
@@ -56,6 +56,39 @@ def test_texts(name, tmp_path):
         found = read_weights(each, graph)
         assert found.dtype == np.int64
         assert found.tolist() == expected
+
+
+NAMED = replace(GRAPH, original_ids=np.char.encode(["a, b", "carol", "dan", "renée", "7"], "utf-8"))
+OF_NAMES = {
+    "id.csv": ('cost,id\n5,7\n3,"a, b"\n1,renée\n1,carol\n4,dan\n', ONE),
+    "bare.csv": ('7,5\n"a, b",3\nrenée,1\ncarol,1\ndan,4\n', ONE),
+    "two.txt": ('renée 1 7\n"a, b" 3 10\ncarol 1 0\n7 5 2\ndan 4 0\n', TWO),
+    "tabs.tsv": ("carol\t1\na, b\t3\ndan\t4\n7\t5\nrenée\t1\n", ONE),
+    "person.csv": ('person,cost\n7,5\n"a, b",3\nrenée,1\ncarol,1\ndan,4\n', "call it 'id'"),
+    "lines.txt": ("cost\n3\n1\n4\n1\n5\n", ONE),
+    "more.csv": ('zed,9\n"a, b",3\nrenée,1\ncarol,1\ndan,4\n7,5\n', "1 of 6 rows are left out"),
+    "less.csv": ('"a, b",3\nrenée,1\ncarol,1\ndan,4\n', "vertex '7' of the graph has no row"),
+    "twice.csv": ('"a, b",3\ndan,1\ncarol,1\ndan,4\n7,5\n', "holds 'dan' twice"),
+    "word.csv": (
+        'id,w\n"a, b",3\nrenée,x\ncarol,1\ndan,4\n7,5\n',
+        "line 3: not a table of numbers: 'x' in column 'w'",
+    ),
+    "below.csv": ('"a, b",3\nrenée,1\ncarol,-1\ndan,4\n7,5\n', "line 3: weights are .*'-1'"),
+}
+
+
+@pytest.mark.parametrize("name", OF_NAMES)
+def test_names(name, tmp_path):
+    (tmp_path / name).write_text(OF_NAMES[name][0])
+    right = OF_NAMES[name][1]
+    if isinstance(right, list):
+        assert read_weights(tmp_path / name, NAMED).tolist() == right
+    elif name == "more.csv":
+        with pytest.warns(PlanccWarning, match=right):
+            assert read_weights(tmp_path / name, NAMED).tolist() == ONE
+    else:
+        with pytest.raises(InputError, match=right):
+            read_weights(tmp_path / name, NAMED)
 
 
 @pytest.mark.parametrize("name", OF_NUMBERS)

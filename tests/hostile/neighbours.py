@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from plancc.report.runs import read_log, read_timeline
+from plancc_lab.report.runs import read_log, read_timeline
 
 from .attack import Attack, Case
 from .commands import run_command

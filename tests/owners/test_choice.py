@@ -1,4 +1,4 @@
-"""Model auto over all layouts: forms, prices, memory, hops, and another judge."""
+"""Model auto over all layouts: forms, prices, memory and hops."""
 
 import json
 import math
@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 import plancc
-from plancc.contenders import Contender
 from plancc.errors import InputError
 from plancc.models import MODELS, make_model
 from plancc.owners.prices import MOST
@@ -16,6 +15,7 @@ from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 from plancc_datasets import load_dataset
+from plancc_lab.contenders import Contender
 
 GRAPH = load_dataset("rmat", scale=8, edge_factor=8, seed=1).graph
 P, DIMS = 8, (32, 32, 8)
@@ -108,22 +108,6 @@ def test_hops_where_nodes_share_a_slow_link():
     flat, _, other = chosen(machine, capacities=(1,) * P, exchange="flat")
     assert flat.header.topology is None
     assert "topology" not in other
-
-
-def test_another_judge_has_the_last_word():
-    """It is shown plans of the best few, and its answers are in the table."""
-    asked = []
-
-    def judge(plan):
-        asked.append(plan.header.layout)
-        return 1.0 / len(asked)  # the last is the best
-
-    plan, table, label = chosen(judge=judge)
-    assert len(asked) == MOST
-    assert plan.header.layout == asked[-1]
-    assert sorted(e["rehearsed_seconds"] for e in table.values())[-MOST:] == [1 / 3, 1 / 2, 1.0]
-    assert table[label]["rehearsed_seconds"] == 1 / 3
-    assert plan.provenance["chosen_by"] == "rehearsal"
 
 
 @pytest.mark.parametrize(

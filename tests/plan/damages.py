@@ -1,4 +1,4 @@
-"""What may be wrong with a dataset of a plan's file or of a piece, and the words that refuse it."""
+"""What may be wrong with a dataset of a plan's file, and the words that refuse it."""
 
 import shutil
 from collections.abc import Callable
@@ -15,7 +15,7 @@ WRONG_TYPES = [">i4", "<i2", "<u8", "<f2", ">f4", "S8", "bool", "c8", "i4,f4"]
 
 
 def opened(path) -> h5py.File:
-    """A file to be changed: it stays in the container that pieces must have."""
+    """A file to be changed: it stays in the container that plans must have."""
     return h5py.File(path, "r+", libver=("v110", "v110"))
 
 

@@ -19,7 +19,6 @@ from plancc.errors import InputError, PlanError
 from plancc.graph.owners import Owners
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import matrix_of
-from plancc.plan.piece_writer import save_in_pieces
 from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.routing import with_relays, with_routes
 from plancc.plan.slices import read_rank_slice
@@ -217,19 +216,17 @@ def test_any_plan_and_topology(case, seed):
 
 @pytest.mark.parametrize("edges", [True, pytest.param(False, marks=long)], ids=["edges", "rows"])
 @pytest.mark.parametrize("shape", ["3x4", "relays 3x4 2"])
-def test_a_file_has_the_same_hops_alone_and_in_pieces(shape, edges, tmp_path):
+def test_a_file_has_the_same_hops(shape, edges, tmp_path):
     plan, _ = plan_for(shape, edges=edges)
     content = plan.save(tmp_path / "plan.h5")
-    assert save_in_pieces(plan, tmp_path / "pieces.h5", [0, 5, 6, 12])[0] == content
     header = replace(plan.header, topology=None, relays=False)
     straight = {step: plan.exchanges[step] for step in header.steps()}
     assert content != replace(plan, header=header, exchanges=Exchanges(straight)).content_sha256()
-    for name in ("plan.h5", "pieces.h5"):
-        found = plancc.load(tmp_path / name)
-        plancc.verify_file(tmp_path / name)
-        assert found.header == plan.header
-        for key, array in plan.arrays().items():
-            np.testing.assert_array_equal(found.arrays()[key], array)
+    found = plancc.load(tmp_path / "plan.h5")
+    plancc.verify_file(tmp_path / "plan.h5")
+    assert found.header == plan.header
+    for key, array in plan.arrays().items():
+        np.testing.assert_array_equal(found.arrays()[key], array)
     hops = [name for name in plan.arrays() if name.startswith(("expand_", "fold_"))]
     assert len(hops) == 3 * 8 * (2 if edges else 1)
 

@@ -2,18 +2,11 @@
 
 import numpy as np
 import pytest
-import worlds
-from predict_helpers import rmat
+from predict_helpers import matrix, rmat
 
 import plancc
 
-
-@pytest.fixture(scope="session")
-def matrix():
-    """240 vertices, directed, a full diagonal; some rows have nothing else."""
-    array = np.abs(worlds.random_array(np.random.default_rng(3), 240, 0.02))
-    np.fill_diagonal(array, 1)
-    return worlds.graph_of(array, directed=True, dtype=np.float32)
+__all__ = ["matrix", "plan"]
 
 
 @pytest.fixture(scope="session")

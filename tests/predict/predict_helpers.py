@@ -5,6 +5,10 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import pytest
+import worlds
+
 from plancc.graph.graph import Graph
 from plancc_datasets import load_dataset
 from plancc_runtime.options import TrainOptions
@@ -36,3 +40,11 @@ def trained(plan: Any, **options: Any) -> list[Any]:
         slices = [(plan.header, plan.part(m)) for m in range(plan.num_parts)]
         return run_ranks(len(slices), lambda t: train(slices[t.rank], chosen, t))[0].epochs
     return run_ranks(2, lambda t: train(plan, chosen, t))[0].epochs
+
+
+@pytest.fixture(scope="session")
+def matrix():
+    """240 vertices, directed, a full diagonal; some rows have nothing else."""
+    array = np.abs(worlds.random_array(np.random.default_rng(3), 240, 0.02))
+    np.fill_diagonal(array, 1)
+    return worlds.graph_of(array, directed=True, dtype=np.float32)

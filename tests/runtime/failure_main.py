@@ -14,6 +14,7 @@ import numpy as np
 
 from plancc.errors import PlanccError, PlanError
 from plancc_runtime import launch
+from plancc_runtime.transport import watchdog
 from plancc_runtime.transport.base import say
 from plancc_runtime.transport.watchdog import Watchdog
 
@@ -39,15 +40,16 @@ def fail(fault):
 
 def main() -> None:
     name, fault, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    watchdog.NOTICE = seconds / 2
     if fault == "stops early" and launch.announced()[0] == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
     # on a loaded machine ranks start late
     transport = launch.open_transport(name, timeout=seconds if fault == "stops early" else 200)
     transport.timeout, transport.patient = seconds, fault == "computes"
     if fault == "device":
-        watchdog = Watchdog(transport)
-        watchdog.later(lambda: True, lambda: "nothing")
-        watchdog.later(lambda: False, lambda: "a device")
+        watched = Watchdog(transport)
+        watched.later(lambda: True, lambda: "nothing")
+        watched.later(lambda: False, lambda: "a device")
         time.sleep(600)
     last = transport.size - 1
     if fault == "nothing":

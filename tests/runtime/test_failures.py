@@ -90,17 +90,18 @@ def test_gloo_a_rank_that_sleeps():
     assert result.returncode == 1
 
 
-STOPPED = f"still waiting for {COLLECTIVE}; late: rank 1 (stopped)"
+LATE = f"{COLLECTIVE}; late: rank 1 (stopped)"
 ENDED = {1, 128 + signal.SIGKILL}
 """Exit codes of a job whose stopped rank was killed: of what its launcher notices first."""
 
 
 @pytest.mark.parametrize("launcher", [pytest.param("mpirun", marks=pytest.mark.mpi), "torchrun"])
 def test_a_rank_that_is_stopped(launcher):
-    """torchrun would wait 30 s for it: it is killed."""
+    """It is named early; torchrun would wait 30 s for its end: it is killed."""
     result = job(2, "auto", "stops", launcher)
-    [sentence] = said(result)
-    assert sentence.endswith(STOPPED)
+    notice, sentence = said(result)
+    assert notice == f"rank 0: still waiting after 1 s for {LATE}; the job ends after 2 s"
+    assert sentence == f"rank 0: {TIMEOUT} {LATE}"
     assert result.returncode in ENDED
     [late] = re.findall(r"late (\d+) ([0-9.]+)", result.stdout)
     assert time.time() - float(late[1]) < SECONDS + 5 + LOADED
@@ -116,7 +117,8 @@ def test_a_rank_that_is_stopped(launcher):
 )
 def test_a_rank_that_is_stopped_before_there_are_connections(launcher):
     result = job(2, "auto", "stops early", launcher)
-    [sentence] = said(result)
+    notice, sentence = said(result)
+    assert notice.endswith("; late: rank 1 (stopped); the job ends after 2 s")
     assert sentence.endswith("; late: rank 1 (stopped)")
     assert result.returncode in ENDED
 

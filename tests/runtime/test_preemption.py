@@ -17,8 +17,10 @@ from launcher import ENVIRONMENT, MPIRUN, alone, interrupted
 
 from plancc.errors import Stopped
 from plancc_cli import run_command, stopping
+from plancc_cli.ranks import RankJob
 from plancc_cli.stopping import StopSignals
 from plancc_runtime.options import TrainOptions
+from plancc_runtime.run import Run
 from plancc_runtime.train import train, trained
 from plancc_runtime.transport.local import run_ranks
 
@@ -77,9 +79,9 @@ def test_all_ranks_stop_when_one_is_asked(whole, ranks, tmp_path):
 
 @pytest.mark.parametrize(("ignored", "names"), [(True, ["HUP"]), (False, ["INT", "HUP"])])
 def test_background_jobs_of_a_shell_go_on_ignoring_ctrl_c(ignored, names, monkeypatch, tmp_path):
-    def asked(names, end):
+    def asked(names, *answers):
         seen.extend(names)
-        return StopSignals(names, end)
+        return StopSignals(names, *answers)
 
     seen: list[str] = []
     monkeypatch.setattr(run_command, "StopSignals", asked)
@@ -156,6 +158,35 @@ def epochs_when_stopped(err: str, number: str) -> int:
     epochs = int(re.fullmatch(said, line)[1])
     assert epochs > 2
     return epochs
+
+
+@pytest.mark.parametrize(
+    ("at", "torchrun", "when"),
+    [
+        (0, True, r"the first, which has taken 0 s so far; torchrun kills after 30 s"),
+        (2, False, r"in about \d s"),
+    ],
+)
+def test_a_signal_in_a_long_epoch_is_answered_at_once(at, torchrun, when, tmp_path, monkeypatch):
+    """Long: an epoch does not end before the sentence is there."""
+    said, epoch = [], Run.epoch
+
+    def held(run, number):
+        if number == at:
+            signal.raise_signal(signal.SIGTERM)
+            wait_for(lambda: said)
+        return epoch(run, number)
+
+    monkeypatch.setattr(Run, "epoch", held)
+    monkeypatch.setattr(RankJob, "say", lambda job, sentence, is_error=True: said.append(sentence))
+    monkeypatch.setattr(run_command, "SOON", 0)
+    if torchrun:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    assert alone(PLAN, *WORDS, "--epochs", 9, "--checkpoint", tmp_path).returncode == 75
+    first, last = said
+    saved = "SIGTERM: a checkpoint is saved at the end of this epoch, "
+    assert re.fullmatch(saved + when, first)
+    assert last.startswith(f"stopped by SIGTERM after {at + 1} of 9 epochs")
 
 
 def test_without_a_checkpoint_a_signal_interrupts(tmp_path):

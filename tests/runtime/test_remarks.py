@@ -267,3 +267,24 @@ def test_rows_that_overflow_on_the_wire_are_not_blamed_on_features(tmp_path):
             trained(path, TrainOptions(epochs=1, wire=wire, passes=passes), 2)
         with pytest.raises(PlanccError, match=f": {what} do not travel as `wire` fp16, which "):
             trained(path, TrainOptions(epochs=1, wire="fp16", passes=passes), 2)
+
+
+@pytest.mark.parametrize("passes", [(), ("constant",)])
+def test_columns_that_a_wire_rounds_to_0_are_counted(passes, tmp_path):
+    """Half a step of 1 is 0.0039; 2^-25 is half of the least number of fp16."""
+    plan = worlds.plan("directed", "row", 2)
+    labels = np.arange(plan.header.num_vertices, dtype=np.int32) % 2
+    for wire, row, lost in (
+        ("int8", [1, 0.01, 0.003, -2e-7, 0], 2),
+        ("int8", [1, 0.5, 0.004, -0.1, 0], 0),
+        ("fp16", [1, 2.0**-25, 2.0**-24, 0.5, 0], 1),
+        ("bf16", [1, 0.01, 1e-30, -2, 0], 0),
+    ):
+        features = np.tile(np.float32(row), (len(labels), 1))
+        data = plancc.VertexData(features=features, labels=labels)
+        path = with_data(plan, data, tmp_path / f"{wire}.h5")
+        options = TrainOptions(epochs=0, wire=wire, passes=passes)
+        told = [each for each in trained(path, options, 2)[0].remarks if "wire" in each]
+        sentence = f"`wire` {wire} rounds {lost} of 5 columns of features to 0 in all rows that "
+        assert [each.startswith(sentence) for each in told] == [True] * (lost > 0)
+        assert not any("wire" in each for each in trained(path, options, 1)[0].remarks)

@@ -4,7 +4,6 @@ tables.py    sizes of parts and messages, which a schedule depends on; no nonzer
              plan_tables.py reads them from plans, owner_tables.py counts them for owners
 links.py     rows and numbers that travel for links
 epoch.py     one walk for the steps of all layers, and of all programs of products
-batches.py   of row plans in a step on a mini-batch
 row.py       sizes of the steps of row and edge plans
 grid.py      of 1D, 1.5D, 2D, 3D, also with messages of needed rows
 approximate.py  of row and edge plans in epochs that leave out rows or partial sums
@@ -37,7 +36,6 @@ from plancc.predict.schedules.approximate import (
     SampledScheduler,
     sampled,
 )
-from plancc.predict.schedules.batches import BatchScheduler, Bits, live_in_batch
 from plancc.predict.schedules.epoch import Scheduler, epoch
 from plancc.predict.schedules.feature import FeatureScheduler
 from plancc.predict.schedules.grid import BlockRowScheduler, BlockScheduler
@@ -54,13 +52,11 @@ from plancc.predict.schedules.tables import Live, Tables, divides_columns
 
 __all__ = [
     "Approximation",
-    "Bits",
     "LinkTask",
     "Live",
     "Schedule",
     "Tables",
     "check_pipelined",
-    "live_in_batch",
     "live_tables",
     "matrix_of_pairs",
     "pairs_of",
@@ -116,8 +112,8 @@ def schedule_of(
         live_layers = len(dims) - 1 if DEAD_ROWS in passes else 0
         plan = read_tables(plan, copies=approximation is not None, live_layers=live_layers)
     tables, notes = plan, plan.notes
-    of_batch = tables.live is not None and tables.live.told is not None
-    if DEAD_ROWS in passes or of_batch:
+    own = None if tables.live is None else tables.live.scheduler
+    if DEAD_ROWS in passes or own:
         if tables.live is None or len(tables.live.layers) != len(dims) - 1:
             raise InputError(
                 f"pass '{DEAD_ROWS}' needs a row plan with live rows of {len(dims) - 1} layers; "
@@ -133,7 +129,7 @@ def schedule_of(
         scheduler = FeatureScheduler(tables, pipeline.stages)
         notes = (*notes, f"{pipeline}, of rows in reverse Cuthill-McKee order")
     elif approximation is None:
-        scheduler = BatchScheduler(tables) if of_batch else scheduler_of(tables)
+        scheduler = (own or scheduler_of)(tables)
     else:
         approximation.check(tables)
         if Attention in kinds or EdgeMessages in kinds:

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.grid import Grid
 from plancc.plan.topology import Topology
-from plancc.predict.schedule import BatchDraw, Pairs
+from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.links import LinkTables
+
+if TYPE_CHECKING:
+    from plancc.predict.schedules.row import RowScheduler
 
 CHUNK = 1 << 24
 """Number of nonzeros whose columns are in memory at a time."""
@@ -22,22 +26,18 @@ CHUNK = 1 << 24
 
 @dataclass(frozen=True, eq=False)
 class Live:
-    """What is left of a row plan in every layer if dead rows are left out, or in a mini-batch.
+    """What is left of a row plan in every layer if dead rows are left out.
+
+    A subclass with a `scheduler` is a step of another kind.
 
     Attributes:
         inputs (int64[num_parts]): Rows of H^0 that the first layer reads.
         layers: Of every layer its output rows, their nonzeros and the messages for them.
-        told: Of a mini-batch: words of bits by which owners hear of rows that it needs, round by
-            round; empty where every rank draws all of it. None: no mini-batch.
-        counted: Of a mini-batch: whether ranks add up its targets.
-        draw: Of a mini-batch.
     """
 
+    scheduler: ClassVar[type[RowScheduler] | None] = None
     inputs: Int64Array
     layers: tuple[Tables, ...]
-    told: tuple[Pairs, ...] | None = None
-    counted: bool = True
-    draw: BatchDraw | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,8 @@ from plancc_runtime.transport.base import Channel
 from plancc_runtime.transport.messages import Traffic
 
 SCALE_BYTES = 4
+ROWS_AT_ONCE = 1 << 16
+"""Rows that `arriving` packs together."""
 
 
 class Wire(ABC):
@@ -106,6 +108,17 @@ WIRES: dict[str, Wire | None] = {
     "fp16": Rounded(torch.float16),
     "int8": Scaled(),
 }
+
+
+def arriving(wire: Wire, rows: Tensor) -> Tensor:
+    """Which columns have a number that is not 0, before and after their way: bool[2, columns]."""
+    found = torch.zeros(2, rows.shape[1], dtype=torch.bool)
+    for some in rows.split(ROWS_AT_ONCE):
+        packed, arrived = wire.empty(len(some), some.shape[1], some.device), torch.empty_like(some)
+        wire.pack(some, packed)
+        wire.unpack(packed, arrived)
+        found |= torch.stack([(each != 0).any(dim=0) for each in (some, arrived)]).cpu()
+    return found
 
 
 class CountsNumbers(Channel):

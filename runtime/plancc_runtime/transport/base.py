@@ -40,18 +40,19 @@ job ends (see `transport.watchdog`).
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import platform
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from plancc.errors import PlanccError
-from plancc.text import message
+from plancc.errors import InputError, PlanccError
+from plancc.text import message, shown
 from plancc.threads import usable_cores
 from plancc_runtime.clock import Clock
 from plancc_runtime.transport.messages import (
@@ -65,6 +66,10 @@ from plancc_runtime.transport.messages import (
 from plancc_runtime.transport.values import packed, unpacked
 
 TIMEOUT = 600.0  # seconds
+MOST_DIFFERENCES = 3
+"""Options that differ between ranks and are named in one sentence."""
+MOST_VALUES = 4
+"""Values of such an option that are named."""
 MAX_WORDS_PER_MESSAGE = 2**31 - 1  # counts of MPI and NCCL are C ints
 
 
@@ -237,7 +242,8 @@ class Transport(ABC):
         patient: Whether longer waits are right as long as another rank computes
             (`transport.watchdog`).
         max_words: Longest message in words; a longer buffer travels as several.
-        say: Prints the last sentence of a rank that ends the job by itself.
+        say: Prints the last sentence of a rank that ends the job by itself and, with False as
+            second argument, what is no error.
         thread: This rank's number in its process; None if it is the only rank there.
         agreed_error: The last error that `agree` raised, and with it every rank.
         far: Whether every rank is on another node, where that is known: for `traffic`.
@@ -249,7 +255,7 @@ class Transport(ABC):
     timeout: float
     patient: bool = False
     max_words: int = MAX_WORDS_PER_MESSAGE
-    say: Callable[[str], None]
+    say: Callable[..., None]
     thread: int | None = None
     agreed_error: PlanccError | None = None
     far: Sequence[bool] | None = None
@@ -398,6 +404,31 @@ class Transport(ABC):
             found.setdefault(each, []).append(number)
         return found
 
+    def check_alike(self, asked: Mapping[str, Any]) -> None:
+        """Check that all ranks are asked the same: values of options by name. Collective.
+
+        Raises:
+            InputError: On all ranks; it says which ranks have which values.
+        """
+        texts = {name: _as_text(value) for name, value in asked.items()}
+        found = self.ranks_by_value(json.dumps(texts))
+        if len(found) == 1:
+            return
+        every = [(json.loads(text), ranks) for text, ranks in found.items()]
+        sentences = []
+        for name in dict.fromkeys(name for theirs, _ in every for name in theirs):
+            ranks_of: dict[str, list[int]] = {}
+            for theirs, ranks in every:
+                ranks_of.setdefault(theirs.get(name, _as_text(None)), []).extend(ranks)
+            if len(ranks_of) > 1:
+                most_first = sorted(ranks_of.items(), key=lambda item: -len(item[1]))
+                values = [f"{shown(text)} on {name_ranks(ranks)}" for text, ranks in most_first]
+                sentences.append(f"`{name}` is {', '.join(values[:MOST_VALUES])}")
+        said = "; ".join(sentences[:MOST_DIFFERENCES])
+        if len(sentences) > MOST_DIFFERENCES:
+            said += f"; and {len(sentences) - MOST_DIFFERENCES} more differ"
+        self.agree(InputError(f"the ranks have other options: {said}; give all ranks the same"))
+
     @contextmanager
     def agreement(self) -> Iterator[None]:
         """A block in which one rank alone may fail: `agree` on its error at the end. Collective.
@@ -418,6 +449,17 @@ class Transport(ABC):
         self.agree(error)
 
 
+def _as_text(value: Any) -> str:
+    """The value of an option, for comparison and for messages."""
+    if value is None:
+        return "not given"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "none"
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={value[name]}" for name in sorted(value)) or "none"
+    return str(value.tolist() if isinstance(value, np.ndarray) else value)
+
+
 def _error_class(name: str) -> type[PlanccError]:
     """The error of that name; a `PlanccError` if this rank knows none."""
     known = [PlanccError]
@@ -433,7 +475,7 @@ def is_lack_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError)
 
 
-def say(sentence: str) -> None:
+def say(sentence: str, is_error: bool = True) -> None:
     """Write a line to stderr in one call: torchrun's ranks write unbuffered, and theirs mingle."""
     lines = [message(line) for line in sentence.splitlines()]
     sys.stderr.write("\n".join(lines) + "\n")

@@ -34,7 +34,7 @@ MOST_WAITS = 4
 """What other ranks wait for, in one sentence."""
 DATAGRAM = 65536
 ASK, LOOK, HERE, OVER, STOP = "ask", "look", "here", "over", "stop"
-NATIVE = "busy in native code"
+NATIVE, STOPPED = "busy in native code", "stopped"
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of the sender, from the system
 
 
@@ -201,7 +201,7 @@ class RollCall:
         for rank in sorted(left):
             found = here.get(rank, [])
             if any(map(siblings.is_stopped, found)):
-                missing[rank] = "stopped"
+                missing[rank] = STOPPED
             elif found:
                 missing[rank] = "not started" if rank in refused else NATIVE
             elif all_here or rank not in refused:

@@ -18,9 +18,10 @@ from contextlib import suppress
 from typing import Protocol
 
 from plancc_runtime.transport.messages import overdue
-from plancc_runtime.transport.rollcall import LAST_WORDS, RankPlace, RollCall
+from plancc_runtime.transport.rollcall import LAST_WORDS, STOPPED, RankPlace, RollCall
 
 GRACE = 2.0  # seconds between the last sentence of this rank and its end, for those of others
+NOTICE = 10.0  # seconds of a wait after which a stopped rank is named, long before the timeout
 RUNNING: weakref.WeakSet[Watchdog] = weakref.WeakSet()
 """Those whose threads run; they are stopped before Python shuts down."""
 
@@ -50,7 +51,7 @@ class Waiter(Protocol):
     size: int
     timeout: float
     patient: bool
-    say: Callable[[str], None]
+    say: Callable[..., None]
 
 
 class Watchdog:
@@ -61,11 +62,13 @@ class Watchdog:
     later; the launcher then ends the other ranks. Of several ranks that have waited too long, one
     speaks. A waiter that is `patient` waits on as long as nobody is stopped or gone and one rank
     computes, or is on another machine. Waits do not nest.
+
+    After `NOTICE` seconds the first of the ranks that wait names those that a signal has stopped.
     """
 
     def __init__(self, waiter: Waiter) -> None:
         self._waiter = waiter
-        self._deadline = math.inf
+        self._begun = math.inf
         self._patience = -math.inf
         self._what: Callable[[], str] = str
         self._device: tuple[Callable[[], bool], Callable[[], str], float] | None = None
@@ -77,14 +80,14 @@ class Watchdog:
         return self
 
     def __enter__(self) -> None:
-        self._deadline = time.monotonic() + self._waiter.timeout
+        self._begun = time.monotonic()
         if _roll:
             _roll[0].waits = self.waits
         if self._thread is None:
             self._start()
 
     def __exit__(self, *_: object) -> None:
-        self._deadline = math.inf
+        self._begun = math.inf
         self._what = str  # keeps no exchange alive
 
     def waits(self) -> str:
@@ -120,10 +123,9 @@ class Watchdog:
                 self._start()
 
     def _start(self) -> None:
-        if self._waiter.timeout < math.inf:
-            self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
-            self._thread.start()
-            RUNNING.add(self)
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._thread.start()
+        RUNNING.add(self)
 
     def stop(self) -> None:
         """End the thread: one that wakes while Python shuts down may abort the process."""
@@ -132,15 +134,30 @@ class Watchdog:
             self._thread.join(GRACE)
 
     def _watch(self) -> None:
+        noticed = math.inf  # when the wait began that `_notice` has looked at
         while not self._stopped.wait(min(0.5, self._waiter.timeout / 10)):
-            deadline, what, device, now = self._deadline, self._what, self._device, time.monotonic()
-            if now > max(deadline, self._patience) and deadline == self._deadline:
+            begun, what, device, now = self._begun, self._what, self._device, time.monotonic()
+            if now > max(begun + self._waiter.timeout, self._patience) and begun == self._begun:
                 if self._one_computes():
                     self._patience = time.monotonic() + self._waiter.timeout
-                elif deadline == self._deadline:
+                elif begun == self._begun:
                     self._end(what)
+            elif now > begun + NOTICE and begun != noticed:
+                noticed = begun
+                self._notice(what)
             if device is not None and now > device[2] and not device[0]():
                 self._end(device[1])
+
+    def _notice(self, what: Callable[[], str]) -> None:
+        """Say, as the first of the ranks that wait, which ranks are stopped."""
+        waiter, roll, said = self._waiter, self._own_roll(), what()
+        answers = None if roll is None or not said else roll.look()
+        if answers is None or STOPPED not in answers.missing.values():
+            return
+        if all(waiter.rank < rank for rank, other in answers.waiting.items() if other):
+            ends = f"; the job ends after {waiter.timeout:g} s" * (waiter.timeout < math.inf)
+            waited = f"rank {waiter.rank}: still waiting after {NOTICE:g} s for {said}"
+            waiter.say(f"{waited}{answers.sentence(said)}{ends}", False)
 
     def _one_computes(self) -> bool:
         """Whether there is a reason to be patient."""

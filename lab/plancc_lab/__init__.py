@@ -1,0 +1,1 @@
+"""Studies, models and pages beside the main job: commands that the registry finds."""

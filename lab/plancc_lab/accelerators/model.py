@@ -1,0 +1,220 @@
+"""Time and energy of neighbour aggregation on an accelerator.
+
+One aggregation is Wan et al. 2025's S-SpMM, ``Z = (A H) * M`` (Equation 4): H and Z are n x width,
+the mask M keeps a share of Z.
+
+time
+    The larger of additions / (adders x clock x utilisation) and bytes / (bandwidth x efficiency),
+    or their sum for a machine that does not overlap them. There is an addition for every nonzero
+    and column; a design with a mask leaves out those of outputs that the mask drops.
+energy
+    Power x time, and an energy for every bit that the memory reads or writes.
+bytes
+    What a buffer cannot hold is read again. The columns of H are cut into slices and the rows of Z
+    into tiles, so that a tile of a slice fits the output buffer; A is read for every slice, H for
+    every tile. Wide slices read A rarely and H often, narrow ones the reverse: every design is
+    given the width with the fewest bytes.
+
+Where a figure depends on which nonzeros a tile has, they are taken to be spread evenly at random: a
+tile with e nonzeros needs a given one of n rows of H with probability 1 - (1 - 1/n)^e.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc_lab.accelerators.design import Accelerator, Cache, OutputTiles
+
+FEATURE_BYTES = 4
+"""Bytes of a float32."""
+POINTER_BYTES = 4
+"""Bytes of a pointer to a row or a column."""
+MOST_SLICE_WIDTHS = 4096
+"""Widest slice that is tried, beside all columns at once."""
+
+
+@dataclass(frozen=True)
+class Aggregations:
+    """Neighbour aggregations of one graph.
+
+    Attributes:
+        vertices, nonzeros: Sizes of A; rounded figures such as 1.81e9 will do. At least one vertex.
+        widths: Columns of H in every aggregation.
+        keep: Share of the outputs that the mask keeps, in [0, 1]: 0.5 for a dropout of one half,
+            and about that for ReLU (Wan et al. 2025, section 3.2.1).
+
+    Raises:
+        InputError: If a value is out of its range.
+    """
+
+    vertices: float
+    nonzeros: float
+    widths: tuple[int, ...]
+    keep: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.vertices >= 1:
+            raise InputError("a graph without vertices has nothing to aggregate")
+        if not 0 <= self.nonzeros <= self.vertices**2:
+            raise InputError(
+                f"{self.nonzeros:g} nonzeros do not fit a matrix of {self.vertices:g} rows"
+            )
+        if not self.widths or min(self.widths) < 1:
+            raise InputError(f"widths {self.widths}: at least one, and none below 1, are needed")
+        if not 0 <= self.keep <= 1:
+            raise InputError(f"keep {self.keep:g} is no share between 0 and 1")
+
+
+def gcn_aggregations(
+    vertices: float, nonzeros: float, dims: Sequence[int], keep: float = 0.5
+) -> Aggregations:
+    """The aggregations of one epoch of a GCN, forward and back.
+
+    Layer l aggregates H^{l-1}, which dropout masks, and on the way back a gradient of the same
+    width, which the ReLU of the layer before masks (Wan et al. 2025, section 3.2.1); the first
+    layer has no way back.
+
+    Parameters:
+        dims: Widths d_0..d_L, at least two; nothing is aggregated in the last.
+    """
+    return Aggregations(vertices, nonzeros, (*dims[:-1], *dims[1:-1]), keep)
+
+
+@dataclass(frozen=True)
+class MemoryTraffic:
+    """Bytes of one aggregation by what they are, and the columns of a slice."""
+
+    slice_width: int
+    features: float
+    adjacency: float
+    outputs: float
+
+    @property
+    def bytes(self) -> float:
+        return self.features + self.adjacency + self.outputs
+
+
+@dataclass(frozen=True)
+class AcceleratorEstimate:
+    """Time and energy of aggregations on an accelerator.
+
+    Attributes:
+        features, adjacency, outputs: Bytes that the memory moves, of H, of A, and of Z with the
+            mask.
+        compute_seconds, memory_seconds: Time of the adders and of the memory, each on its own.
+        seconds: Time of both.
+    """
+
+    additions: float
+    features: float
+    adjacency: float
+    outputs: float
+    compute_seconds: float
+    memory_seconds: float
+    seconds: float
+    joules: float
+
+    @property
+    def bytes(self) -> float:
+        """All that the memory moves."""
+        return self.features + self.adjacency + self.outputs
+
+
+def estimate(machine: Accelerator, work: Aggregations) -> AcceleratorEstimate:
+    """Time and energy of `work` on `machine`, one aggregation after the other."""
+    additions = features = adjacency = outputs = compute = memory = seconds = 0.0
+    kept = work.keep if machine.memory.masked else 1.0
+    for width, times in Counter(work.widths).items():
+        moved = memory_traffic(machine.memory, work, width)
+        added = kept * work.nonzeros * width
+        adding = added / (machine.adders * machine.clock * machine.utilisation)
+        moving = moved.bytes / (machine.bandwidth * machine.efficiency)
+        additions += times * added
+        features += times * moved.features
+        adjacency += times * moved.adjacency
+        outputs += times * moved.outputs
+        compute += times * adding
+        memory += times * moving
+        seconds += times * (max(adding, moving) if machine.overlaps else adding + moving)
+    joules = machine.power * seconds
+    joules += machine.memory_energy * 8 * (features + adjacency + outputs)
+    return AcceleratorEstimate(
+        additions, features, adjacency, outputs, compute, memory, seconds, joules
+    )
+
+
+def memory_traffic(memory: OutputTiles | Cache, work: Aggregations, width: int) -> MemoryTraffic:
+    """Bytes that the memory moves for one aggregation of `width` columns."""
+    if isinstance(memory, Cache):
+        return _cached(memory, work, width)
+    return _tiled(memory, work, width)
+
+
+def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> MemoryTraffic:
+    n, nonzeros = work.vertices, work.nonzeros
+    columns = np.arange(1, min(width, MOST_SLICE_WIDTHS) + 1, dtype=np.float64)
+    if width > MOST_SLICE_WIDTHS:
+        columns = np.append(columns, float(width))
+    held = memory.output_buffer / (FEATURE_BYTES * columns)  # rows of Z
+    if memory.masked:
+        held = np.minimum(held, 8 * memory.mask_buffer / columns)
+    window = np.floor(memory.node_buffer / (FEATURE_BYTES * columns))  # rows of H
+    fits = (held >= 1) & (window >= 1)  # one column does
+    columns, held, window = columns[fits], np.floor(held[fits]), window[fits]
+    slices = np.ceil(width / columns)
+    tiles = np.ceil(n / held)
+
+    whole = FEATURE_BYTES * n * width  # H, or Z, once
+    needed = np.ones_like(columns)  # share of H that a tile reads
+    if not nonzeros:
+        needed[:] = 0
+    elif memory.skips != "nothing":
+        rows = np.minimum(1.0 if memory.skips == "rows" else window, n)
+        with np.errstate(divide="ignore"):  # where a window is all rows
+            needed = -np.expm1(nonzeros / tiles * np.log1p(-rows / n))
+    # A slice of H that the node buffer holds is read once, whichever tiles need it.
+    features = np.where(window >= n, whole, tiles * needed * whole)
+    pointers = {"csr": n * np.ceil(n / window), "csc": n * tiles, "pairs": 0 * tiles}
+    matrix = memory.nonzero_bytes * nonzeros + POINTER_BYTES * pointers[memory.adjacency]
+    adjacency = np.where(matrix <= memory.adjacency_buffer, matrix, slices * matrix)
+    outputs = _masked_outputs(work, whole) + (0 if memory.masked else 2 * whole)
+    best = int(np.argmin(features + adjacency))
+    return MemoryTraffic(int(columns[best]), float(features[best]), float(adjacency[best]), outputs)
+
+
+def _masked_outputs(work: Aggregations, whole: float) -> float:
+    """Bytes of the bits of the mask, which are read, and of the outputs that it keeps.
+
+    Without a mask on chip all `whole` bytes of Z are written, and read again to apply it.
+    """
+    return (work.keep + 1 / 32) * whole
+
+
+def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
+    """The better of two orders of a processor, all columns at once.
+
+    Row by row: a nonzero reads its row of H unless the cache has it, with the probability that is
+    the share of H that the cache holds. Or by blocks of H that the cache holds: A and H are read
+    once, Z is written, and read again, for every block.
+    """
+    n = work.vertices
+    whole = FEATURE_BYTES * n * width
+    unmasked = _masked_outputs(work, whole) + 2 * whole
+    matrix = memory.nonzero_bytes * work.nonzeros
+    missed = max(0.0, 1 - memory.cache / whole)
+    by_rows = MemoryTraffic(
+        width,
+        whole + missed * FEATURE_BYTES * max(0.0, work.nonzeros - n) * width,
+        matrix + POINTER_BYTES * n,
+        unmasked,
+    )
+    blocks = float(np.ceil(whole / memory.cache))
+    by_blocks = MemoryTraffic(
+        width, whole, matrix + POINTER_BYTES * n * blocks, unmasked + 2 * (blocks - 1) * whole
+    )
+    return min(by_rows, by_blocks, key=lambda each: each.bytes)

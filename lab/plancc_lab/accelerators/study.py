@@ -1,0 +1,74 @@
+"""The study of Wan et al. 2025: accelerators on graphs, beside a CPU and the published figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from plancc.registry import check_choice
+from plancc_lab.accelerators.design import CPU, Accelerator, accelerator
+from plancc_lab.accelerators.model import (
+    AcceleratorEstimate,
+    Aggregations,
+    estimate,
+    gcn_aggregations,
+)
+from plancc_lab.accelerators.published import DATASETS, Comparison, comparisons
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A graph whose neighbours are aggregated.
+
+    Attributes:
+        dims: Widths d_0..d_L.
+        dataset: Data set whose published figures are for the same work.
+    """
+
+    name: str
+    dims: tuple[int, ...]
+    work: Aggregations
+    dataset: str | None = None
+
+    @classmethod
+    def of_dataset(cls, name: str, dims: Sequence[int] | None, keep: float) -> Subject:
+        """A data set of the paper, with its own widths unless others are given."""
+        check_choice("data set", name, DATASETS)
+        dataset = DATASETS[name]
+        widths = tuple(dims or dataset.dims)
+        work = gcn_aggregations(dataset.vertices, dataset.nonzeros, widths, keep)
+        return cls(name, widths, work, name if work == dataset.aggregations() else None)
+
+
+@dataclass(frozen=True)
+class AcceleratorRow:
+    """One accelerator on one subject; `published_joules` is None where nothing is published."""
+
+    machine: str
+    estimate: AcceleratorEstimate
+    speedup_over_cpu: float
+    published_joules: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        values = asdict(self)
+        return {"machine": values.pop("machine"), **values.pop("estimate"), **values}
+
+
+def study(subject: Subject, machines: Mapping[str, Accelerator]) -> list[AcceleratorRow]:
+    """Time and energy of every machine, by its name, on a subject."""
+    base = estimate(accelerator(CPU), subject.work).seconds
+    published = DATASETS[subject.dataset].joules if subject.dataset else {}
+    rows = []
+    for name, machine in machines.items():
+        cost = estimate(machine, subject.work)
+        speedup = base / cost.seconds if cost.seconds else 1.0
+        rows.append(AcceleratorRow(name, cost, speedup, published.get(name)))
+    return rows
+
+
+def published_beside(subjects: Sequence[Subject], machines: Mapping[str, Any]) -> list[Comparison]:
+    """The published figures for these subjects and machines."""
+    datasets = {subject.dataset for subject in subjects}
+    return [each for each in comparisons() if each.machine in machines and each.dataset in datasets]

@@ -1,0 +1,87 @@
+"""What no plan of a matrix can undercut, proven from degrees and connected components."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.graph.graph import Graph
+from plancc.plan.matrix import graph_of
+from plancc.plan.metrics import Metrics
+from plancc.plan.reader import PlanFile
+from plancc.report.plans import Report
+from plancc_cli.tables import ratio
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Rows that every row partition moves whose parts have at most so many rows and nonzeros.
+
+    Row j travels to every part that has a row with a nonzero in column j, but for its owner. So if
+    j and these rows need k_j parts to fit, it travels k_j - 1 times at least; add up. If the rows
+    of a connected component are in k parts, the journeys of its rows link all of these, which takes
+    k - 1 at least; and all parts that all rows need are those of components, so that K needed parts
+    and c components take K - c.
+
+    Attributes:
+        most_rows, most_nonzeros: Of a part.
+        components: Of the matrix, whose direction does not count.
+        volume: The largest sum that these three sentences prove.
+    """
+
+    most_rows: int
+    most_nonzeros: int
+    components: int
+    volume: int
+
+    def facts(self, of: Metrics) -> list[tuple[str, str]]:
+        """Lines for the facts about a plan."""
+        share = ratio(self.volume, of.volume)
+        limit = f"{self.most_rows:,} rows and {self.most_nonzeros:,} nonzeros"
+        proven = f"{self.volume:,} rows, {share} of these; parts up to {limit}"
+        return [("no plan below", proven), ("components", f"{self.components:,}")]
+
+    @classmethod
+    def of(cls, matrix: Graph, most_rows: int, most_nonzeros: int) -> Certificate:
+        """The certificate of a matrix for parts of at most these sizes."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import connected_components
+
+        n, of_row = matrix.num_vertices, matrix.row_nonzeros()
+        row = np.repeat(np.arange(n), of_row)
+        own = np.ones(n, np.bool_)  # rows without a nonzero on the diagonal
+        own[row[row == matrix.indices]] = False
+
+        def needed(rows: npt.NDArray[np.int64], nonzeros: npt.NDArray[np.int64]) -> Any:
+            """Parts that hold so many rows and nonzeros, at least."""
+            return np.maximum(-(-rows // max(most_rows, 1)), -(-nonzeros // max(most_nonzeros, 1)))
+
+        rows = np.bincount(matrix.indices, minlength=n) + own
+        weight = np.bincount(matrix.indices, of_row[row].astype(np.float64), n).astype(np.int64)
+        journeys = np.maximum(needed(rows, weight + own * of_row) - 1, 0)
+        data = np.ones(matrix.num_nonzeros, np.int8)
+        pattern = csr_array((data, matrix.indices, matrix.indptr), shape=(n, n))
+        count, component = connected_components(pattern, directed=True, connection="weak")
+        by_degrees = np.bincount(component, journeys, count)
+        sizes = np.bincount(component, minlength=count)
+        nonzeros = np.bincount(component, of_row, count).astype(np.int64)
+        links = needed(sizes, nonzeros) - 1
+        total = needed(np.array([n]), np.array([matrix.num_nonzeros]))[0]
+        volume = max(int(np.maximum(by_degrees, links).sum()), int(total) - int(count), 0)
+        return cls(most_rows, most_nonzeros, int(count), volume)
+
+
+def with_certificate(given: Report) -> Report:
+    """The report with what no row plan undercuts whose parts are no fuller than the fullest here.
+
+    Raises:
+        InputError: If it is an edge or a grid plan.
+    """
+    with PlanFile(given.path) as file:
+        file.check_row_plan("a certificate")
+        matrix = graph_of(file.read_plan())
+    most = int(given.parts.rows.max()), int(given.parts.nonzeros.max())
+    return replace(given, more=given.more | {"certificate": Certificate.of(matrix, *most)})

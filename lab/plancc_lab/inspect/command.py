@@ -1,0 +1,27 @@
+"""`plancc inspect`: that of the core, and what no plan undercuts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from plancc_cli import inspect as core
+from plancc_cli.generated import Sections, with_options
+
+SECTIONS = core.SECTIONS | {core.FIGURES: (*core.SECTIONS[core.FIGURES], "certificate")}
+
+
+@click.command(cls=Sections, sections=SECTIONS, help=core.command.help)
+@click.argument("plan", type=click.Path())
+@with_options(each for each in core.command.params if isinstance(each, click.Option))
+@click.option(
+    "--certificate",
+    is_flag=True,
+    help="Rows that every plan moves whose parts are no fuller, at least.",
+)
+def command(certificate: bool, **given: Any) -> None:
+    from plancc_lab.inspect.certificate import with_certificate
+
+    assert core.command.callback is not None
+    core.command.callback(**given, add=with_certificate if certificate else None)

@@ -1,0 +1,1 @@
+"""Partitions of hypergraphs that no matrix has."""

@@ -1,0 +1,85 @@
+"""`plancc partition`: hypergraph file to a part vector."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+
+from plancc_cli import options
+from plancc_cli.progress import progress, verbosity
+from plancc_cli.words import say
+
+
+@click.command()
+@click.argument("hypergraph", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), help="The part vector to write.")
+@click.option("-p", "--parts", required=True, type=int, help="Number of parts.")
+@click.option(
+    "--part", type=click.Path(), help="Part vector to begin with; a line of -1: choose a part."
+)
+@click.option(
+    "--fixed", type=click.Path(), help="Part vector of vertices that stay; a line of -1: any part."
+)
+@options.searching("epsilon")
+@options.searching("effort")
+@options.searching("budget")
+@options.searching("time_limit")
+@options.searching("seed")
+@options.searching("threads")
+@click.option("--allow-large", is_flag=True, help="Believe a small file of many vertices.")
+@options.as_data
+@verbosity
+def command(
+    hypergraph: str,
+    output: str,
+    parts: int,
+    part: str | None,
+    fixed: str | None,
+    allow_large: bool,
+    **search: Any,
+) -> None:
+    """Partition the hypergraph of an hMETIS file for the least connectivity.
+
+    That is the cost of every net times its number of parts less 1; with 2 parts the cost of the
+    nets cut. No part is above (1 + epsilon) times its even share.
+
+    \b
+        plancc partition circuit.hgr -p 2 --epsilon 0.02 --effort best -o circuit.part.2
+        plancc partition circuit.hgr -p 2 --epsilon 0.02 --part circuit.part.2 -o better.part.2
+    """
+    from plancc.errors import warn
+    from plancc.graph.partvector import write_part_vector
+    from plancc.options import SearchOptions
+    from plancc_cli.tables import print_data
+    from plancc_lab.partition.hmetis import read_hmetis
+    from plancc_lab.partition.hypergraphs import partition_hypergraph
+
+    options.check_output(output, hypergraph, part, fixed)
+    with progress(search["budget"]) as shown:
+        with shown.stage("read"):
+            problem = read_hmetis(hypergraph, allow_large=allow_large)
+        with shown.stage("search"):
+            report = partial(shown.incumbent, "partition", "volume")
+            found = partition_hypergraph(
+                problem, parts, SearchOptions(**search), part=part, fixed=fixed, report=report
+            )
+        for each in found.warnings:
+            warn(each)
+        write_part_vector(found.owner, output)
+    facts = {
+        "output": output,
+        "connectivity": found.connectivity,
+        "nets_cut": found.nets_cut,
+        "imbalance": found.imbalance,
+        "seconds": found.seconds,
+    }
+    form = options.form()
+    if form:
+        print_data(form, facts)
+        return
+    say(
+        f"{output}: connectivity {found.connectivity}, cost of the nets cut {found.nets_cut}, "
+        f"imbalance {found.imbalance:.4f}, {found.seconds:.1f} s"
+    )

@@ -1,0 +1,129 @@
+"""Search for a partition of any hypergraph: the steps of a search by rows, without a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.graph.graph import Graph
+from plancc.graph.textfile import StrPath
+from plancc.models.file import part_vector
+from plancc.models.hypergraph import HypergraphModel
+from plancc.models.limits import Limits
+from plancc.models.problem import Hypergraph
+from plancc.models.weights import check_num_parts
+from plancc.options import SearchOptions
+from plancc.partitioners.run import check_problem
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import state_of, volume
+from plancc.passes.multilevel import Owner
+from plancc.search.effort import leave, make_steps
+from plancc.search.given_nets import HypergraphJob, check_fixed, fixed_around
+from plancc.search.record import SearchResult, Trial
+from plancc_lab.partition.hmetis import read_hmetis
+
+
+@dataclass(frozen=True, eq=False)
+class HypergraphPartition:
+    """A partition and what it costs.
+
+    Attributes:
+        owner (int32[num_vertices]): Part of every vertex.
+        connectivity: Cost of every net times its number of parts less 1, added up.
+        nets_cut: Cost of all nets in several parts.
+        imbalance: Heaviest part over the mean, less 1.
+        tried: Steps of the search.
+        warnings: What the user should know.
+        seconds: Of the search.
+    """
+
+    owner: npt.NDArray[np.int32]
+    connectivity: int
+    nets_cut: int
+    imbalance: float
+    tried: list[Trial]
+    warnings: list[str]
+    seconds: float
+
+
+def partition_hypergraph(
+    hypergraph: Hypergraph | StrPath,
+    num_parts: int,
+    options: SearchOptions | None = None,
+    *,
+    part: StrPath | npt.ArrayLike | None = None,
+    fixed: StrPath | npt.ArrayLike | None = None,
+    report: Callable[[Trial], None] | None = None,
+) -> HypergraphPartition:
+    """Find a partition of least connectivity, no part of which weighs more than epsilon allows.
+
+    With two parts connectivity is the cost of the nets cut.
+
+    Parameters:
+        hypergraph: Or an hMETIS file.
+        options: Effort, epsilon, seed, threads, budget and time limit count.
+        part (path or int[num_vertices], optional): Where the search begins, in place of
+            partitioners; the result is no worse. -1: a partitioner chooses a part for this vertex
+            first.
+        fixed (path or int[num_vertices], optional): The part where a vertex stays; -1: any.
+        report: Called with every `Trial` as it ends.
+
+    Raises:
+        InputError: A file that is wrong, more parts than vertices, a part out of range, fixed
+            vertices too heavy for their part, weights or costs that no partitioner takes.
+        BackendError: The partitioner failed.
+    """
+    if not isinstance(hypergraph, Hypergraph):
+        hypergraph = read_hmetis(hypergraph)
+    options, n = options or SearchOptions(), hypergraph.num_vertices
+    check_num_parts(n, num_parts)
+    check_problem(hypergraph)
+    stays, begin = (
+        np.full(n, -1, np.int32) if given is None else part_vector(given, n, num_parts, -1)
+        for given in (fixed, part)
+    )
+    limits = Limits(hypergraph.vertex_weights, num_parts, options.epsilon, names=("weights",))
+    check_fixed(stays, limits)
+
+    def searched(options: SearchOptions, stays: Owner, **others: Any) -> SearchResult:
+        job = HypergraphJob(
+            matrix=Graph(np.zeros(n + 1, np.int64), np.empty(0, np.int32)),
+            hypergraph=hypergraph,
+            limits=limits,
+            options=options,
+            model=HypergraphModel(),
+            expectation=None,
+            around=fixed_around(stays, hypergraph, limits),
+            **others,
+        )
+        make_steps(job, leave)
+        return job.result()
+
+    notes = list[str]()
+    if part is not None:
+        begin = np.where(stays >= 0, stays, begin)
+        if (begin < 0).any():
+            begin = searched(replace(options, effort="fast"), begin).owners.rows
+        uneven = float(limits.imbalance(limits.load(begin)).max())
+        if limits.overload(limits.load(begin)) > 0:
+            notes.append(
+                f"the part vector to begin with has an imbalance of {uneven:.4g}, above epsilon "
+                f"{options.epsilon:g}: its parts are made even first, which may cost more; "
+                f"`epsilon` {uneven + 5e-5:.4f} keeps them"
+            )
+    found = searched(options, stays, given=None if part is None else begin, report=report)
+    nets = nets_of(hypergraph)
+    state = state_of(nets, found.owners.rows, num_parts)
+    return HypergraphPartition(
+        found.owners.rows,
+        volume(nets, state),
+        int(nets.cost[state.spread > 1].sum()),
+        float(limits.imbalance(state.sums).max()),
+        found.tried,
+        [*notes, *found.warnings],
+        found.seconds,
+    )

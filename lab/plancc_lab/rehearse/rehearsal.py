@@ -1,0 +1,218 @@
+"""A run of many ranks, rehearsed on this machine.
+
+The ranks are threads, which execute every epoch for real. Then every rank alone executes it again,
+`REPEATS` times after one that does not count, from the same weights (`transport.recorded`): so it
+finds its own data in the caches, as it would on a processor of its own, and not those of another
+rank. Every step that it computes takes the median of these times. At last the steps of all ranks
+are replayed on the links of a machine (`transport.replay`).
+
+Where all epochs do the same, the last one is replayed once more, with the medians over all epochs:
+what disturbed this computer for a moment then matters least.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc_lab.rehearse.links import Links
+from plancc_lab.rehearse.recorded import RecordingThreads, RecordingTransport
+from plancc_lab.rehearse.replay import Replay
+from plancc_lab.rehearse.timelines import EpochTimeline, RankTimeline, Spans
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.results import Measure, TrainResult
+from plancc_runtime.run import Run
+from plancc_runtime.trace import Track, write_tracks
+from plancc_runtime.train import prepared
+from plancc_runtime.transport.local import in_threads
+
+Float64Array = npt.NDArray[np.float64]
+
+REPEATS = 5
+"""Times that a rank executes an epoch alone, after one that does not count."""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A rehearsed run.
+
+    Attributes:
+        result: Of the run on threads, whose times say nothing.
+        typical: The epoch with medians over all of them, or, where epochs differ, the one whose
+            time is the median, or next below it.
+        measured_alone: Whether every rank executed every epoch alone too; if not, a rank began
+            every step with the data of another rank in the caches.
+        content: Content hash of the plan; "": not known.
+    """
+
+    result: TrainResult
+    epochs: list[EpochTimeline]
+    typical: EpochTimeline
+    measured_alone: bool
+    content: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Time of an epoch."""
+        return self.typical.seconds
+
+    def write_trace(self, path: str | PathLike[str]) -> None:
+        """Write the epochs and the typical one as a timeline, with its critical path below.
+
+        Raises:
+            OutputError: If the file cannot be written.
+        """
+        critical = [
+            (f"rank {each.rank}: {each.what}", each.begin, each.end)
+            for each in self.typical.critical_path()
+        ]
+        titles = [*(f"rank {rank}" for rank in range(len(self.typical.ranks))), "critical path"]
+        names: list[list[str]] = [[] for _ in titles]
+        times: list[list[tuple[float, float]]] = [[] for _ in titles]
+        zero = 0.0
+        for number, epoch in enumerate([*self.epochs, self.typical]):
+            last = number == len(self.epochs)
+            whole = "typical epoch" if last else f"epoch {number}", epoch.begin, epoch.end
+            spans = [[whole, *rank.stages, *rank.phases] for rank in epoch.ranks]
+            for track, own in enumerate([*spans, critical if last else []]):
+                names[track] += [name for name, _, _ in own]
+                times[track] += [
+                    (zero + a - epoch.begin, zero + b - epoch.begin) for _, a, b in own
+                ]
+            zero += epoch.seconds
+        each = zip(titles, names, map(np.array, times), strict=True)
+        write_tracks(path, [Track(*track) for track in each], self.content)
+
+
+def rehearse(
+    plan: str | PathLike[str],
+    options: TrainOptions,
+    links: Links,
+    report: Callable[[Measure], None] | None = None,
+    cpu: Callable[[], float] = time.thread_time,
+) -> Rehearsal:
+    """Rehearse a run on the ranks of `links`.
+
+    Parameters:
+        options: Ranks have one thread each, on the CPU, and evaluate nothing between epochs.
+        report: Called after every epoch with rank 0's measure.
+        cpu: Seconds for which the calling thread has had the processor.
+
+    Raises:
+        As `train` and `transport.local.run_ranks`.
+    """
+    options = replace(options, eval_every=0, threads=1, device="cpu")
+    group = RecordingThreads(len(links.slowness), links.ranks_per_node, cpu)
+
+    def work(transport: RecordingTransport) -> tuple[TrainResult, _RehearsedRun]:
+        run = prepared(plan, options, transport, _RehearsedRun)
+        assert isinstance(run, _RehearsedRun)
+        run.loop(report if transport.rank == 0 else None)
+        return run.finish(), run
+
+    enabled = gc.isenabled()
+    gc.disable()  # ranks that are measured collect nothing
+    try:
+        done = in_threads(group, lambda rank: RecordingTransport(group, rank), work)
+    finally:
+        if enabled:
+            gc.enable()
+    result, first = done[0]
+    replay = Replay(links)
+    found = [_replayed(replay, each) for each in zip(*(run.taken for _, run in done), strict=True)]
+    if len(found) > options.epochs:
+        typical = found.pop()
+    else:
+        typical = sorted(found, key=lambda epoch: epoch.seconds)[(len(found) - 1) // 2]
+    return Rehearsal(result, found, typical, first.measured_alone, first.content)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A rank's epoch: its `replay.Step`s, and stretches (name, begin, end) from one to another."""
+
+    seconds: Float64Array
+    events: Sequence[tuple[Any, ...]]
+    phases: Spans
+    stages: Spans
+
+    def paced(self, every: Sequence[Float64Array]) -> Recording:
+        """The same with the median seconds of every step, over all that have as many steps."""
+        alike = [seconds for seconds in every if len(seconds) == len(self.seconds)]
+        return replace(self, seconds=np.median(alike, axis=0))
+
+
+def _replayed(replay: Replay, recordings: Sequence[Recording]) -> EpochTimeline:
+    """An epoch of all ranks, which follows what was replayed before."""
+    begin, timelines = replay.now, []
+    steps = [[*zip(own.seconds.tolist(), own.events, strict=True)] for own in recordings]
+    for own, (times, waits) in zip(recordings, replay.play(steps), strict=True):
+        phases, stages = (
+            [(name, times[int(first)], times[int(last)]) for name, first, last in spans]
+            for spans in (own.phases, own.stages)
+        )
+        timelines.append(RankTimeline(waits, phases, stages))
+    return EpochTimeline(begin, replay.now, timelines)
+
+
+class _RehearsedRun(Run):
+    """One rank's run, which records its epochs.
+
+    Attributes:
+        taken (list of Recording): Every epoch, and, where these are alike, the last one with the
+            medians over all of them.
+    """
+
+    transport: RecordingTransport
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.taken: list[Recording] = []
+        self._seconds: list[Float64Array] = []  # of the repeats of all epochs
+
+    @property
+    def measured_alone(self) -> bool:
+        """Whether ranks execute epochs alone too."""
+        return self._execution.repeats
+
+    def epoch(self, epoch: int) -> Measure:
+        if not self.measured_alone:
+            measure, recording = self._recorded(epoch, moves=True)
+            self.taken.append(recording)
+            return measure
+        learner = self._learner
+        before = learner.state()
+        self.transport.kept.clear()
+        measure = super().epoch(epoch)
+        after, num_steps = learner.state(), len(self._steps)
+        with self.transport.alone():
+            gc.collect(1)  # what an epoch left behind; older objects stay
+            for _ in range(1 + REPEATS):
+                learner.restore(before)
+                recording = self._recorded(epoch, moves=False)[1]
+                self._seconds.append(recording.seconds)
+        learner.restore(after)
+        del self._steps[num_steps:], self._seconds[-1 - REPEATS]
+        self.taken.append(recording.paced(self._seconds[-REPEATS:]))
+        if self._execution.alike and epoch + 1 == self.options.epochs:
+            self.taken.append(recording.paced(self._seconds))
+        return measure
+
+    def _recorded(self, epoch: int, moves: bool) -> tuple[Measure, Recording]:
+        """An epoch and its recording. Collective if messages move."""
+        clock = self._resources.clock
+        with clock.recording(), self.transport.recorded(moves) as steps:
+            measure = super().epoch(epoch)
+            phases, stages = clock.events or [], clock.stages
+        seconds = np.array([step[0] for step in steps])
+        for name, first, last in phases:
+            if name == "wait":  # the time of the network, not that of calls of Python
+                seconds[int(first) + 1 : int(last) + 1] = 0
+        return measure, Recording(seconds, [event for _, event in steps], phases, stages)

@@ -1,0 +1,370 @@
+"""Recorded ranks, replayed on the links of a machine: a discrete-event simulation without threads.
+
+A rank is a list of *steps*: seconds that it computes, then an event. Both ends of a message, and
+the members of a collective, find each other by their order.
+
+    start(number, receives, pieces)     a round of messages begins: its receives are posted
+    send(number, pieces)                messages of the round are sent
+    arrive(number, k)                   receive k of the round is waited for
+    finish(number)                      all that is left of the round is waited for
+    join(number, what)                  a collective begins
+    over(number)                        its end is waited for
+    mark()                              the time is noted
+
+    cores        the ranks of a node that compute at the same time share them evenly
+    message      is under way once its sender has sent it and its receiver has posted it. It takes
+                 latency + bytes / bandwidth of the sender's port and of the receiver's, and between
+                 nodes bytes / injection of what the ranks of either node share. Each of these
+                 serves one message after the other, in the order in which they got under way, and
+                 lets none wait for the others' queues: a message has arrived once all of them are
+                 done with it. So ranks that exchange take as long as the busiest port or node, as
+                 `plancc.predict.simulation` says; what it does not know is who is late
+    collective   is under way once all members are there, and takes its time of both ports of each
+    port         goes on while its rank waits, and while it computes at the speed `Links.overlap`
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from plancc_lab.rehearse.links import Links, RecordedCollective
+
+MEETING = "meeting"
+"""Kind of a collective that takes no time, once all members are there."""
+Step = tuple[float, tuple[Any, ...]]
+"""Seconds of computing, and an event: its name and what it is of."""
+
+
+class Moment(NamedTuple):
+    """A moment of a rank's time in seconds, and what the rank began: "message", a collective."""
+
+    rank: int
+    time: float
+    what: str = "message"
+
+
+BEGINNING = Moment(0, 0.0)
+
+
+class Wait(NamedTuple):
+    """A stretch of a rank's time in which it waited, in seconds.
+
+    Its end followed from the cause: since then only the network worked. It is of this rank where
+    that was waited for itself, such as messages that arrived earlier and were taken only now.
+    """
+
+    begin: float
+    end: float
+    cause: Moment
+
+
+class Replay:
+    """The clocks of all ranks, and the messages between them; `now` is the time in seconds."""
+
+    def __init__(self, links: Links) -> None:
+        self.now, self._links = 0.0, links
+        nodes: dict[int, _Node] = defaultdict(_Node)
+        self._ranks = [
+            _Rank(rank, nodes[rank // links.ranks_per_node], _Pace(links.overlap))
+            for rank in range(len(links.slowness))
+        ]
+        self._happens: list[tuple[float, int, _Node | _Port | None, int, Callable[[], None]]] = []
+        self._number = self._num_busy = 0
+        self._ends: dict[tuple[int, int, int], deque[_ReplayEnd]] = defaultdict(deque)
+        self._calls: dict[tuple[int, ...], list[dict[int, _Round]]] = defaultdict(list)
+
+    def play(self, steps: Sequence[Sequence[Step]]) -> list[tuple[list[float], list[Wait]]]:
+        """Let every rank go on with its steps, which end with a meeting of all.
+
+        Returns:
+            For every rank the times at which its steps ended, and what it waited for, in order.
+        """
+        self._num_busy = len(steps)
+        for rank, own in zip(self._ranks, steps, strict=True):
+            rank.steps, rank.times, rank.waits = own, [], []
+            self._at(self.now, partial(self._go_on, rank))
+        while self._num_busy:
+            time, _, of, version, call = heapq.heappop(self._happens)
+            if of is None or of.version == version:
+                self.now = time
+                call()
+        return [(rank.times, rank.waits) for rank in self._ranks]
+
+    def _at(self, time: float, call: Callable[[], None], of: _Node | _Port | None = None) -> None:
+        """Let something happen then; of a node or a port it replaces what was to happen."""
+        self._number += 1
+        if of is not None:
+            of.version = self._number
+        heapq.heappush(self._happens, (time, self._number, of, self._number, call))
+
+    # -- ranks ---------------------------------------------------------------------------------
+
+    def _go_on(self, rank: _Rank, computed: bool = False) -> None:
+        """Play a rank's steps up to its next computing or waiting."""
+        while len(rank.times) < len(rank.steps):
+            seconds, (name, *what) = rank.steps[len(rank.times)]
+            if seconds > 0 and not computed:
+                work = seconds * self._links.slowness[rank.number]
+                rank.node.computing[rank] = rank.node.pace.done(self.now) + work
+                self._share(rank.node)
+                return
+            rank.goes_on = getattr(self, f"_{name}")(rank, *what)
+            if rank.goes_on is not None:
+                self._turn(rank, 1.0)
+                return
+            rank.times.append(self.now)
+            computed = False
+        self._num_busy -= 1
+
+    def _share(self, node: _Node) -> None:
+        """Share the cores of a node among the ranks that compute."""
+        if node.computing:
+            node.pace.change(self.now, min(1.0, self._links.cores / len(node.computing)))
+            first = min(node.computing, key=node.computing.__getitem__)
+            end = node.pace.when(node.computing[first])
+            self._at(end, partial(self._computed, first), node)
+
+    def _computed(self, rank: _Rank) -> None:
+        del rank.node.computing[rank]
+        self._share(rank.node)
+        self._go_on(rank, True)
+
+    def _turn(self, rank: _Rank, speed: float) -> None:
+        """Let a rank's ports have another speed: it waits from now on, or computes."""
+        rank.pace.change(self.now, speed)
+        for port in rank.ports:
+            self._serve(port)
+
+    # -- events: each returns what tells whether the rank may go on; None: it may --------------
+
+    def _mark(self, rank: _Rank) -> None:
+        pass
+
+    def _start(
+        self, rank: _Rank, number: int, receives: Sequence[int], pieces: Sequence[tuple[int, ...]]
+    ) -> None:
+        """`receives`: their numbers of pieces; `pieces`: their senders, tags and receives."""
+        mine = rank.rounds[number] = _Round(rank, len(pieces), [*receives])
+        for peer, tag, k in pieces:
+            self._meet((peer, rank.number, tag), _ReplayEnd(mine, self.now, False, k))
+
+    def _send(self, rank: _Rank, number: int, pieces: Sequence[tuple[int, ...]]) -> None:
+        """`pieces`: their receivers, tags and bytes."""
+        mine = rank.rounds[number]
+        mine.open += len(pieces)
+        for peer, tag, num_bytes in pieces:
+            self._meet((rank.number, peer, tag), _ReplayEnd(mine, self.now, True, num_bytes))
+
+    def _join(self, rank: _Rank, number: int, what: RecordedCollective) -> None:
+        steps = 1 if what.kind == MEETING else 2  # all are there, it is over
+        mine = rank.rounds[number] = _Round(rank, steps)
+        calls = self._calls[what.ranks]
+        call = next((call for call in calls if rank.number not in call), None)
+        if call is None:
+            calls.append(call := {})
+        call[rank.number] = mine
+        if len(call) == len(what.ranks):
+            calls.remove(call)
+            cause = Moment(rank.number, self.now, what.kind)
+            for each in call.values():
+                self._done(each, cause)
+            if what.kind != MEETING:
+                seconds = self._links.collective(what)
+                for each in call.values():
+                    done = partial(self._done, each)
+                    self._enter(_Item(seconds, 2, cause, done), *each.rank.ports)
+
+    def _over(self, rank: _Rank, number: int) -> Callable[[], bool] | None:
+        mine = rank.rounds[number]
+        left = mine.open
+        return (lambda: mine.open < left) if left else None
+
+    def _arrive(self, rank: _Rank, number: int, k: int) -> Callable[[], bool] | None:
+        missing = rank.rounds[number].missing
+        there = missing.count(0)
+        # any arrival ends a wait; the next one may have another cause
+        return (lambda: missing.count(0) > there) if missing[k] else None
+
+    def _finish(self, rank: _Rank, number: int) -> Callable[[], bool] | None:
+        mine = rank.rounds[number]
+        return (lambda: mine.open == 0) if mine.open else None
+
+    def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
+        """A piece of a round is done."""
+        rank, mine.open = mine.rank, mine.open - 1
+        if receive is not None:
+            mine.missing[receive] -= 1
+        if rank.goes_on is not None and rank.goes_on():
+            rank.goes_on = None
+            if self.now > rank.pace.since:
+                rank.waits.append(Wait(rank.pace.since, self.now, cause))
+            self._turn(rank, self._links.overlap)
+            self._at(self.now, partial(self._go_on, rank, True))
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def _meet(self, place: tuple[int, int, int], mine: _ReplayEnd) -> None:
+        """One end of a message, which is under way once the other is there too."""
+        ends = self._ends[place]
+        if not ends or ends[0].is_sent == mine.is_sent:
+            ends.append(mine)
+            return
+        posted, sent = sorted((ends.popleft(), mine), key=lambda end: end.is_sent)
+        a, b, links = sent.round.rank, posted.round.rank, self._links
+        later = max(posted, sent, key=lambda end: end.time)
+
+        def done(cause: Moment) -> None:
+            self._done(posted.round, cause, posted.what)
+            self._done(sent.round, cause)
+
+        cause = Moment(later.round.rank.number, later.time)
+        if a.node is b.node:
+            item = _Item(links.inside.seconds(sent.what), 2, cause, done)
+        else:
+            crossing = sent.what / links.injection
+            item = _Item(links.between.seconds(sent.what), 4, cause, done, crossing)
+        self._enter(item, a.ports[0], b.ports[1])
+
+    def _enter(self, item: _Item, *ports: _Port) -> None:
+        for port in ports:
+            port.queue.append(item)
+            if port.item is None:
+                self._serve(port)
+
+    def _serve(self, port: _Port, fresh: bool = True) -> None:
+        """Let a port go on with what it serves, or with the next; `fresh`: after a pause."""
+        pace = port.rank.pace
+        if port.item is None and port.queue and pace.speed > 0:
+            item = port.item = port.queue.popleft()
+            port.end = pace.done(self.now) + item.seconds
+            if fresh:
+                port.cause = item.cause
+            if item.crossing is not None:
+                shared = port.shared
+                if shared.free <= self.now:
+                    shared.free, shared.cause = self.now, self._cause(port)
+                shared.free += item.crossing
+                end = shared.free + self._links.between.latency
+                self._at(end, partial(item.over, shared.cause))
+        if port.item is not None and pace.speed > 0:
+            self._at(pace.when(port.end), partial(self._served, port, port.item), port)
+        else:
+            port.version = 0
+
+    def _served(self, port: _Port, item: _Item) -> None:
+        cause, port.item = self._cause(port), None
+        self._serve(port, fresh=False)
+        item.over(cause)
+
+    def _cause(self, port: _Port) -> Moment:
+        """What it follows from that a port is where it is."""
+        pace = port.rank.pace
+        if pace.speed > self._links.overlap and port.cause.time < pace.since:
+            return Moment(port.rank.number, pace.since)  # before, the rank computed
+        return port.cause
+
+
+@dataclass(eq=False)
+class _Pace:
+    """Work that is done at a speed which changes."""
+
+    speed: float
+    since: float = 0.0
+    before: float = 0.0  # work done until then
+
+    def done(self, time: float) -> float:
+        return self.before + self.speed * (time - self.since)
+
+    def when(self, work: float) -> float:
+        return self.since + (work - self.before) / self.speed
+
+    def change(self, time: float, speed: float) -> None:
+        self.before, self.since, self.speed = self.done(time), time, speed
+
+
+@dataclass
+class _Shared:
+    """One direction of what a node's ranks share: serves one message after the other."""
+
+    free: float = 0.0  # from then on
+    cause: Moment = BEGINNING
+
+
+@dataclass(eq=False)
+class _Node:
+    """What the ranks of a node share; each that computes is done at some amount of work."""
+
+    shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))
+    pace: _Pace = field(default_factory=lambda: _Pace(1.0))
+    computing: dict[_Rank, float] = field(default_factory=dict)
+    version: int = 0
+
+
+@dataclass(eq=False)
+class _Rank:
+    """A rank's steps and what of them is done; `pace` is that of its ports, out and in."""
+
+    number: int
+    node: _Node
+    pace: _Pace
+    steps: Sequence[Step] = ()
+    times: list[float] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    rounds: dict[int, _Round] = field(default_factory=dict)  # and collectives, by number
+    goes_on: Callable[[], bool] | None = None  # whether it need not wait any more; None: it works
+
+    def __post_init__(self) -> None:
+        self.ports = [_Port(self, shared) for shared in self.node.shared]
+
+
+@dataclass(eq=False)
+class _Round:
+    """Messages or a collective of a rank: pieces that are not done, and of every receive."""
+
+    rank: _Rank
+    open: int
+    missing: list[int] = field(default_factory=list)
+
+
+class _ReplayEnd(NamedTuple):
+    """One end of a message; `what`: the bytes that are sent, or the receive that it is of."""
+
+    round: _Round
+    time: float
+    is_sent: bool
+    what: int
+
+
+@dataclass(eq=False)
+class _Item:
+    """A message, or a collective at one rank, and how many have it to serve yet."""
+
+    seconds: float
+    left: int
+    cause: Moment
+    done: Callable[[Moment], None]
+    crossing: float | None = None  # seconds of what the ranks of either node share
+
+    def over(self, cause: Moment) -> None:
+        """One of its servers is done."""
+        self.left -= 1
+        if not self.left:
+            self.done(cause._replace(what=self.cause.what))
+
+
+@dataclass(eq=False)
+class _Port:
+    """Serves one item after the other, in the time that its rank gives it."""
+
+    rank: _Rank
+    shared: _Shared
+    queue: deque[_Item] = field(default_factory=deque)
+    item: _Item | None = None  # being served, until the rank's pace has done `end`
+    end: float = 0.0
+    cause: Moment = BEGINNING  # began the stretch in which it has always had work
+    version: int = 0

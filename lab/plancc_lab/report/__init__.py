@@ -1,0 +1,1 @@
+"""A page of pictures, figures and tables for a browser, and what a notebook shows."""

@@ -1,0 +1,238 @@
+"""Predicted steps of training in mini-batches: batch by batch, and their mean."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from plancc.cost.batches import Estimate, estimate, expected_volume
+from plancc.errors import InputError, warn
+from plancc.graph.graph import Graph
+from plancc.plan.exchange import Int32Array
+from plancc.plan.layers import moved_columns
+from plancc.plan.plan import Plan
+from plancc.plan.population import num_training, population_of
+from plancc.plan.reader import PlanFile
+from plancc.plan.words import Counts
+from plancc.predict.memory import WORD_BYTES
+from plancc.predict.passes import DEAD_ROWS, layers_of
+from plancc.predict.predictor import Predictor
+from plancc.predict.schedule import Place
+from plancc.predict.schedules import Tables, read_tables
+from plancc.predict.schedules.plan_tables import rank_of_parts
+from plancc.predict.simulation import Prediction, StepTime, order_of
+from plancc.sampling import SHOWN, Population, Sampler, chosen_sampler, draw
+from plancc.sampling.counter import key_of
+from plancc.sampling.walk import WalkSampler
+from plancc_lab.simulate.batch_schedule import Bits, live_in_batch
+
+KEPT = "features of all halo rows are kept: a run with less `feature_cache` fetches some"
+MOST = 100_000
+"""Batches, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class BatchPrediction(Prediction):
+    """The mean step over some batches; what is kept of every one.
+
+    Attributes:
+        sampler: With its options, as in a provenance.
+        bound: Mean of `Predictor.bound_of`.
+        expected_words: Exact words of a step for features and their gradients, where the sampler's
+            probabilities are known.
+    """
+
+    sampler: str
+    seed: int
+    batches: list[Prediction]
+    bound: float
+    expected_words: float | None
+
+    @cached_property
+    def counts(self) -> Counts:
+        """The mean of every rank, in whole words."""
+        found = Counts.zero(self.schedule.num_ranks)
+        for each in self.batches:
+            found.add(each.counts)
+        means = {each.name: getattr(found, each.name) / len(self.batches) for each in fields(found)}
+        return Counts(**{name: np.rint(mean).astype(np.int64) for name, mean in means.items()})
+
+    @property
+    def words(self) -> int:
+        return round(self.estimates["words"].mean)
+
+    @cached_property
+    def estimates(self) -> dict[str, Estimate]:
+        """Mean over the batches and interval: seconds, words of a step, those of them for draws."""
+        drawn = [words_drawn(each) for each in self.batches]
+        words = [each.words for each in self.batches]
+        seconds = [each.seconds for each in self.batches]
+        found = {"seconds": seconds, "words": words, "words_drawn": drawn}
+        return {name: estimate(np.array(values)) for name, values in found.items()}
+
+    def as_dict(self, per_rank: bool = False) -> dict[str, Any]:
+        batches = {
+            "sampler": self.sampler,
+            "seed": self.seed,
+            "number": len(self.batches),
+            **{name: asdict(figure) for name, figure in self.estimates.items()},
+            "expected_words": self.expected_words,
+            "per_batch": {
+                "seconds": [each.seconds for each in self.batches],
+                "words": [each.words for each in self.batches],
+                "messages": [each.messages for each in self.batches],
+            },
+        }
+        return super().as_dict(per_rank) | {"batches": batches}
+
+
+def words_drawn(prediction: Prediction) -> int:
+    """Words by which owners hear which rows a batch needs."""
+    counts = prediction.schedule.counts(lambda operation: operation.place.direction == "batch")
+    return int(counts.words_sent.sum())
+
+
+def predict_batches(
+    path: str | PathLike[str],
+    predictor: Predictor,
+    numbers: Sequence[int],
+    owners_draw: Callable[[Sampler, Tables], bool],
+    *,
+    num_ranks: int | None = None,
+    word_bytes: int = WORD_BYTES,
+    sampler: str | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> BatchPrediction:
+    """Predict the steps of training by a plan on the batches of these numbers.
+
+    Parameters:
+        numbers: Numbers of the batches, which training with the same seed has in its steps of these
+            numbers.
+        owners_draw: Whether owners draw; of the sampler and the tables of the plan.
+        num_ranks: Figures after merging the parts onto that many ranks.
+        word_bytes, sampler, seed, options: As of `Predictor.epoch` and
+            `plancc.report.batches.batch_reports`.
+
+    Raises:
+        InputError: If it is no row plan, or these steps are not predicted, or as of
+            `batch_reports`.
+        PlanError: If the file is damaged.
+
+    Warns:
+        PlanccWarning: If batches are smaller than was asked for.
+    """
+    if not 1 <= len(numbers) <= MOST:
+        raise InputError(f"`batches` {len(numbers)}: give 1 to {MOST:,}")
+    if predictor.approximation is not None or predictor.pipeline is not None:
+        raise InputError(
+            "`batches`: steps are predicted without `boundary_sampling`, `fold` and `pipeline`"
+        )
+    with PlanFile(path) as file:
+        file.check_row_plan("what mini-batches move")
+        if file.header.types is not None:
+            raise InputError("`batches`: steps of a plan with types are not predicted")
+        recorded, training = (
+            str(file.attributes("provenance").get("sampler", "")),
+            num_training(file),
+        )
+        chosen = chosen_sampler(recorded, file.header.num_vertices, training, sampler, **options)
+        num_layers = len(predictor.dims) - 1
+        chosen.check_layers(num_layers)
+        plan = file.read_plan()
+    population = population_of(plan)
+    chosen, remark = chosen.fitted(population)
+    if remark:
+        warn(remark)
+    chosen.check(population)
+    tables = read_tables(path, num_ranks).flat()
+    ranks = tables.num_ranks
+    owner = rank_of_parts(plan.num_parts, ranks)[plan.owner()]
+    matrix, bits = Graph(*population.pattern), None
+    if owners_draw(chosen, tables):
+        bits = Bits(matrix, owner, plan.places(), ranks)
+    counted = chosen.num_targets(population, _num_training(plan)) is None
+    del plan
+    idle = DEAD_ROWS not in predictor.passes or chosen.num_blocks == 1
+    batches, bounds = [], []
+    for number in numbers:
+        batch = draw(chosen, population, seed, number)
+        live = live_in_batch(batch, matrix, owner, ranks, idle=idle, bits=bits)
+        told = live.told
+        if bits is not None and isinstance(chosen, WalkSampler):
+            key, visited = key_of(seed, SHOWN, number), batch.vertices()
+            assert visited is not None
+            told = (*bits.of_walks(chosen, key, visited), *told)
+        layers = live.layers * (num_layers // chosen.num_blocks)
+        step = replace(tables, live=replace(live, layers=layers, told=told, counted=counted))
+        batches.append(predictor.epoch(step, word_bytes))
+        bounds.append(predictor.bound_of(step, word_bytes))
+    notes = [KEPT] * ("constant" in predictor.passes and ranks > 1)
+    schedule = max(batches, key=lambda each: int(each.memory_of_rank.max())).schedule
+    return BatchPrediction(
+        schedule=replace(schedule, notes=(*schedule.notes, *notes)),
+        machine=predictor.machine,
+        word_bytes=word_bytes,
+        steps=_mean_steps(batches),
+        of_rank={
+            step: np.mean([each.of_rank[step] for each in batches], axis=0)
+            for step in batches[0].of_rank
+        },
+        sampler=str(chosen),
+        seed=seed,
+        batches=batches,
+        bound=float(np.mean(bounds)),
+        expected_words=_expected_words(chosen, population, predictor, owner, ranks),
+    )
+
+
+def _num_training(plan: Plan) -> int:
+    """Vertices that training learns from: of the mask, and with a target where there are any."""
+    data = plan.vertex_data
+    found = np.ones(plan.num_vertices, np.bool_) if data.train_mask is None else data.train_mask
+    if data.labels is not None:
+        found = found & (data.labels >= 0)
+    elif data.targets is not None:
+        found = found & ~np.isnan(data.targets).any(axis=1)
+    return int(found.sum())
+
+
+def _expected_words(
+    sampler: Sampler,
+    population: Population,
+    predictor: Predictor,
+    owner: Int32Array,
+    num_ranks: int,
+) -> float | None:
+    """`BatchPrediction.expected_words`."""
+    indptr, indices = population.pattern
+    most_pins = int(np.bincount(indices, minlength=1).max()) + 1  # each with its own row
+    inclusion = sampler.inclusion(population, most_pins)
+    if inclusion is None:
+        return None
+    layers = layers_of(predictor.dims, predictor.passes, predictor.convolution.options)
+    columns = [moved_columns(steps) for each in layers for steps in (each.forward, each.back)]
+    return sum(columns) * expected_volume(inclusion, indptr, indices, owner, num_ranks)
+
+
+def _mean_steps(batches: Sequence[Prediction]) -> list[StepTime]:
+    """The mean time of every step that any batch has; the rank that is slowest most often."""
+    found: dict[Place, list[StepTime]] = defaultdict(list)
+    for each in batches:
+        for step in each.steps:
+            found[Place(*step[:3])].append(step)
+    return [
+        StepTime(
+            *place,
+            sum(each.slowest for each in found[place]) / len(batches),
+            sum(each.mean for each in found[place]) / len(batches),
+            int(np.bincount([each.rank for each in found[place]]).argmax()),
+        )
+        for place in sorted(found, key=order_of)
+    ]

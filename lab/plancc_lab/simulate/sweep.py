@@ -1,0 +1,206 @@
+"""Predicted epochs of several models on more and more ranks: which parallelisation, how many ranks?
+
+    a graph    every model's owners for every number of ranks -> tables -> schedule -> seconds
+    numbers    vertices, nonzeros and boundary fractions, assumed or measured, in place of owners
+
+No plan is lowered. Finds owners; predictions and their table are `plancc.predict`'s. No terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+
+from plancc.clock import wall_seconds
+from plancc.errors import BackendError, BackendUnavailable, InputError
+from plancc.graph.graph import Graph
+from plancc.graph.vertexdata import VertexData
+from plancc.models import MODELS, make_model
+from plancc.models.weights import Balance
+from plancc.options import SearchOptions
+from plancc.owners.find import find_owners
+from plancc.owners.numbering import numbered
+from plancc.owners.request import Assigner, default_balance
+from plancc.owners.task import Observer, Task
+from plancc.predict.predictor import Predictor
+from plancc.predict.schedules import Tables, tables_of_owners
+from plancc.predict.sizes import Boundary, Sizes, even_tables, tables_of_sizes
+from plancc.registry import check_choice
+from plancc_lab.contenders import Contender, parse_contenders
+from plancc_lab.simulate.scaling import Cell, Sweep
+
+SEARCH = SearchOptions(effort="fast")
+"""How a sweep finds owners unless told otherwise."""
+BALANCES = ("nnz", "rows", "weights", "work")
+"""What parts can share evenly; a sweep knows neither training vertices nor mini-batches."""
+
+
+def parse_models(text: str) -> list[Contender]:
+    """Models with commas between them (`plancc_lab.contenders`).
+
+    Raises:
+        InputError: There are none, two have the same label, one cannot be swept, or is searched for
+            in a way of its own.
+    """
+    found = parse_contenders(text)
+    for each in found:
+        check_choice("model", each.model, [n for n, m in MODELS.loaded().items() if m.swept])
+        if each.search:
+            name = next(iter(each.search))
+            raise InputError(f"`models` '{each.label}': one `{name}` is for all models of a sweep")
+    return found
+
+
+def sends_rows(model: Contender) -> bool:
+    """Whether parts send each other needed rows."""
+    groups = bool(model.options.get("sparse")) or model.options.get("groups", 1) != 1
+    return MODELS[model.model].layout == "row" or groups
+
+
+def sweep(
+    source: Graph | Sizes,
+    ranks: Sequence[int],
+    models: Sequence[Contender],
+    predictor: Predictor,
+    *,
+    options: SearchOptions = SEARCH,
+    balance: str | None = None,
+    name: str = "",
+    observer: Observer = nullcontext,
+) -> Sweep:
+    """Predict an epoch of every model on every number of ranks.
+
+    A model that does not admit a number of ranks has a cell that says why.
+
+    Parameters:
+        source: The normalised matrix, or numbers in its place.
+        options: Effort, epsilon, seed and threads of the search; the effort is for models that
+            `compile` searches without being asked to.
+        balance: What parts of row plans share evenly; None: what `compile` has by default. Those of
+            edge plans share nonzeros.
+        name: Name of the graph, for tables.
+        observer: Called with the name of each stage; returns a context manager around it.
+
+    Raises:
+        InputError: An option that makes no sense for any cell, or no cell has a plan.
+    """
+    options = replace(options, dims=tuple(predictor.dims), machine=predictor.machine)
+    shared = None if balance is None else Balance.parse(balance, options.dims)
+    for each in () if shared is None else shared.names:
+        check_choice("balance of a sweep", each, BALANCES)
+    if isinstance(source, Sizes):
+        _check_boundaries(source, models)
+        vertices, nonzeros = source.vertices, source.nonzeros
+    else:
+        vertices, nonzeros = source.num_vertices, source.num_nonzeros
+
+    def tables_of(contender: Contender, num_ranks: int) -> Tables:
+        assigner = Assigner.of(contender.model, num_ranks, contender.options)
+        assigner.check_options(predictor.dims, None)
+        assigner.check_graph(vertices, VertexData())
+        if isinstance(source, Graph):
+            found = assigner.with_capacities(replace(options, machine=predictor.machine))
+            return _tables_of_graph(source, contender, assigner, found, shared)
+        boundary = _boundary_of(source, contender)
+        return tables_of_sizes(source, contender.label, assigner.num_parts, assigner.grid, boundary)
+
+    cells = []
+    for contender in models:
+        for num_ranks in ranks:
+            with observer(f"{contender.label}, {num_ranks} ranks"):
+                start = wall_seconds()
+                cell = Cell(contender.label, num_ranks)
+                try:
+                    tables = tables_of(contender, num_ranks)
+                    cell = replace(cell, compile_seconds=wall_seconds() - start)
+                    cell = cell.predicted(predictor.epoch(tables), tables.notes)
+                except (InputError, BackendError, BackendUnavailable) as error:
+                    cell = replace(cell, why=str(error))
+            cells.append(cell)
+    if all(cell.seconds is None for cell in cells):
+        raise InputError(f"no model of the sweep has a plan: {cells[0].label}: {cells[0].why}")
+    return Sweep(
+        name=name,
+        vertices=vertices,
+        nonzeros=nonzeros,
+        dims=list(predictor.dims),
+        machine=predictor.machine,
+        sequential=predictor.epoch(even_tables("one rank", vertices, nonzeros, 1)).seconds,
+        ranks=list(ranks),
+        labels=[contender.label for contender in models],
+        cells=cells,
+        notes=_notes(source, models),
+    )
+
+
+def _tables_of_graph(
+    matrix: Graph,
+    contender: Contender,
+    assigner: Assigner,
+    options: SearchOptions,
+    balance: Balance | None,
+) -> Tables:
+    """Tables of owners as `compile` would find them; models searched on request only are not."""
+    model, num_parts = make_model(assigner.model, assigner.options), assigner.num_parts
+    if not model.searched or model.default_objective in model.own_objectives:
+        options = replace(options, effort=None)
+    task = Task(assigner.model, model, num_parts, options)
+    edges = model.layout == "edge"
+    if balance is None or edges:
+        shared = default_balance(assigner.model, options)
+        balance = Balance() if edges else Balance.parse(shared, options.dims)
+    found = find_owners(matrix, task, balance, nullcontext)
+    if assigner.grid is None:
+        found = numbered(matrix, found, task)
+    tables = tables_of_owners(
+        matrix, found.owners, num_parts, assigner.grid, contender.label, blocks=True
+    )
+    return replace(
+        tables, undirected=not matrix.directed and not edges, notes=tuple(found.warnings)
+    )
+
+
+def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
+    """InputError for fractions of a model that is not there, and for models that lack them."""
+    labels = [contender.label for contender in models]
+    for label in sizes.boundary:
+        if label:
+            check_choice("model of a boundary", label, labels)
+    for contender in models:
+        model = MODELS[contender.model]
+        if model.layout == "edge":
+            raise InputError(
+                f"model '{contender.label}': its parts share rows, which numbers do not tell: give "
+                "the graph"
+            )
+        needed = sends_rows(contender) and not model.even_random
+        if needed and _boundary_of(sizes, contender) is None:
+            raise InputError(
+                f"model '{contender.label}' without a graph: give its `boundary`, as in "
+                f"{contender.label}=PARTS:FRACTION, the halo rows per own row"
+            )
+
+
+def _boundary_of(sizes: Sizes, contender: Contender) -> Boundary | None:
+    found = sizes.boundary.get(contender.label)
+    if found is None and not MODELS[contender.model].even_random:
+        found = sizes.boundary.get("")
+    return found
+
+
+def _notes(source: Graph | Sizes, models: Iterable[Contender]) -> list[str]:
+    if not isinstance(source, Sizes):
+        return []
+    notes = ["no graph: parts of equal sizes are assumed"]
+    for contender in models:
+        if not sends_rows(contender):
+            continue
+        boundary = _boundary_of(source, contender)
+        if boundary is None:
+            notes.append(f"{contender.label}: assumed boundary fractions, those of a random matrix")
+        elif boundary.source == "assumed":
+            notes.append(f"{contender.label}: assumed boundary fractions")
+        else:
+            notes.append(f"{contender.label}: boundary fractions {boundary.source}")
+    return notes

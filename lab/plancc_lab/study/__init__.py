@@ -1,0 +1,1 @@
+"""Graphs compiled with several models for several numbers of parts: a row of figures for each."""

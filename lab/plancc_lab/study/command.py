@@ -1,0 +1,161 @@
+"""`plancc study`: models on graphs, a row of figures for each."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from typing import Any
+
+import click
+
+from plancc.errors import InputError
+from plancc.fields import options_of
+from plancc.models.weights import DEFAULT_BALANCE
+from plancc.options import SearchOptions
+from plancc_cli import options
+from plancc_cli.ending import say_if_interrupted
+from plancc_cli.generated import Sections, with_options
+from plancc_cli.progress import progress, verbosity
+from plancc_cli.words import say
+
+KEPT = "plancc-study.jsonl"
+"""Where rows are kept, unless told otherwise."""
+OF_ONE = ("seed", "partitioner", "preset", "capacities", "topology", "fixed", "stop")
+"""Options of the search that a study does not set for all plans."""
+OF_SEARCH = [each.name for each in options_of(SearchOptions) if each.name not in OF_ONE]
+OF_ALL = (*OF_SEARCH, "balance", "normalize")
+"""Parameters that are keywords of `plancc.compile`."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    "epsilon": {"default": 0.01},
+    "threads": {"default": 1},
+    "balance": {"otherwise": f"{DEFAULT_BALANCE}, for partitioners too"},
+}
+"""Settings of some options; kept rows name epsilon and threads."""
+
+
+def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> list[int]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and int(word) < 2**31 for word in words):
+        raise InputError(f"--seeds '{text}': give whole numbers with commas, such as 1,2,3")
+    return list(dict.fromkeys(map(int, words)))
+
+
+@click.command(
+    cls=Sections,
+    sections={
+        "Study": ("models", "parts", "seeds", "baseline", "keep"),
+        "Output": ("as_json", "as_csv", "as_latex", "table_columns", "plot"),
+        "Every plan": OF_ALL,
+    },
+)
+@click.argument("graphs", type=click.Path(), nargs=-1, required=True)
+@click.option(
+    "--models",
+    required=True,
+    metavar="NAME,...",
+    help="Models, or partitioners alone, with options as hp:effort=best; LABEL=hp:effort=best "
+    'gives a name of its own. A value has no comma, and no "=" behind a colon.',
+)
+@click.option(
+    "-p", "--parts", required=True, metavar="P,...", help="Numbers: 16,64,256 or 16..256."
+)
+@click.option(
+    "--seeds",
+    default="1",
+    show_default=True,
+    callback=_seeds,
+    metavar="S,...",
+    help="Random seeds.",
+)
+@click.option(
+    "--baseline", metavar="NAME", help="Show ratios to this model or partitioner, such as metis."
+)
+@click.option(
+    "--keep",
+    type=click.Path(),
+    default=KEPT,
+    show_default=True,
+    help="Results file; the next study resumes from it.",
+)
+@options.as_data
+@options.as_latex
+@click.option(
+    "--table-columns",
+    metavar="NAME,...",
+    help="Columns of the table, in this order, such as label,parts,volume,volume_ratio.",
+)
+@click.option("--plot", metavar="FILE", help="Draw volume and predicted epoch over parts.")
+@with_options(
+    options.field_option(options.FIELDS[name], **{"default": None} | SETTINGS.get(name, {}))
+    for name in OF_ALL
+)
+@options.reading
+@verbosity
+def command(
+    graphs: tuple[str, ...],
+    models: str,
+    parts: str,
+    seeds: list[int],
+    baseline: str | None,
+    keep: str,
+    table_columns: str | None,
+    plot: str | None,
+    **given: Any,
+) -> None:
+    """Compile GRAPHS with every model for every number of parts, and compare the plans.
+
+    \b
+        plancc study a.mtx b.mtx --models hp,rp,metis -p 16,64 --baseline metis
+        plancc study a.mtx --models hp,mine=file:part=parts/{graph}.part.{p} -p 16,64 --csv
+
+    A partitioner stands for its own answer to model hp, or gp if it takes graphs only. Models that
+    are not searched have no effort. Rows are kept: the same study goes on where it was interrupted.
+    """
+    from plancc_lab.contenders import parse_contenders, parse_numbers
+    from plancc_lab.plot import check_plot, plot_study
+    from plancc_lab.study import render
+    from plancc_lab.study.study import study
+
+    contenders = parse_contenders(models, baseline)
+    numbers = parse_numbers(parts)
+    chosen = render.parse_columns(table_columns, baseline, options.form())
+    if plot is not None:
+        check_plot(plot)
+        options.check_output(plot, *graphs)
+    options.check_output(keep, *graphs, plot)
+    names = (*OF_ALL, *options.READING)
+    settings = {name: given[name] for name in names if given[name] is not None}
+    with progress(given["budget"]) as shown:
+
+        def stage(name: str) -> AbstractContextManager[None]:
+            _tell_kept(keep)
+            return shown.stage(name)
+
+        found = study(
+            graphs,
+            contenders,
+            numbers,
+            seeds=seeds,
+            baseline=baseline,
+            settings=settings,
+            keep=keep,
+            observer=stage,
+        )
+        _tell_kept(keep)
+    if not any(row.figures for row in found.rows):
+        row = found.rows[0]
+        raise InputError(f"no plan of the study was made: {row.graph}, {row.label}: {row.why}")
+    if plot is not None:
+        plot_study(found, plot)
+    render.print_study(found, options.form(), chosen)
+    if found.num_kept and not options.form():
+        say(
+            f"{found.num_kept} of {len(found.rows)} rows are from {keep}; --keep names another file"
+        )
+
+
+def _tell_kept(path: str) -> None:
+    """Tell what to say of an interruption, once a row is kept."""
+    if os.path.exists(path):
+        kept = f"the rows so far are kept in {path}, and the same command goes on"
+        say_if_interrupted(f"interrupted; {kept}")

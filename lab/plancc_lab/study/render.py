@@ -1,0 +1,227 @@
+"""A study as tables, CSV and LaTeX. Formats; computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from statistics import stdev
+from typing import TYPE_CHECKING, Any
+
+from plancc.errors import InputError
+from plancc.registry import check_choice
+from plancc.report.table import Table
+from plancc.text import printable
+from plancc_cli.render_epochs import payoff_words
+from plancc_cli.tables import (
+    console,
+    digits,
+    number,
+    print_data,
+    print_table,
+    say,
+)
+from plancc_lab.study.study import PAYS, RATIOS
+
+if TYPE_CHECKING:
+    from plancc_lab.study.study import Row, Study
+
+    Line = tuple[Row, list[str]]
+
+COLUMNS: dict[str, Callable[[Any], str]] = {
+    **dict.fromkeys(("graph", "label", "model", "partitioner", "parts", "seed"), str),
+    **dict.fromkeys(("vertices", "nonzeros", "volume", "max_volume", "messages"), number),
+    **dict.fromkeys(("nonzero_imbalance", "row_imbalance"), "{:.3f}".format),
+    "replication_factor": "{:.2f}".format,
+    "epoch_seconds": digits,
+    "seconds": "{:.2f}".format,
+    **dict.fromkeys(PAYS, payoff_words),
+}
+"""All that can be a column, named as in CSV, and how it is shown."""
+LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+        "±": r"$\pm$",
+        "[": "{[}",  # after a line break it would be an option
+    }
+)
+USUAL = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
+"""Figures that are shown unless columns are chosen."""
+OF_TEXT = ("graph", "label", "model", "partitioner")
+LABELS = ("label", "model", "seed")
+"""Columns that are repeated where a table is split."""
+IN_ROWS = ("volume", "max_volume")
+OF_RATIOS = ("volume", "messages", "epoch_seconds")
+"""Figures whose ratios to the baseline are averaged."""
+BESIDE = ("volume", "epoch_seconds")
+"""Those that have a column with their ratio, unless columns are chosen."""
+RATIO = "_ratio"
+"""How the name of a ratio's column ends, as in CSV."""
+
+
+def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str]:
+    """Names of columns with commas between them; none where no text is given.
+
+    Raises:
+        InputError: A name is unknown or there twice, a ratio has no baseline, or `form` has all
+            columns.
+    """
+    if text is None:
+        return []
+    if form not in ("", "latex"):
+        raise InputError(f"`table_columns` and --{form}, which has all columns: give one of them")
+    found = [word.strip() for word in text.split(",")]
+    for name in found:
+        check_choice("column", name, [*COLUMNS, *(each + RATIO for each in RATIOS)])
+        if found.count(name) > 1:
+            raise InputError(f"`table_columns` '{text}': '{name}' is there twice")
+        if (name.endswith(RATIO) or name == PAYS[1]) and baseline is None:
+            raise InputError(f"`table_columns` '{text}': '{name}' needs a `baseline`")
+    return found
+
+
+def print_study(study: Study, form: str = "", columns: Sequence[str] = ()) -> None:
+    """Its rows in a form of `plancc_cli.options.form`; tables with these columns, or the usual.
+
+    Tables have means and standard deviations over seeds, unless seeds are a column.
+    """
+    if form in ("csv", "json"):
+        found = study.as_dict()
+        print_data(form, found, found["rows"])
+        return
+    names, shown = list(columns) or _usual(study, form), study
+    spreads: list[Row | None] = [None] * len(study.rows)
+    if len(study.seeds) > 1 and "seed" not in names:
+        shown, spreads = study.over_seeds(), [*study.over_seeds(stdev).rows]
+    lines = [
+        (row, _cells(shown, row, names, spread))
+        for row, spread in zip(shown.rows, spreads, strict=True)
+    ]
+    if form == "latex":
+        lines.sort(key=lambda line: study.graphs.index(line[0].graph))
+        table = _table(lines, names, OF_TEXT, "graph")
+        if "graph" in names:
+            for cells in table.rows:
+                cells[names.index("graph")] = _stem(study, cells[names.index("graph")])
+            table.add_section()
+            _add_means(table, study, names)
+        print_latex(table, _basis(study, names))
+    else:
+        _print_tables(study, names, lines)
+
+
+def _print_tables(study: Study, names: Sequence[str], lines: Sequence[Line]) -> None:
+    """A table for every graph; ratios to the baseline, on average over graphs; what failed."""
+    for graph in study.graphs:
+        of_graph = [line for line in lines if line[0].graph == graph]
+        first = of_graph[0][0]
+        title = f"{graph}: {first.vertices:,} vertices, {first.nonzeros:,} nonzeros as read"
+        print_table(_table(of_graph, names, LABELS, "parts", title))
+    of = {name.removesuffix(RATIO) for name in names}
+    averaged = ["parts", "label", *(name + RATIO for name in OF_RATIOS if name in of)]
+    title = f"over {study.baseline}, geometric mean of {len(study.graphs)} graphs"
+    means = Table(averaged, title, left=0)
+    means.justify[1] = "left"
+    _add_means(means, study, averaged)
+    if means.rows:
+        print_table(means)
+    say(_basis(study, names))
+    for row in study.rows:
+        if row.why:
+            say(f"-  {row.graph}, {row.label}, p = {row.parts}: {row.why}")
+    noted = sum(bool(row.notes) for row in study.rows)
+    if noted:
+        say(f"{noted} of {len(study.rows)} rows have warnings of the compiler: --csv shows them")
+
+
+def _basis(study: Study, names: Sequence[str]) -> str:
+    """What the figures in these columns are of."""
+    of, words = {name.removesuffix(RATIO) for name in names}, []
+    if rows := [name for name in IN_ROWS if name in of]:
+        words.append(f"{' and '.join(rows)} in rows")
+    if of & {"epoch_seconds", *PAYS}:
+        dims = ",".join(map(str, study.dims))
+        words.append(f"epoch predicted for machine {study.machine}, dims {dims}")
+    if of & {*PAYS}:
+        others = "random" if study.baseline is None else f"random and {study.baseline}"
+        words.append(f"pays: epochs until the search has paid, over {others}")
+    words.append(f"row plans balance {study.balance}")
+    if any(name.endswith(RATIO) for name in names):
+        words.append(f"ratio: over {study.baseline}")
+    if len(study.seeds) > 1 and "seed" not in names:
+        words.append(f"mean ± standard deviation of {len(study.seeds)} seeds")
+    return "; ".join(words)
+
+
+def _usual(study: Study, form: str) -> list[str]:
+    """Columns where none are chosen."""
+    names = ["graph"] * (form == "latex") + ["parts", "label"]
+    for name in USUAL:
+        names += [name, *[name + RATIO] * (study.baseline is not None and name in BESIDE)]
+    return names
+
+
+def _stem(study: Study, graph: str) -> str:
+    """A graph's name without its extensions, where that names no other graph too."""
+    stems = [name.split(".")[0] for name in study.graphs]
+    stem = graph.split(".")[0]
+    return stem if stems.count(stem) == 1 and stem else graph
+
+
+def _cells(study: Study, row: Row, names: Sequence[str], spread: Row | None) -> list[str]:
+    values, cells = row.as_dict() | study.pays(row), []
+    for name in names:
+        of = name.removesuffix(RATIO)
+        value = values.get(name) if name == of else study.ratio(row, of)
+        show = COLUMNS[of] if name == of else "{:.2f}".format
+        cell = "-" if value is None else show(value)
+        around = None if spread is None or name not in row.figures else spread.figures.get(name)
+        if around is not None:  # with the decimals of the mean
+            places = len(cell.partition(".")[2])
+            cell += f" ± {show(around) if 'e' in cell else f'{around:,.{places}f}'}"
+        cells.append(cell)
+    return cells
+
+
+def _table(
+    lines: Sequence[Line],
+    names: Sequence[str],
+    flush_left: Sequence[str],
+    section: str,
+    title: str = "",
+) -> Table:
+    """Rows with these columns, and a line where the value of `section` changes."""
+    table = Table(names, title, left=0)
+    table.justify = ["left" if name in flush_left else "right" for name in names]
+    for (row, cells), following in zip(lines, [*lines[1:], None], strict=True):
+        last = following is not None and getattr(following[0], section) != getattr(row, section)
+        table.add_row(*cells, end_section=last)
+    return table
+
+
+def _add_means(table: Table, study: Study, names: Sequence[str]) -> None:
+    """Add the geometric means of ratios over several graphs and all seeds."""
+    if study.baseline is None or len(study.graphs) == 1 or not any(RATIO in n for n in names):
+        return
+    for parts, label in product(study.parts, study.labels):
+        if label != study.baseline:
+            cells = {"graph": "geometric mean", "parts": str(parts), "label": label}
+            for name in names:
+                if name.endswith(RATIO):
+                    mean = study.mean_ratio(label, parts, name.removesuffix(RATIO))
+                    cells[name] = "-" if mean is None else f"{mean:.2f}"
+            table.add_row(*(cells.get(name, "") for name in names))
+    table.breaks.discard(len(table.rows) - 1)
+
+
+def print_latex(table: Table, comment: str) -> None:
+    """Print a table with the rules of booktabs, without its title; text is escaped."""
+    aligned = "".join(justify[0] for justify in table.justify)
+    lines = [f"% {comment}", rf"\begin{{tabular}}{{{aligned}}}", r"\toprule"]
+    for place, cells in enumerate([table.columns, *table.rows], -1):
+        escaped = (printable(cell).translate(LATEX) for cell in cells)
+        lines += [" & ".join(escaped) + r" \\", *[r"\midrule"] * (place in (-1, *table.breaks))]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    console().print("\n".join(lines), soft_wrap=True)

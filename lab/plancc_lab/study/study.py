@@ -1,0 +1,381 @@
+"""A study: models on graphs for several numbers of parts, a row of figures for each.
+
+    graphs x contenders x numbers of parts -> compile -> rows -> ratios to a baseline
+
+Every row is a whole compilation. Rows are kept in a file as they come, so that an interrupted study
+goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from plancc.clock import wall_seconds
+from plancc.cost.objectives import OBJECTIVES
+from plancc.errors import InputError, PlanccError, PlanccWarning, warn
+from plancc.files import check_target, open_file, sha256_of
+from plancc.graph.formats import READING, read_graph
+from plancc.graph.graph import Graph
+from plancc.graph.textfile import check_readable
+from plancc.models import MODELS
+from plancc.models.weights import DEFAULT_BALANCE
+from plancc.options import SearchOptions
+from plancc.owners.task import Observer
+from plancc.partitioners.options import AUTO
+from plancc.pipeline import compile
+from plancc.plan.plan import Plan
+from plancc.predict.machine import Machine
+from plancc.registry import check_choice
+from plancc.report.epochs import EpochTimes
+from plancc.report.payback import Payoff, Spending, search_seconds
+from plancc.version import __version__
+from plancc_lab.contenders import Contender
+from plancc_lab.kept import Kept
+
+RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
+"""Figures that are compared with a baseline's."""
+PAYS = ("pays_random", "pays_baseline")
+"""Epochs after which a search has paid, by over what."""
+Key = list[str | int]
+"""What a row depends on."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Figures of one plan of a study.
+
+    Attributes:
+        graph: Name of the graph's file.
+        vertices, nonzeros: Of the graph as it is read.
+        figures: Of `plancc.plan.metrics.Metrics.figures`, with `random_volume`, `epoch_seconds`,
+            `random_epoch_seconds` and `bound_seconds` (predicted), and in wall-clock seconds
+            `search_seconds` and `seconds` (of the compilation, but those of reading the graph and
+            of compiling kernels). None: not known.
+        sha256: Content hash of the plan.
+        notes: Warnings of the compiler.
+        why: Why there are no figures.
+    """
+
+    graph: str
+    vertices: int
+    nonzeros: int
+    label: str
+    model: str
+    partitioner: str
+    parts: int
+    seed: int
+    figures: dict[str, float | None] = field(default_factory=dict)
+    sha256: str = ""
+    notes: list[str] = field(default_factory=list)
+    why: str = ""
+
+    @classmethod
+    def from_kept(cls, values: Any, key: Key) -> Row | None:
+        """The row of a line, or None where somebody has edited it."""
+        if isinstance(values, dict) and values.get("check") == _check_of(values, key):
+            return cls(**{name: value for name, value in values.items() if name != "check"})
+        return None
+
+    @property
+    def spending(self) -> Spending:
+        """Seconds of the search and of a predicted epoch."""
+        return Spending(self.figures.get("search_seconds"), self.figures.get("epoch_seconds"))
+
+    def kept(self, key: Key) -> dict[str, Any]:
+        """What is kept of it: its values, and by what an edited one is known."""
+        return asdict(self) | {"check": _check_of(asdict(self), key)}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Flat, ready for JSON and for a line of CSV."""
+        flat = asdict(self)
+        return (
+            {name: flat[name] for name in list(flat)[:8]}
+            | self.figures
+            | {
+                "sha256": self.sha256,
+                "notes": "; ".join(self.notes),
+                "why": self.why,
+            }
+        )
+
+
+def _check_of(values: Mapping[str, Any], key: Key) -> str:
+    """A hash of a row's values, and of what it depends on."""
+    named = {name: value for name, value in values.items() if name != "check"}
+    return hashlib.sha256(json.dumps([key, named], sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Study:
+    """The rows of a study.
+
+    Attributes:
+        baseline: A label.
+        dims: Widths of the layers that epochs are predicted for.
+        machine: Name of the machine that they are predicted on.
+        balance: What parts of row plans share evenly, unless a contender has a balance of its own.
+        num_kept: Rows that an earlier study had kept.
+    """
+
+    rows: list[Row]
+    labels: list[str]
+    parts: list[int]
+    seeds: list[int]
+    baseline: str | None
+    dims: list[int]
+    machine: str
+    balance: str = DEFAULT_BALANCE
+    num_kept: int = 0
+
+    @property
+    def graphs(self) -> list[str]:
+        """Names of the graphs, in their order."""
+        return list(dict.fromkeys(row.graph for row in self.rows))
+
+    def ratio(self, row: Row, name: str) -> float | None:
+        """A figure over that of the baseline on the same graph, parts and seed."""
+        base = self._baselines.get((row.graph, row.parts, row.seed))
+        value, beside = row.figures.get(name), base and base.figures.get(name)
+        return value / beside if value is not None and beside else None
+
+    @cached_property
+    def _baselines(self) -> dict[tuple[str, int, int], Row]:
+        rows = (row for row in self.rows if row.label == self.baseline)
+        return {(row.graph, row.parts, row.seed): row for row in rows}
+
+    def pays(self, row: Row) -> dict[str, Payoff]:
+        """The `PAYS` of a row: over an even random partition, and over the baseline."""
+        random = Spending(0.0, row.figures.get("random_epoch_seconds"))
+        base = self._baselines.get((row.graph, row.parts, row.seed), row)
+        over = None if base is row else row.spending.pays_over(base.spending)
+        return dict(zip(PAYS, (row.spending.pays_over(random), over), strict=True))
+
+    def mean_ratio(self, label: str, parts: int, name: str) -> float | None:
+        """Geometric mean of a label's ratios over graphs and seeds; None if one is not known."""
+        rows = [row for row in self.rows if (row.label, row.parts) == (label, parts)]
+        ratios = [self.ratio(row, name) for row in rows]
+        known = [value for value in ratios if value is not None]
+        if not known or len(known) < len(ratios):
+            return None
+        return math.prod(known) ** (1 / len(known))
+
+    def over_seeds(self, of: Callable[[list[float]], float] = fmean) -> Study:
+        """The study with one row for all seeds: means, or `of` something else, of their figures.
+
+        A figure that is not known for a seed has none.
+        """
+        groups: dict[tuple[str, int, str], list[Row]] = {}
+        for row in self.rows:
+            groups.setdefault((row.graph, row.parts, row.label), []).append(row)
+        rows = []
+        for first, *others in groups.values():
+            each = {n: [v, *(r.figures.get(n) for r in others)] for n, v in first.figures.items()}
+            known = {n: [v for v in values if v is not None] for n, values in each.items()}
+            complete: dict[str, float | None] = {
+                n: of(v) for n, v in known.items() if len(v) > len(others)
+            }
+            rows.append(replace(first, figures=complete))
+        return replace(self, rows=rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        rows = []
+        for row in self.rows:
+            flat = row.as_dict() | self.pays(row)
+            if self.baseline is not None:
+                flat |= {f"{name}_ratio": self.ratio(row, name) for name in RATIOS}
+            rows.append(flat)
+        given = {name: getattr(self, name) for name in ("labels", "parts", "seeds", "baseline")}
+        given |= {name: getattr(self, name) for name in ("dims", "machine", "balance")}
+        return given | {"rows": rows}
+
+
+def study(
+    graphs: Sequence[str | os.PathLike[str]],
+    contenders: Sequence[Contender],
+    parts: Sequence[int],
+    *,
+    seeds: Sequence[int] = (1,),
+    baseline: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    keep: str | os.PathLike[str] | None = None,
+    observer: Observer | None = None,
+) -> Study:
+    """Compile every graph with every contender for every number of parts.
+
+    Parameters:
+        baseline: Label of a contender.
+        settings: Keywords of `plancc.read_graph`, and those of `plancc.compile` for all contenders
+            that have use for them.
+        keep: File of JSON lines in which rows are kept; present ones are not computed again. Rows
+            of another version of plancc, or with other options, do not count. Of an edited row a
+            warning says so, and it is computed again.
+        observer: Called with the name of each row; returns a context manager around it.
+
+    Returns:
+        A row for everything, in the order of graphs, parts, contenders, seeds; a compilation that
+        fails is a row that says why.
+
+    Raises:
+        InputError: A graph cannot be read, two have the same name, no model has the objective, or
+            `keep` is not a study's file.
+    """
+    labels = [each.label for each in contenders]
+    if baseline is not None:
+        check_choice("baseline", baseline, labels)
+    names = [os.path.basename(os.path.abspath(path)) for path in graphs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"graph '{name}' is there twice: a study tells graphs by their names")
+    given = dict(settings or {})
+    if given.get("objective") is not None:
+        own = [name for model in MODELS.loaded().values() for name in model.own_objectives]
+        check_choice("objective", given["objective"], dict.fromkeys([*own, *OBJECTIVES]))
+    reading = {name: given.pop(name) for name in READING if name in given}
+    cases = _Cases(given, reading, observer or (lambda _: nullcontext()))
+    kept = None if keep is None else open_kept(keep)
+    rows = []
+    for path in graphs:
+        source = _GraphFile(path, cases.reading)
+        for num_parts, each, seed in product(parts, contenders, seeds):
+            contender = each.at(source.name, num_parts)
+            with cases.observer(f"{source.name}, {each.label}, p = {num_parts}"):
+                found = cases.kept_row(kept, source, contender, num_parts, seed)
+            rows.append(replace(found, graph=source.name, label=each.label))
+    search = SearchOptions(dims=cases.settings.get("dims"), machine=cases.settings.get("machine"))
+    dims, machine = search.predictor.dims, search.predictor.machine.title
+    balance = str(cases.settings.get("balance") or DEFAULT_BALANCE)
+    of = list(parts), list(seeds), baseline, list(dims), machine, balance, cases.num_kept
+    return Study(rows, labels, *of)
+
+
+def open_kept(path: str | os.PathLike[str]) -> Kept:
+    """The rows in a file; InputError for a file of something else."""
+    name = os.fspath(path)
+    check_target(path)
+    if os.path.exists(path):
+        with open_file(path) as file:
+            first = file.readline(2**20)
+        try:
+            known = not first or "key" in json.loads(first)
+        except (ValueError, TypeError, RecursionError):
+            known = False
+        if not known:
+            raise InputError(f"{name}: not a file of kept rows: choose another name (`keep`)")
+    return Kept(Path(path), __version__)
+
+
+class _GraphFile:
+    """A graph's file, read when it is needed first."""
+
+    def __init__(self, path: str | os.PathLike[str], reading: Mapping[str, Any]) -> None:
+        self.path, self.name = path, os.path.basename(os.path.abspath(path))
+        self._reading = reading
+        if not os.path.isdir(path):
+            check_readable(path)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the file; of a folder that of what is read from it."""
+        return self.graph.source.sha256 if os.path.isdir(self.path) else sha256_of(self.path)
+
+    @cached_property
+    def graph(self) -> Graph:
+        return read_graph(self.path, **self._reading)
+
+
+@dataclass
+class _Cases:
+    """What all rows of a study share."""
+
+    settings: dict[str, Any]
+    reading: dict[str, Any]
+    observer: Observer
+    num_kept: int = 0
+
+    def key(self, source: _GraphFile, contender: Contender, num_parts: int, seed: int) -> Key:
+        """What a row depends on."""
+        settings = {
+            name: value.to_json() if isinstance(value, Machine) else value
+            for name, value in contender.settings(self.settings).items()
+        }
+        part = settings.get("part")
+        if isinstance(part, str) and os.path.isfile(part):
+            settings["part"] = sha256_of(part)
+        words = json.dumps([contender.model, settings, self.reading], sort_keys=True, default=str)
+        return [source.sha256, words, num_parts, seed]
+
+    def kept_row(
+        self, kept: Kept | None, source: _GraphFile, contender: Contender, num_parts: int, seed: int
+    ) -> Row:
+        """The row that is kept, or a new one, which is kept unless it failed."""
+        key = self.key(source, contender, num_parts, seed)
+        if kept is not None and key in kept:
+            known = Row.from_kept(kept[key], key)
+            if known is not None:
+                self.num_kept += 1
+                return known
+            where = f"{kept.path}, line {kept.line(key)}"
+            said = f"{where}: not the row that was kept there; measured again"
+            warn(said)
+        found = self.row(source, contender, num_parts, seed)
+        if kept is not None and not found.why:
+            kept.put(key, found.kept(key))
+        return found
+
+    def row(self, source: _GraphFile, contender: Contender, num_parts: int, seed: int) -> Row:
+        """The figures of one plan, or why there are none."""
+        graph = source.graph
+        settings = contender.settings(self.settings)
+        row = Row(
+            source.name,
+            graph.num_vertices,
+            graph.num_nonzeros,
+            contender.label,
+            contender.model,
+            str(settings.get("partitioner", AUTO)),
+            num_parts,
+            seed,
+        )
+        begin = wall_seconds()
+        try:
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always", PlanccWarning)
+                plan = compile(graph, contender.model, num_parts, seed=seed, **settings)
+        except (PlanccError, MemoryError) as error:
+            return replace(row, why=str(error) or "out of memory")
+        except Exception as error:  # a third party's model or partitioner; the others go on
+            return replace(row, why=f"unexpected {type(error).__name__}: {error}")
+        seconds = wall_seconds() - begin
+        notes = [str(each.message) for each in said if issubclass(each.category, PlanccWarning)]
+        return replace(
+            row,
+            partitioner=str(plan.provenance.get("partitioner") or "none"),
+            figures=_figures(plan) | {"seconds": seconds},
+            sha256=plan.content_sha256(),
+            notes=notes,
+        )
+
+
+def _figures(plan: Plan) -> dict[str, float | None]:
+    times, baseline = EpochTimes.of_plan(plan), plan.baseline
+    return {
+        **plan.metrics().figures(),
+        "random_volume": None if baseline is None else baseline.volume,
+        "epoch_seconds": times.seconds,
+        "random_epoch_seconds": times.random,
+        "bound_seconds": times.bound,
+        "search_seconds": search_seconds(plan.provenance),
+    }

@@ -1,0 +1,177 @@
+"""One plan file of several ranks: rank 0 makes it with a place for every slice, and all fill it in.
+
+A rank that does not see the file, on a file system of its own, sends its slices to rank 0. Nobody
+holds more than its own slices and a block.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.distributed.ranks import Ranks
+from plancc.errors import output_error
+from plancc.files import atomic_write
+from plancc.plan.digests import Digests, bytes_of, cut_points, digests_of, root_of
+from plancc.plan.exchange import Int64Array
+from plancc.plan.format import header_attributes, node_of
+from plancc.plan.plan import Plan
+from plancc.plan.values import Header
+from plancc.plan.writer import Reserved, reserve_file
+
+BLOCK_BYTES = 1 << 25
+"""Bytes of a slice that are written, or sent to rank 0, at once."""
+
+
+class RowBlock(NamedTuple):
+    """Rows ``first:last`` of a slice, and where they begin in the file, in bytes."""
+
+    place: int
+    array: Any
+    first: int
+    last: int
+
+    def content(self) -> memoryview:
+        """Read the rows, as bytes."""
+        return bytes_of(self.array[self.first : self.last])
+
+
+def write_plan(
+    ranks: Ranks,
+    output: str | PathLike[str],
+    header: Header,
+    parts: Plan,
+    attributes: Mapping[str, Mapping[str, Any]],
+) -> str:
+    """Write the plan, and return its content hash: that of one process. Collective.
+
+    Parameters:
+        header: Of the whole plan.
+        parts: This rank's consecutive parts, as a plan of their own.
+        attributes: As of `plancc.plan.writer.write_file`, on rank 0.
+
+    Raises:
+        OutputError: On all ranks, if one cannot write. A plan that was there before stays.
+    """
+    arrays = parts.arrays()
+    nodes = {name: node_of(name) for name in arrays}
+    cuts = dict.fromkeys(node.cut for node in nodes.values() if node.cut)
+    points = {cut: cut_points(cut, arrays.__getitem__) for cut in cuts}
+    starts = {cut: _offsets(ranks, at[-1:]) for cut, at in points.items()}
+    entries: dict[str, npt.NDArray[Any]] = {}
+    datasets: dict[str, npt.NDArray[Any] | Reserved] = {}
+    for name, array in arrays.items():
+        cut, shared = nodes[name].cut, nodes[name].shared
+        if cut:
+            # offsets count from the first part of the plan
+            entries[name] = array + ranks.before(int(array[-1])) if shared else array
+            shape = int(starts[cut][-1]) + shared, *array.shape[1:]
+            datasets[name] = Reserved(array.dtype, shape)
+            continue
+        is_ptr = name.endswith("_ptr")
+        every = _offsets(ranks, np.diff(array)) if is_ptr else ranks.concatenated(array)
+        datasets[name] = entries[name] = every
+    leaves: dict[str, Digests] = {}
+    with ranks.agreement():  # features may be read from a file
+        for name, array in entries.items():
+            cut = nodes[name].cut
+            at = points[cut] if cut else np.array([0, len(array)])
+            leaves[name] = digests_of(array, at, shared=nodes[name].shared)
+    for name in leaves:
+        if nodes[name].cut:
+            leaves[name] = ranks.concatenated(leaves[name])
+    content = root_of(header_attributes(header), leaves, datasets)
+    with ExitStack() as stack:
+        made = None
+        with ranks.agreement(), _output_errors(output):
+            if ranks.rank == 0:
+                temporary = str(stack.enter_context(atomic_write(output)))
+                places = reserve_file(temporary, header, datasets, attributes, leaves, content)
+                made = temporary, os.path.getsize(temporary), places
+        temporary, size, places = ranks.told(made)
+        blocks: list[RowBlock] = []
+        for name, place in places.items():
+            array, first = entries[name], int(starts[nodes[name].cut][ranks.rank])
+            # the next rank begins with the last offset of this one
+            length = len(array) - (nodes[name].shared and ranks.rank < ranks.size - 1)
+            blocks += _blocks(place, array, first, length)
+        with _opened(temporary, size, ranks.here < ranks.size) as file:
+            _fill(ranks, output, file, blocks)
+        with ranks.agreement():
+            stack.close()  # the file gets its name
+    return content
+
+
+def _blocks(place: int, array: Any, first: int, length: int) -> list[RowBlock]:
+    """The rows ``0:length`` of a slice whose row 0 is row `first` of the dataset at `place`."""
+    row_bytes = array.nbytes // max(1, len(array))
+    step = max(1, BLOCK_BYTES // max(1, row_bytes))
+    rows = range(0, length if row_bytes else 0, step)
+    return [
+        RowBlock(place + (first + k) * row_bytes, array, k, min(k + step, length)) for k in rows
+    ]
+
+
+@contextmanager
+def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
+    """The file that rank 0 has made, for writing; -1 where this rank does not see it.
+
+    Its name has a random token, so that there is no other one.
+
+    Parameters:
+        is_far: Whether computers share the file. A client of NFS then must not write whole pages,
+            which have bytes of others.
+    """
+    file = -1
+    with suppress(OSError):
+        file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | (os.O_DSYNC if is_far else 0))
+    try:
+        yield file if file >= 0 and os.fstat(file).st_size == size else -1
+    finally:
+        if file >= 0:
+            os.close(file)
+
+
+def _fill(ranks: Ranks, output: str | PathLike[str], file: int, blocks: list[RowBlock]) -> None:
+    """Write all ranks' blocks; those of ranks without the file on rank 0, in order. Collective."""
+    with ranks.agreement(), _output_errors(output):
+        for block in blocks if file >= 0 else ():
+            _write_at(file, block.place, block.content())
+    sent = ranks.gathered([block.place for block in blocks] if file < 0 else [])
+    for rank, places in enumerate(sent):
+        for number, place in enumerate(places):
+            content = np.empty(0, np.uint8)
+            if rank == ranks.rank:
+                content = np.frombuffer(blocks[number].content(), np.uint8)
+            content = ranks.at_root(content)
+            with ranks.agreement(), _output_errors(output):
+                if ranks.rank == 0:
+                    _write_at(file, place, bytes_of(content))
+
+
+def _write_at(file: int, place: int, content: memoryview) -> None:
+    while content:
+        written = os.pwrite(file, content, place)
+        place, content = place + written, content[written:]
+
+
+@contextmanager
+def _output_errors(path: str | PathLike[str]) -> Iterator[None]:
+    """Turn the system's errors into OutputErrors that name the plan."""
+    try:
+        yield
+    except OSError as error:
+        raise output_error(os.fspath(path), error) from error
+
+
+def _offsets(ranks: Ranks, sizes: Int64Array) -> Int64Array:
+    """Sums of all ranks' sizes, from 0 on, along the last axis. Collective."""
+    every = ranks.concatenated(np.ascontiguousarray(sizes.T)).T
+    sums = np.cumsum(every, axis=-1)
+    return np.ascontiguousarray(np.concatenate([0 * sums[..., :1], sums], axis=-1))

@@ -1,0 +1,510 @@
+"""`plancc report`: the page as a parser and as a browser sees it, and what it refuses."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import h5py
+import pytest
+import sealing
+from cli_helpers import as_json, fails, ok, plancc_run
+
+from plancc_lab.report.page import LETTERS
+
+pytestmark = pytest.mark.usefixtures("opened_once")
+
+pytest.importorskip("jinja2")
+pytest.importorskip("matplotlib")
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+EMPTY = ("meta", "img", "br", "hr", "link", "input")
+EVIL = "<script>alert(1)</script>\u202egro.\x07{{ 7 * 7 }}"
+SHOWN = "<script>alert(1)</script>\N{REPLACEMENT CHARACTER}gro.\N{REPLACEMENT CHARACTER}{{ 7 * 7 }}"
+
+
+class Page(HTMLParser):
+    """A page as a parser sees it; fails where tags do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, self.getpos()
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts.setdefault(self.open[-1], []).append(data)
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def text(self) -> str:
+        return " ".join(text for texts in self.texts.values() for text in texts)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("report")
+
+
+@pytest.fixture(scope="module")
+def run(plan: Path, folder: Path) -> tuple[Path, Path]:
+    """Log and timeline of a run of the plan on three ranks."""
+    log, trace = folder / "run.jsonl", folder / "trace.json"
+    options = ["--epochs", 4, "--hidden", 4, "--log", log, "--trace", trace]
+    done = plancc_run(plan, "--ranks", 3, *options)
+    assert done.code == 0, done.err
+    return log, trace
+
+
+@pytest.fixture(scope="module")
+def full(plan: Path, run: tuple[Path, Path], folder: Path) -> Path:
+    """The page of one plan and its run."""
+    page = folder / "one.html"
+    log, trace = run
+    ok(
+        "report",
+        plan,
+        "--run",
+        log,
+        "--trace",
+        trace,
+        "--dims",
+        "5,4,4",
+        "--certificate",
+        "-o",
+        page,
+    )
+    return page
+
+
+@pytest.fixture(scope="module")
+def several(graph: Path, plan: Path, run: tuple[Path, Path], folder: Path) -> Path:
+    """The page of three plans of three layouts, of which two are of hostile names."""
+    other, edges = folder / "<b>rp & co.h5", folder / "edges.h5"
+    ok("compile", graph, "-p", 60, "--model", "rp", "-o", other)
+    ok("compile", graph, "-p", 5, "--model", "libra", "-o", edges)
+    for path in (other, edges):
+        with h5py.File(path, "r+") as file:
+            for name in ("source_name", "command", "warnings", "model", EVIL[:9]):
+                sealing.note(file["provenance"], **{name: EVIL.replace("\x07", "\x1b")})
+    page = folder / "three.html"
+    ok("report", plan, other, edges, "--run", run[0], "-o", page)
+    return page
+
+
+def sections(page: Page) -> list[str | None]:
+    return [attributes.get("id") for attributes in page.named("section")]
+
+
+def test_the_page_has_everything(plan: Path, full: Path) -> None:
+    page = Page(full.read_text("utf-8"))
+    figures = ["figures", "volume", "loads", "matrix", "training", "timeline", "tables"]
+    assert sections(page) == [*figures, "provenance"]
+    inspected = as_json("inspect", plan, "--per-part", "--dims", "5,4,4")
+    volume = inspected["metrics"]["volume"]
+    assert f"{volume:,}" in page.texts["strong"]
+    proven = as_json("inspect", plan, "--certificate")["certificate"]["volume"]
+    assert f"{proven:,} rows" in page.texts["strong"]
+    sent = inspected["parts"]["sent"]
+    titles = page.texts["title"]
+    for part, rows in enumerate(sent):  # bars, and rows of the table
+        assert titles.count(f"part {part}: {rows:,}") >= 1
+    moved = [re.fullmatch(r"part (\d+) sends ([\d,]+) rows to part \d+", t) for t in titles]
+    by_sender = [0] * len(sent)
+    for match in filter(None, moved):
+        by_sender[int(match[1])] += int(match[2].replace(",", ""))
+    assert by_sender == sent
+    assert "training a GCN of 5 x 4 x 4" in page.texts["caption"]
+    assert "per part" in page.texts["caption"]
+    assert inspected["provenance"]["command"] in page.texts["td"]
+    notes = " ".join(page.texts["figcaption"])
+    assert "training loss" in notes
+    assert re.search(r"epoch \d took .*; ranks wait \d+% of it, from \d+% \(rank \d\)", notes)
+
+
+def test_a_page_stands_alone_and_is_accessible(full: Path, several: Path) -> None:
+    for path in (full, several):
+        text = path.read_text("utf-8")
+        page = Page(text)
+        without = re.sub(r'"data:image/png;base64,[^"]*"|url\(#\w+\)', "", text)
+        assert not re.search(r"https?:|//[a-z]|url\(|@import|javascript:", without)
+        assert not page.named("script")
+        assert not page.named("link")
+        assert not [name for _, attributes in page.tags for name in attributes if name[:2] == "on"]
+        assert "default-src 'none'" in str(page.named("meta"))
+        drawn = [str(image["xlink:href"]) for image in page.named("image")]
+        assert drawn
+        assert all(address.startswith("data:image/png") for address in drawn)
+        pictures = [a for tag, a in page.tags if a.get("role") == "img"]
+        assert pictures
+        assert all(each["aria-label"] for each in pictures)
+        assert len(page.named("h1")) == 1
+        assert page.named("html")[0]["lang"] == "en"
+        ids = [a["id"] for _, a in page.tags if "id" in a]
+        assert len(ids) == len(set(ids))
+        assert {a["href"] for a in page.named("a")} <= {f"#{name}" for name in ids}
+        regions = [a for _, a in page.tags if a.get("class") == "scroll"]
+        assert len(regions) == len(page.named("table"))
+        assert all(each["tabindex"] == "0" and each["aria-label"] for each in regions)
+
+
+def test_plans_stand_side_by_side(several: Path, folder: Path, plan: Path) -> None:
+    page = Page(several.read_text("utf-8"))
+    assert "3 plans" in page.texts["h1"][0]
+    assert "timeline" not in sections(page)
+    first, second, _ = volumes = [
+        as_json("inspect", path)["metrics"]["volume"]
+        for path in (plan, folder / "<b>rp & co.h5", folder / "edges.h5")
+    ]
+    assert f"{second:,} " in page.texts["td"]
+    assert f"{second / first:.2f}x" in page.texts["small"]
+    shares = [str(each["style"]) for each in page.named("td") if "plan-" in str(each.get("class"))]
+    assert len(shares) == 18  # bars of figures, in the same unit in columns of any width
+    assert [float(shares[k].removeprefix("--share:")) for k in (0, 1)] == pytest.approx(
+        [100 * each / max(volumes) for each in volumes[:2]], abs=0.01
+    )
+    ratios = re.findall(r"\d[\d,.]*x\b", page.text)
+    assert len(ratios) > 20
+    assert all(re.fullmatch(r"[\d,]+\.\d\dx", each) for each in ratios)
+    # the three plans are of one matrix: one picture before, and three after
+    assert [text.strip() for text in page.texts["h3"]].count("Before") == 1
+    assert [text.strip() for text in page.texts["h3"]].count("After") == 3
+
+
+def test_what_is_said_once_is_not_said_again(
+    full: Path, graph: Path, plan: Path, tmp_path: Path
+) -> None:
+    """Neither by a table of every plan what the comparison says, nor by facts what plans share."""
+    other, path = tmp_path / "other.h5", tmp_path / "page.html"
+    ok("compile", graph, "-p", 4, "--model", "rp", "--seed", 7, "-o", other)
+    ok("report", plan, other, "--dims", "5,4,4", "-o", path)
+    one, two = (Page(each.read_text("utf-8")) for each in (full, path))
+    compared = {"communication and balance", "predicted time of an epoch"}
+    compared.add("training a GCN of 5 x 4 x 4")
+    assert compared <= set(one.texts["caption"])
+    assert not compared & set(two.texts["caption"])
+    assert "figure (ratio to an even random partition)" in two.texts["caption"]
+    assert "words sent per epoch" in two.texts["th"]
+    (source,) = {as_json("inspect", each)["provenance"]["source_sha256"] for each in (plan, other)}
+    assert two.texts["td"].count(source) == one.texts["td"].count(source) == 1
+    assert two.texts["th"].count("content") == 1
+    assert {each.get("colspan") for each in two.named("td")} == {None, "2"}
+    # a note on a column that only the page of one plan has
+    assert "Random: an even random partition" in one.text
+    assert "Random:" not in two.text
+
+
+def test_figures_of_a_grid_are_said_to_be_of_the_plan_inside(
+    graph: Path, full: Path, tmp_path: Path
+) -> None:
+    plan, path = tmp_path / "grid.h5", tmp_path / "page.html"
+    ok("compile", graph, "-p", 4, "--model", "cagnet-2d", "-o", plan)
+    ok("report", plan, "-o", path)
+    note = "On a process grid rows and messages are those of the row plan inside."
+    assert note in Page(path.read_text("utf-8")).text
+    assert note not in Page(full.read_text("utf-8")).text
+
+
+def test_a_plan_that_moves_nothing_has_no_picture_of_it(graph: Path, tmp_path: Path) -> None:
+    plan, path = tmp_path / "one.h5", tmp_path / "page.html"
+    ok("compile", graph, "-p", 1, "--model", "rp", "-o", plan)
+    ok("report", plan, "-o", path)
+    page = Page(path.read_text("utf-8"))
+    assert page.text.count("No part sends anything.") == 1
+    assert "heaviest pairs" not in page.text
+    assert "to part" not in page.text
+    assert [text.strip() for text in page.texts["h3"]].count("After") == 1
+
+
+@pytest.mark.parametrize(("parts", "lines"), [(32, 2 * 31), (33, 0)])
+def test_up_to_32_parts_have_borders(graph: Path, tmp_path: Path, parts: int, lines: int) -> None:
+    plan, path = tmp_path / "plan.h5", tmp_path / "page.html"
+    ok("compile", graph, "-p", parts, "--model", "block", "-o", plan)
+    ok("report", plan, "-o", path)
+    assert path.read_text("utf-8").count("stroke-opacity: 0.45") == lines
+
+
+def test_no_plan_has_the_colour_of_the_mean(several: Path) -> None:
+    text = several.read_text("utf-8")
+    style = Page(text).texts["style"][0]
+    values = dict(re.findall(r"--(\w+): (#\w{6})", style.partition("@media")[0]))
+    colour_of = {
+        letter: colour
+        for letters, colour in re.findall(r"((?:\.plan-\w,? )+)\{ --plan: var\(--(\w)\)", style)
+        for letter in re.findall(r"plan-(\w)", letters)
+    }
+    assert sorted(colour_of) == sorted(LETTERS)
+    assert [colour_of[letter] for letter in LETTERS[:6]] == list("abcdef")
+    shades = [int(values["soft"][k : k + 2], 16) for k in (1, 3, 5)]  # of the mean
+    assert max(shades) - min(shades) < 40  # nearly grey
+    assert values["soft"] not in {values[each] for each in colour_of.values()}
+    dashed = set(re.findall(r"stroke-dasharray: 3.7,1.6[^\"]*stroke: var\(--(\w+)\)", text))
+    assert dashed == {"soft"}
+
+
+def drawings_of_pairs(text: str) -> list[str]:
+    """The drawings of who sends to whom."""
+    start, end = text.index('<section id="volume">'), text.index('<section id="loads">')
+    return re.findall(r"<svg .*?</svg>", text[start:end], re.S)
+
+
+def test_pictures_of_pairs_have_numbers_of_parts(several: Path) -> None:
+    found = []
+    for svg in drawings_of_pairs(several.read_text("utf-8")):
+        across, down = svg.split("to part →", 1)
+        down = down.partition("← from part")[0]
+        found.append([re.findall(r">(\d+)</text>", side) for side in (across, down)])
+    assert found[1] == [["0", "20", "40"]] * 2
+    assert found[2][1] == ["0", "1", "2", "3", "4"]
+    assert found[2][0][-5:] == ["0", "1", "2", "3", "4"]
+
+
+def test_the_page_is_no_terminal(small: Path, tmp_path: Path) -> None:
+    """Warnings name options by their flags; tables name no options to give."""
+    with h5py.File(small, "r+") as file:
+        warning = "no better: try `objective` time, or fewer parts"
+        del file["provenance"].attrs["command"]
+        sealing.note(file["provenance"], warnings=warning)
+    path = tmp_path / "page.html"
+    ok("report", small, "-o", path)
+    page = Page(path.read_text("utf-8"))
+    assert page.text.count("no better: try --objective time, or fewer parts") == 1
+    page.texts.pop("code")  # the page's own command
+    page.texts.pop("style")
+    assert page.text.count("--") == 1
+    assert "`" not in page.text
+    inspected = ok("inspect", "-v", small)
+    assert "--machine and --dims for others" in inspected
+    assert "try objective time" in inspected
+
+
+def test_pictures_of_several_plans_have_one_scale(graph: Path, plan: Path, tmp_path: Path) -> None:
+    """Who sends as many rows has the same colour in every plan, and the page says so."""
+    other, path = tmp_path / "other.h5", tmp_path / "page.html"
+    ok("compile", graph, "-p", 4, "--model", "rp", "-o", other)
+    ok("report", plan, other, "-o", path)
+    text = path.read_text("utf-8")
+    assert "The plans share one scale of colours." in text
+    scales = [
+        re.findall(r">([\d,]+)</text>", svg.rpartition("← from part")[2])[-2:]
+        for svg in drawings_of_pairs(text)
+    ]
+    assert len(scales) == 2
+    sends = r'<title>part \d+ sends ([\d,]+) rows to part \d+</title> <path [^>]*style="([^"]*)"'
+    cells = [
+        ((re.findall("opacity: ([\\d.]+)", look) or ["1"])[0], rows)
+        for rows, look in re.findall(sends, text)
+    ]
+    shares: dict[int, set[str]] = {}
+    for share, rows in cells:
+        shares.setdefault(int(rows.replace(",", "")), set()).add(share)
+    assert scales == [[str(min(shares)), str(max(shares))]] * 2
+    assert all(len(found) == 1 for found in shares.values())
+    ordered = [float(found.copy().pop()) for _, found in sorted(shares.items())]
+    assert ordered == sorted(set(ordered))
+    assert (ordered[0], ordered[-1]) == (0.25, 1.0)
+
+
+def test_text_of_files_is_escaped(several: Path) -> None:
+    text = several.read_text("utf-8")
+    page = Page(text)
+    assert not page.named("script")
+    assert "<b>rp & co.h5" in page.text
+    assert SHOWN in page.texts["td"]
+    assert len(re.findall(r"<ul class=\"warning\".*?<li>", text)) >= 2
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", text
+    )
+
+
+@pytest.fixture
+def small(plan: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(plan, tmp_path / "plan.h5"))
+
+
+def test_what_is_no_run_of_the_plan_is_refused(
+    small: Path, run: tuple[Path, Path], tmp_path: Path
+) -> None:
+    log, trace = (Path(shutil.copy(path, tmp_path / path.name)) for path in run)
+    lines = log.read_text().splitlines()
+    page = tmp_path / "page.html"
+
+    def refused(*words: object) -> str:
+        return fails(tmp_path, "report", *words, "-o", page)
+
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text(f"{lines[0]}\n{lines[1][:50]}")
+    assert "broken.jsonl, line 2: " in refused(small, "--run", broken)
+    broken.write_text("\n".join(lines[:2]))
+    error = refused(small, "--run", broken, "--trace", trace)
+    assert error.endswith(f"trace.json: of another run than {broken}, which has no epoch 2")
+    assert "line 1" in refused(small, "--run", trace)
+    assert "cut off" in refused(small, "--trace", log)
+    assert "fewer plans than --run files" in refused(small, "--run", log, "--run", log)
+    one = tmp_path / "one.h5"
+    ok("dataset", "karate", "-o", tmp_path / "karate.mtx")
+    ok("compile", tmp_path / "karate.mtx", "--model", "block", "-p", 2, "-o", one)
+    error = refused(one, "--trace", trace)
+    assert f"rank 2, but {one} runs on 2 ranks at most" in error
+
+
+def test_a_run_of_another_plan_is_refused(
+    graph: Path, plan: Path, run: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """By the content hash that log and timeline name, though ranks and epochs would fit."""
+    other, page = tmp_path / "other.h5", tmp_path / "page.html"
+    ok("compile", graph, "-p", 7, "--model", "rp", "-o", other)
+    with h5py.File(plan, locking=False) as file:
+        content = sealing.attributes(file)["content_sha256"]
+    rehearsed = tmp_path / "rehearsed.json"
+    ok("rehearse", plan, "--ranks", 2, "--epochs", 1, "--trace", rehearsed)
+    for flag, path in (("--run", run[0]), ("--trace", run[1]), ("--trace", rehearsed)):
+        error = fails(tmp_path, "report", other, flag, path, "-o", page)
+        assert f"{path}: of a run of another plan (content hash {content[:12]}; {other} " in error
+    ok("report", plan, "--trace", rehearsed, "-o", page)  # and with the run: `full`
+    log, trace = (tmp_path / path.name for path in run)
+    for path, without in zip(run, (log, trace), strict=True):
+        # as other programs write it, and earlier versions did
+        without.write_text(path.read_text().replace(f'"plan": "{content}"', '"by": "another"'))
+        assert content not in without.read_text()
+    ok("report", other, "--run", log, "--trace", trace, "-o", page)
+
+
+def test_nothing_is_written_over_an_input_or_by_a_damaged_plan(small: Path, tmp_path: Path) -> None:
+    assert "plan.h5" in fails(tmp_path, "report", small, "-o", small)
+    broken = tmp_path / "broken.h5"
+    broken.write_bytes(small.read_bytes()[:3000])
+    fails(tmp_path, "report", broken, "-o", tmp_path / "page.html", code=1)
+    fails(tmp_path, "report", tmp_path / "none.h5", "-o", tmp_path / "page.html")
+
+
+@pytest.mark.parametrize("library", ["jinja2", "matplotlib"])
+def test_without_a_library_it_says_what_to_install(
+    library: str, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, library, None)
+    error = fails(tmp_path, "report", small, "-o", tmp_path / "page.html", code=1)
+    assert error == f"a report needs {library}: pip install 'plancc[report]'"
+
+
+# -- in a browser ----------------------------------------------------------------------------------
+
+WIDTHS = (360, 800, 1400)
+MEASURE = """
+<body>{frames}<pre id="found"></pre><script>
+window.onload = () => {{
+  const found = [...document.querySelectorAll("iframe")].map(frame => {{
+    const page = frame.contentDocument, root = page.documentElement;
+    const outside = [...page.querySelectorAll("main *")].filter(each =>
+      !each.closest(".scroll table, svg, .plot") &&
+      each.getBoundingClientRect().right > root.clientWidth + 1);
+    return {{
+      width: root.clientWidth, content: root.scrollWidth,
+      outside: outside.map(each => each.outerHTML.slice(0, 80)),
+      plots: [...page.querySelectorAll(".plot > svg")].map(each =>
+        Math.min(each.getBoundingClientRect().width, each.getBoundingClientRect().height)),
+      tables: [...page.querySelectorAll(".scroll")].map(each => [
+        each.scrollWidth - each.clientWidth,
+        frame.contentWindow.getComputedStyle(each).backgroundImage.split("gradient").length]),
+      ground: frame.contentWindow.getComputedStyle(page.body).backgroundColor,
+      short: [...page.querySelectorAll(".cards, .tiles")].flatMap(cards => {{
+        const box = cards.getBoundingClientRect(), rows = {{}};
+        for (const card of cards.children) {{
+          const {{top, left, right}} = card.getBoundingClientRect();
+          rows[top] ??= [left, right];
+          rows[top] = [Math.min(rows[top][0], left), Math.max(rows[top][1], right)];
+        }}
+        return Object.values(rows).map(([left, right]) =>
+          Math.abs(left - box.left) + Math.abs(right - box.right));
+      }}),
+      headings: [...page.querySelectorAll("h2")].map(each => each.textContent),
+    }};
+  }});
+  document.getElementById("found").textContent = JSON.stringify(found);
+}};
+</script>
+"""
+
+
+def browser(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
+    environment = os.environ | {"HOME": os.environ.get("HOME", "/tmp")}
+    return subprocess.run(
+        [*map(str, command), *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+        check=True,
+    )
+
+
+def seen(page: Path, folder: Path, *options: str) -> list[dict[str, Any]]:
+    """What a browser makes of a page at all `WIDTHS`; a word on its console fails."""
+    frames = "".join(
+        f'<iframe src="{page.resolve().as_uri()}" style="width:{width}px;height:800px;border:0">'
+        "</iframe>"
+        for width in WIDTHS
+    )
+    outer = folder / f"outer-{page.stem}.html"
+    outer.write_text(MEASURE.format(frames=frames))
+    done = browser(
+        "--allow-file-access-from-files", *options, "--dump-dom", outer.resolve().as_uri()
+    )
+    assert "CONSOLE" not in done.stderr, done.stderr
+    found = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.S)
+    assert found, done.stdout[-2000:]
+    text = found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    result: list[dict[str, Any]] = json.loads(text)
+    return result
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+def test_a_browser_shows_the_page_at_three_widths(full: Path, several: Path, folder: Path) -> None:
+    for page in (full, several):
+        for width, found in zip(WIDTHS, seen(page, folder), strict=True):
+            assert found["width"] in range(width - 20, width + 1)
+            assert found["content"] <= found["width"], "the body scrolls sideways"
+            assert not found["outside"]
+            assert len(found["short"]) > 2
+            assert max(found["short"]) < 2, "cards leave a part of their row empty"
+            assert len(found["plots"]) > 8
+            assert min(found["plots"]) > 30
+            assert found["tables"][0][0] == 0, "the key figures are cut off"
+            assert {count for _, count in found["tables"]} == {5}, "no shadow at a cut"
+            assert found["headings"][0] == "Key figures"
+            assert found["ground"] == "rgb(244, 246, 249)"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+def test_a_browser_shows_the_page_in_the_dark_and_on_paper(full: Path, folder: Path) -> None:
+    for found in seen(full, folder, "--blink-settings=preferredColorScheme=0"):
+        assert found["ground"] == "rgb(14, 19, 26)"
+        assert found["content"] <= found["width"]
+    paper = folder / "page.pdf"
+    browser(f"--print-to-pdf={paper}", full.resolve().as_uri())
+    assert paper.read_bytes()[:5] == b"%PDF-"
+    assert len(re.findall(rb"/Type\s*/Page\b", paper.read_bytes())) in range(2, 20)

@@ -1,0 +1,214 @@
+"""`plancc study`: tables, CSV, LaTeX, a figure."""
+
+import csv
+import gzip
+import io
+import math
+import re
+from pathlib import Path
+
+import pytest
+from cli_helpers import as_json, fails, ok, plancc
+
+import plancc_lab.study.command
+from plancc_cli import ending
+from plancc_lab.study.study import Row, _Cases
+
+pytestmark = pytest.mark.usefixtures("opened_once")
+
+TWO_4_RP = ("two.mtx.gz", 4, "rp")
+MODELS = ("--models", "hp,rp,cagnet-2d", "-p", "2,4", "--effort", "fast", "--baseline", "metis")
+
+
+@pytest.fixture
+def words(graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
+    monkeypatch.chdir(tmp_path)
+    return ("study", graph, *MODELS)
+
+
+def test_the_table(words: tuple[object, ...], tmp_path: Path) -> None:
+    said = ok(*words)
+    assert "graph.mtx: 90 vertices" in said
+    assert said.count("cagnet-2d") == 3  # in the table, and why it has no plan of 2
+    assert "geometric mean" not in said  # of one graph
+    assert "-  graph.mtx, cagnet-2d, p = 2: 2 ranks: not a perfect square" in said
+    assert len((tmp_path / "plancc-study.jsonl").read_text().splitlines()) == 7
+    again = ok(*words)  # seconds too: all rows are kept
+    assert again.startswith(said)
+    assert "\n7 of 8 rows are from plancc-study.jsonl" in again
+
+
+def test_csv_json_and_latex(words: tuple[object, ...]) -> None:
+    rows = list(csv.DictReader(io.StringIO(ok(*words, "--csv"))))
+    found = as_json(*words)
+    assert found["labels"] == ["hp", "rp", "cagnet-2d", "metis"]
+    assert len(rows) == len(found["rows"]) == 8
+    for line, row in zip(rows, found["rows"], strict=True):
+        assert line["label"] == row["label"]
+        if row["why"]:
+            assert line["volume_ratio"] == ""
+        else:
+            assert float(line["volume"]) == row["volume"]
+            assert float(line["volume_ratio"]) == row["volume_ratio"]
+    latex = ok(*words, "--latex")
+    assert latex.count(r"\\") == 9
+    assert r"\bottomrule" in latex
+    assert "\ngraph & 4 & hp & " in latex  # without the extension
+
+
+def test_chosen_columns(words: tuple[object, ...]) -> None:
+    """In their order, with the figures and ratios of the rows; what is said of no other column."""
+    rows = as_json(*words)["rows"]
+    chosen = ("--table-columns", "label,max_volume,volume_ratio,volume,messages,messages_ratio")
+    comment, begin, _, heads, _, *lines = ok(*words, "--latex", *chosen).splitlines()
+    assert comment == "% volume and max_volume in rows; row plans balance nnz:0.1,rows; " + (
+        "ratio: over metis"
+    )
+    assert begin == r"\begin{tabular}{lrrrrr}"
+    assert heads == chosen[1].replace(",", " & ").replace("_", r"\_") + r" \\"
+    for row, line in zip(rows, lines, strict=False):
+        names = ("max_volume", "volume_ratio", "volume", "messages", "messages_ratio")
+        values = ["-"] * 5 if row["why"] else [row[name] for name in names]
+        shown = [f"{value:.2f}" if isinstance(value, float) else str(value) for value in values]
+        assert line == " & ".join([row["label"], *shown]) + r" \\"
+    (heads,) = (
+        line
+        for line in ok(*words, "--latex", "--table-columns", "epoch_seconds_ratio").splitlines()
+        if "ratio" in line and "%" not in line
+    )
+    assert heads == r"epoch\_seconds\_ratio \\"
+    said = ok(*words, "--table-columns", "label,seed")
+    assert said.splitlines()[2].split() == ["label", "seed"]
+    assert "epoch" not in said
+    assert "in rows" not in said
+
+
+def test_means_over_seeds_and_graphs(
+    words: tuple[object, ...], graph: Path, tmp_path: Path
+) -> None:
+    """Rows are means and sample deviations, by hand; geometric means close the table."""
+    (tmp_path / "two.mtx.gz").write_bytes(gzip.compress(graph.read_bytes()))
+    words = (*words, tmp_path / "two.mtx.gz", "--seeds", "1,2,3")
+    rows = [row for row in as_json(*words)["rows"] if not row["why"]]
+    chosen = ("--table-columns", "graph,parts,label,volume,volume_ratio,epoch_seconds_ratio")
+    _, _, _, _, _, *lines = ok(*words, "--latex", *chosen).splitlines()
+    volumes = [r["volume"] for r in rows if (r["graph"], r["parts"], r["label"]) == TWO_4_RP]
+    mean, base = sum(volumes) / 3, [r["volume"] for r in rows if r["label"] == "metis"]
+    deviation = math.sqrt(sum((v - mean) ** 2 for v in volumes) / 2)
+    places = 1 if mean >= 100 else 2
+    (line,) = (line for line in lines if line.startswith("two & 4 & rp & "))
+    assert f"& {mean:,.{places}f} $\\pm$ {deviation:.{places}f} &" in line
+    assert len(base) == 12
+    ratios = [r["volume_ratio"] for r in rows if (r["parts"], r["label"]) == TWO_4_RP[1:]]
+    (line,) = (line for line in lines if line.startswith("geometric mean & 4 & rp & "))
+    assert f" &  & {math.prod(ratios) ** (1 / 6):.2f} & " in line
+    said = ok(*words, *chosen[:1], "label,seed,volume")
+    assert "±" not in said
+    assert "geometric mean of 2 graphs" in said
+    assert "±" in ok(*words)
+
+
+def test_a_figure(words: tuple[object, ...], tmp_path: Path) -> None:
+    """Lines are named in a legend, bars of one number of parts below them; ticks are round."""
+    pytest.importorskip("matplotlib")
+    for number in ("2,4", "4"):
+        ok(*words, "-p", number, "--plot", tmp_path / "study.svg", "--csv")
+        text = (tmp_path / "study.svg").read_text()
+        assert text.count("<svg") == 1
+        shown = re.findall(r"<text[^>]*>([^<]+)</text>", text)
+        panels = 2 if number == "4" else 1
+        assert [shown.count(name) for name in ("hp", "rp", "metis")] == [panels, panels, 1]
+        axes = re.split(r'<g id="axes_\d+">', text)[1:]
+        for each in axes:
+            across = re.split(r'<g id="matplotlib.axis_\d+">', each)[2]
+            values = [float(v) for v in re.findall(r"<text[^>]*>([\d.]+)</text>", across)]
+            step = f"{values[1] - values[0]:.4e}"
+            assert float(step.partition("e")[0]) in (1, 2, 5)
+
+
+def test_a_figure_of_graphs_has_one_scale(
+    words: tuple[object, ...], graph: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "two.mtx").write_bytes(graph.read_bytes())
+    ok(*words, tmp_path / "two.mtx", "--plot", tmp_path / "study.svg", "--csv")
+    text = (tmp_path / "study.svg").read_text()
+    axes = re.split(r'<g id="axes_\d+">', text)[1:]
+    across = [re.split(r'<g id="matplotlib.axis_\d+">', each)[2] for each in axes]
+    ticks = [len(re.findall(r">[\d.]+</text>", each)) for each in across]
+    assert [number > 0 for number in ticks] == [True, False, True, False]  # shared by each row
+
+
+def test_latex_of_a_name_with_marks(graph: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "[a_b%c&d.mtx"
+    odd.write_bytes(graph.read_bytes())
+    said = ok("study", odd, "--models", "rp", "-p", 2, "--latex", "--keep", tmp_path / "k.jsonl")
+    assert r"{[}a\_b\%c\&d & 2 & rp" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("--csv", "--json"), "--csv and --json: give one of them"),
+        (("--seeds", "1,x"), "--seeds '1,x': give whole numbers"),
+        (("--keep", "graph"), "not a file of kept rows"),
+        (("--plot", "x.bmp"), "choose a name that ends in"),
+        (("--table-columns", "modle"), "unknown column 'modle' (did you mean model?): choose from"),
+        (("--table-columns", "seed,seed"), "--table-columns 'seed,seed': 'seed' is there twice"),
+        (("--table-columns", "volume_ratio"), "'volume_ratio' needs a --baseline"),
+        (("--table-columns", "seed", "--csv"), "--csv, which has all columns: give one of them"),
+        (("-p", "0"), "they must be from 1 to 4096"),
+    ],
+)
+def test_wrong_words(more: tuple[str, ...], sentence: str, graph: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "graph"
+    copy.write_bytes(graph.read_bytes())
+    keep = ("--keep", tmp_path / "k.jsonl")
+    more = tuple(str(copy) if word == "graph" else word for word in more)
+    said = fails(tmp_path, "study", graph, "--models", "rp", "-p", 2, *keep, *more)
+    assert sentence in said
+
+
+def test_no_plan_at_all(graph: Path, tmp_path: Path) -> None:
+    done = plancc(
+        *("study", graph, "--models", "cagnet-2d", "-p", 2, "--keep", tmp_path / "k.jsonl")
+    )
+    assert done.code == 2
+    assert "no plan of the study was made: graph.mtx, cagnet-2d" in done.error
+
+
+def test_an_interruption_names_the_rows_once_there_are_some(
+    words: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def say_if_interrupted(sentence: str) -> None:
+        told.append(sentence)
+        ending.say_if_interrupted(sentence)
+
+    monkeypatch.setattr(plancc_lab.study.command, "say_if_interrupted", say_if_interrupted)
+    kept = (
+        "interrupted; the rows so far are kept in plancc-study.jsonl, and the same command goes on"
+    )
+    for rows in (0, 2):
+        left = [rows]
+
+        def row(self: _Cases, *case: object, row=_Cases.row, left=left) -> Row:
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            return row(self, *case)
+
+        told.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(_Cases, "row", row)
+            ended = plancc(*words)
+        assert ended.code == 1
+        # what is said if the work does not end by itself
+        if rows:
+            assert ended.error == kept
+            assert set(told) == {kept}
+        else:
+            assert ended.error == "interrupted; nothing was written"
+            assert not told
+            assert not list(tmp_path.glob("*.jsonl"))
