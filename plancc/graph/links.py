@@ -107,9 +107,10 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
             f"{where}'{type(source).__name__}' has no links: give a file, a mapping of "
             f"{', '.join(KINDS)}, or the three data objects of RandomLinkSplit"
         )
-    links = _checked(source, graph, where)
-    if not labelled and as_array(source["train"], where).dtype.kind in "iu":
+    ends = source.get("train")
+    if not labelled and ends is not None and as_array(ends, where).dtype.kind in "iu":
         warn_of_numbers(graph, f"{where}the ends of links")
+    links = _checked(source, graph, where)
     for found, what in _doubtful(links, graph, known, where, labelled):
         if found.any():
             warn(f"{where}{found.sum():,} of {len(found):,} {what}")

@@ -259,12 +259,14 @@ def like_ids_of(ids: npt.NDArray[Any], num_vertices: int | Graph) -> npt.NDArray
 
 
 def warn_of_order(num_vertices: int | Graph, where: str) -> None:
-    """Say that rows without ids follow the graph's vertices where their ids do not ascend one by
-    one, or are names in a file."""
+    """Say that rows without ids follow the graph's vertices where their ids do not ascend, or in a
+    file are names, or leave numbers out."""
     if isinstance(num_vertices, int) or num_vertices.types is not None:  # type after type
         return
     ids, in_file = num_vertices.original_ids, bool(num_vertices.source.sha256)
-    if ids is not None and (in_file if are_names(ids) else (np.diff(ids) != 1).any()):
+    if ids is None:
+        return
+    if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
         warn(
             f"{where}rows without ids are taken in the graph's order of vertices ({_first(ids)}); "
             "a key or column 'id' says whose they are"

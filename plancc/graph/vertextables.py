@@ -328,7 +328,7 @@ def _wrong_word(words: str, line_at: Callable[[int], int], reading: TableReading
         return f": not a table of numbers: {words}"
     line, column = line_at(int(match[2])), int(match[3])
     name, advice = f"{column}", "pandas.factorize numbers words"
-    if reading is not None:
+    if reading is not None and reading.names:
         name = f"'{shown(reading.names[column - 1], 40)}'"
         if column - 1 in reading.booleans:
             advice = "masks hold 0 and 1, or True and False"

@@ -77,8 +77,7 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
         found = read_vertex_data(path, graph).weights
     else:
         check_readable(name)
-        is_array = plain.endswith(".npy")
-        held = {"weights": map_array(name)} if is_array else _read_text(name, graph)
+        held = {"weights": map_array(name)} if plain.endswith(".npy") else _read_text(name, graph)
         found = vertex_data_of(held, graph, f"{name}: ").weights
     if found is None:
         raise InputError(f"{name}: there are vertex data, but no 'weight'")
