@@ -105,7 +105,7 @@ def test_every_command_says_once_that_it_compiles_kernels(words, told, tmp_path,
     """A kernel that takes long is stood for by one at the opening of the plan."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(clock, "ANNOUNCED_AFTER", 0.0)
-    opened, listener = PlanFile._open, clock.compilation()
+    opened, listener = PlanFile._read_digests, clock.compilation()
 
     def slow(self: PlanFile) -> None:
         listener.on_start(None)
@@ -114,7 +114,7 @@ def test_every_command_says_once_that_it_compiles_kernels(words, told, tmp_path,
         listener.on_end(None)
         opened(self)
 
-    monkeypatch.setattr(PlanFile, "_open", slow)
+    monkeypatch.setattr(PlanFile, "_read_digests", slow)
     monkeypatch.setattr(cli_helpers, "without_progress", str)
     assert plancc(*words).err.count(f"plancc: {COMPILING}\n") == told
 
