@@ -106,11 +106,7 @@ def test_every_command_says_once_that_it_compiles_kernels(words, told, tmp_path,
     """A kernel that takes long is stood for by one at the opening of the plan."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(clock, "ANNOUNCED_AFTER", 0.0)
-<<<<<<< HEAD
     read, listener = PlanFile._read_header, clock.compilation()
-=======
-    opened, listener = PlanFile._read_digests, clock.compilation()
->>>>>>> lab
 
     def slow(self: PlanFile) -> Header:
         listener.on_start(None)
@@ -119,11 +115,7 @@ def test_every_command_says_once_that_it_compiles_kernels(words, told, tmp_path,
         listener.on_end(None)
         return read(self)
 
-<<<<<<< HEAD
     monkeypatch.setattr(PlanFile, "_read_header", slow)
-=======
-    monkeypatch.setattr(PlanFile, "_read_digests", slow)
->>>>>>> lab
     monkeypatch.setattr(cli_helpers, "without_progress", str)
     assert plancc(*words).err.count(f"plancc: {COMPILING}\n") == told
 
