@@ -103,7 +103,7 @@ def test_a_run_refuses_a_plan_before_torch_is_loaded(plan, words, said, tmp_path
     ],
 )
 def test_every_command_says_once_that_it_compiles_kernels(words, told, tmp_path, monkeypatch):
-    """A kernel that takes long is stood for by one at the opening of the plan."""
+    """A kernel that takes long is stood for by one at the header of the plan."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(clock, "ANNOUNCED_AFTER", 0.0)
     read, listener = PlanFile._read_header, clock.compilation()
