@@ -28,7 +28,7 @@ from benchmarks.inputs import ROOT, SHARED, Inputs
 from benchmarks.replay import sources_hash
 from benchmarks.report import Report
 from plancc.errors import BackendUnavailable
-from plancc.graph.links import apart, random_links
+from plancc.graph.links import random_links, withheld, without
 from plancc_lab.kept import Kept
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
@@ -130,7 +130,8 @@ def differences(folder: Path, graph: str) -> float:
 def by_pyg(folder: Path, python: str, graph: str, seed: int, epochs: int) -> float:
     """The test AUC of the script."""
     read = plancc.read_graph(SHARED / f"{graph}.mtx.gz", symmetrize=True)
-    carrying, links = apart(read, random_links(read, SHARES, seed), 0, seed)
+    links, away = withheld(random_links(read, SHARES, seed), 0, seed)
+    carrying = without(read, away)
     with np.load(SHARED / f"{graph}.npz") as file:
         arrays = {name: file[name] for name in file.files if name.startswith("feat_")}
     problem = folder / f"{graph}-pyg.npz"
