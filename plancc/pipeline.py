@@ -164,9 +164,14 @@ def compile(
         said.append(source.remark)
         if BATCH in wanted.names:
             wanted = replace(wanted, expected_nonzeros=source.expected_nonzeros(search.seed))
-    of_matrix = of_values(*lost_values(given.values, wishes.normalize, wishes.value_dtype))
-    for remark in (*remarks(vertex_data), *of_matrix):
-        warnings.warn(f"{graph.source.name}: {remark}", PlanccWarning, stacklevel=2)
+    name = graph.source.name
+    of_graph_alone = of_values(*lost_values(given.values, wishes.normalize, wishes.value_dtype))
+    unused = graph.vertex_weights is not None and balance is None and task.model.searched
+    if unused and num_parts > 1:
+        of_graph_alone.append("its weights of vertices are not balanced: `balance` weights does")
+    told = *remarks(vertex_data, name, read.files), *(f"{name}: {each}" for each in of_graph_alone)
+    for remark in told:
+        warnings.warn(remark, PlanccWarning, stacklevel=2)
     tell(*said, task.model.unfit(matrix, num_parts))  # before the search
 
     def lowered(found: Ownership) -> Plan:

@@ -38,10 +38,7 @@ class StopSignals:
     """
 
     def __init__(
-        self,
-        names: Sequence[str],
-        end: Callable[[], object],
-        heard: Callable[[str], object] = str,
+        self, names: Sequence[str], end: Callable[[], object], heard: Callable[[str], object] = str
     ) -> None:
         self._numbers = {signal.Signals[f"SIG{name}"] for name in ("TERM", *names)}
         self._end, self._heard = end, heard

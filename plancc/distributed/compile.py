@@ -34,7 +34,7 @@ from plancc.graph.graph import Source
 from plancc.graph.links import learnt
 from plancc.graph.mapped import MappedRows
 from plancc.graph.normalize import LOOPS
-from plancc.graph.remarks import of_values, remarks
+from plancc.graph.remarks import files_of_data, of_values, remarks
 from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData
 from plancc.memory import give_back_at_once
@@ -155,8 +155,9 @@ def compile_folder(
         named: Any = {"split": wishes.split, "keys": wishes.keys, "format": FORMAT}
         named["allow_large"] = reading.allow_large
         vertex_data = data_beside(folder, graph, wishes.data, **named)
-        for remark in remarks(vertex_data) if ranks.rank == 0 else ():
-            warn(f"{source.name}: {remark}")
+        told = remarks(vertex_data, source.name, files_of_data(wishes.data))
+        for remark in told if ranks.rank == 0 else ():
+            warn(remark)
         task = with_dims(task, vertex_data)
         wanted = replace(wanted, dims=task.options.dims)
     asked = wishes.links, wishes.link_split, wishes.disjoint_train_ratio

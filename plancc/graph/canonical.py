@@ -80,11 +80,15 @@ def build_graph(
     # data of a pattern is never looked at, so its sums may overflow
     data = np.ones(len(row), np.int8) if values is None else as_values(values, where)
     matrix = coo_array((data, (row, col)), shape=shape).tocsr()
-    source = with_weight_range(source, values, len(row) - matrix.nnz)
+    repeated = len(row) - matrix.nnz
+    if repeated and not directed:  # a line is there with its mirror, on the diagonal alone
+        loops = np.count_nonzero(_rows_of(matrix) == matrix.indices)
+        repeated = (repeated + np.count_nonzero(row == col) - loops) // 2
+    source = with_weight_range(source, values, repeated)
     del data, row, col
     if symmetrize and directed:
         # merge first: then two terms meet at most, and A[i, j] == A[j, i] exactly
-        row = np.repeat(np.arange(num_vertices, dtype=np.int32), np.diff(matrix.indptr))
+        row = _rows_of(matrix)
         off = row != matrix.indices
         both = (
             np.concatenate([row, matrix.indices[off]]),
@@ -108,6 +112,11 @@ def build_graph(
         directed=directed and not symmetrize,
         source=source,
     )
+
+
+def _rows_of(matrix: Any) -> npt.NDArray[np.int32]:
+    """The row of every entry of compressed rows of scipy."""
+    return np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
 
 
 def both_ways(

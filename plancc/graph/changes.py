@@ -126,9 +126,6 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
     old, size = np.searchsorted(ids, own), len(ids)
     row = old[graph.nonzero_rows()]
     key, values = row * size + old[graph.indices], graph.values
-    if (np.diff(old) < 0).any():  # the source does not have its ids in order
-        order = np.argsort(key, kind="stable")
-        key, values = key[order], None if values is None else values[order]
     key, values = _edited(key, values, (ids, ids), added, removed, graph.directed)
     return replace(
         graph,
@@ -174,9 +171,6 @@ def changed_relations(
         local = old[start][graph.indices[at] - types.vertices(start).start]
         key = old[end][row[at] - types.vertices(end).start] * size + local
         values = None if graph.values is None else graph.values[at]
-        if (np.diff(key) < 0).any():
-            order = np.argsort(key, kind="stable")
-            key, values = key[order], None if values is None else values[order]
         lists_of = added.get(relation), removed.get(relation)
         key, values = _edited(key, values, (ids[end], ids[start]), *lists_of, True)
         entries[relation] = (*np.divmod(key, size), values)
@@ -188,6 +182,9 @@ def _edited(
     key: Ids, values: Values, ids: tuple[Ids, Ids], added: Any, removed: Any, directed: bool
 ) -> tuple[Ids, Values]:
     """Keys of nonzeros, see `_places`, and their values without and with the edges of lists."""
+    if (np.diff(key) < 0).any():  # the source does not have its ids in order
+        order = np.argsort(key, kind="stable")
+        key, values = key[order], None if values is None else values[order]
     if removed is not None:
         place, _ = _places(key, removed, ids, directed, there=True)
         key, values = np.delete(key, place), None if values is None else np.delete(values, place)

@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import warn
+from plancc.graph.edge_weights import OF_TIMES
 from plancc.graph.named_ids import are_names
 from plancc.text import shown
 
 IntArray = npt.NDArray[np.integer]
 TOLD = ".*(share one id space|are undirected)"
 """What `warn_of_two_sides` and `warn_of_direction` say."""
-_NUMBER = rb"(\d(?:,?\d){0,17})\b"
+_NUMBER = rb"(\d(?:,?\d){0,17})\b(?!\.\d)"
 _OF = rb"(?:num_|number of )?(?:%s)[ \t]*[:=][ \t]*" + _NUMBER
 _COUNTS = re.compile(
-    rb"^[#%%]+[ \t]*(?:%s)?[ \t,;]*(?:%s)?" % (_OF % b"nodes|vertices", _OF % b"edges|links"),
+    rb"^[#%%]+[ \t]*(?:%s)?[ \t,;]*(?:%s)?"
+    % (_OF % b"nodes|vertices|\\|V\\|", _OF % b"edges|links|\\|E\\|"),
+    re.IGNORECASE | re.MULTILINE,
+)
+_COUNTS_BEFORE = re.compile(
+    rb"^[#%%]+[ \t]*%s (?:nodes|vertices)(?:,| and|, and) %s (?:edges|links)[ \t.\r]*$"
+    % (_NUMBER, _NUMBER),
     re.IGNORECASE | re.MULTILINE,
 )
 _KONECT = re.compile(
@@ -61,7 +69,7 @@ class Said(NamedTuple):
 def claims_of(head: bytes) -> Said:
     """What the comments before the first edge say."""
     counts: list[int | None] = [None, None]
-    for found in _COUNTS.finditer(head):
+    for found in chain(_COUNTS.finditer(head), _COUNTS_BEFORE.finditer(head)):
         for k, word in enumerate(found.groups()):
             counts[k] = int(word.replace(b",", b"")) if word else counts[k]
     claims = Said("the comments say", counts[0], counts[1], bool(_UNDIRECTED.search(head)))
@@ -89,8 +97,9 @@ def first_line(
 
     In a line of sizes the last number counts the lines below, or is half of them if they have every
     edge in both directions, and those before are vertices, at least as many as the ids below ask
-    for, or as many as occur. It may be an edge too if its last number is such an id. pandas' line
-    of column numbers is ``0,1[,2]``: two ids that occur nowhere else, while others occur again.
+    for, or as many as occur. It may be an edge too if the first column never rises, as in a path
+    from its end, or if fewer lines are below. pandas' line of column numbers is ``0,1[,2]``: two
+    ids that occur nowhere else, while others occur again.
 
     Parameters:
         first: ``u, v`` or ``u, v, weight``.
@@ -99,20 +108,27 @@ def first_line(
         is_table: Whether pandas may have written it.
     """
     square = len(first) == 2 or first[0] == first[1]
-    sizes = square and lines >= _LEAST and lines in (first[-1], 2 * first[-1])
-    if not sizes and not (is_table and [*first] == [*range(len(first))]):
+    counts = square and lines >= _LEAST
+    sizes = counts and lines in (first[-1], 2 * first[-1])
+    cut_off = counts and len(first) == 2 and lines < first[-1] and first[0] <= 2 * lines
+    of_pandas = is_table and [*first] == [*range(len(first))]
+    if not (sizes or cut_off or of_pandas):
         return "", None
     ids = np.concatenate(below)
     if sizes and first[-1] != lines and not _are_both_ways(below):
         return "", None
-    counted = first[0] == len(np.unique(ids)) and first[0] not in ids
-    if sizes and (counted or first[0] >= ids.max() + (ids.min() == 0)):
-        if len(first) == 2 and first[-1] == lines and (ids == lines).any():
+    if cut_off:
+        sizes = first[0] == ids.max() - ids.min() + 1 and first[-1] not in ids
+    if sizes and (
+        first[0] >= ids.max() + (ids.min() == 0)
+        or (first[0] not in ids and first[0] == len(np.unique(ids)))
+    ):
+        if cut_off or (len(first) == 2 and (np.diff(below[0], prepend=first[0]) <= 0).all()):
             return "is read as an edge; if it has the sizes of the graph, put # before it", None
         words = f"`columns` {'1,2,3'[: 2 * len(first) - 1]} takes it for one"
         words = f"is taken as numbers of vertices and edges, not as an edge ({words})"
         return words, Said("the first line says", int(first[0]), int(first[-1]))
-    if not sizes and len(ids) and ids.min() > 1 and len(np.unique(ids)) < len(ids):
+    if of_pandas and len(ids) and ids.min() > 1 and len(np.unique(ids)) < len(ids):
         words = "is read as an edge, and its ids occur nowhere else; if it is pandas' line of"
         return f"{words} column numbers, put # before it", None
     return "", None
@@ -161,13 +177,29 @@ def warn_of_counts(
             said.insert(0, f"{claims.vertices:,} vertices")
             read.insert(0, f"{vertices:,}")
         if largest < claims.vertices and not short and not are_names(ids):
-            cure = f": `num_vertices` {claims.vertices} keeps those without an edge"
+            first = "subtract 1 from the ids, and " * (least == 1)
+            cure = f": {first}`num_vertices` {claims.vertices} keeps those without an edge"
     if said:
         counts = f"{' and '.join(said)}, and {' and '.join(read)} are read{cure}"
         warn(f"{where}: {claims.place} {counts}")
     if claims.sides is not None and by_number:
         words = "'bip': two sides, which share one id space by `keep_ids` or `num_vertices`"
         warn(f"{where}: {claims.place} {words}")
+
+
+def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[Any]) -> None:
+    """Warn where the first of three columns seems to have numbers of edges, or times.
+
+    It counts the lines, and most numbers of the others are in both; or it alone is as large.
+    """
+    what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
+    if rises and (np.diff(u) == 1).all():
+        alike = 2 * len(np.intersect1d(v, weights)) >= len(np.union1d(v, weights))
+        what = "counts the lines, and most numbers of the others are in both" * alike
+    elif u.min() >= OF_TIMES > v.max():
+        what = "alone has numbers as large as times"
+    if what:
+        warn(f"{where}: column 1 {what}: `columns` 2,3 leaves it out if it is no end of an edge")
 
 
 def warn_of_direction(claims: Said, where: str, directed: bool) -> None:

@@ -23,7 +23,8 @@ OF_TIMES = 10**9
 BLOCK = 1 << 14
 """Values that are looked at together: they stay in the cache."""
 UNNAMED = "the values"
-_NO_WEIGHTS = re.compile(r"\b(time|timestamp|datetime|date|label|type|id|distance|dist)s?\b")
+SUMMED = "repeated entries summed"
+_NO_WEIGHTS = re.compile(r"\b(time|timestamp|datetime|date|year|label|type|id|distance|dist)s?\b")
 _FAR = ("distance", "dist")
 _ATTRIBUTES = re.compile(r"\b(attr|attribute|feat|feature)s?\b")
 
@@ -49,8 +50,12 @@ class WeightRange:
         """Look at more values, which are finite; for whole ones only where these mean anything."""
         if not len(values):
             return
-        self._least = min(self._least, float(values.min()))
-        self._largest = max(self._largest, float(values.max()))
+        # float32 in its own digits: 0.1, not 0.100000001490116
+        ends = (
+            str(end) if end.dtype == np.float32 else end for end in (values.min(), values.max())
+        )
+        least, largest = map(float, ends)
+        self._least, self._largest = min(self._least, least), max(self._largest, largest)
         all_of_them = self._is_large or _ATTRIBUTES.search(self._words)
         end = len(values) if all_of_them else BLOCK
         for start in range(0, min(end, len(values)), BLOCK):
@@ -78,7 +83,7 @@ class WeightRange:
         if self._least == self._largest:
             words = f"all {self._least:,.15g}"
         if repeated:
-            words += f", repeated entries summed: {repeated:,}"
+            words += f", {SUMMED}: {repeated:,}"
         why = self._doubt()
         if why:
             are = "is" if name.startswith(("column", "'")) else "are"

@@ -26,6 +26,7 @@ from plancc.graph.claims import (
     is_source_first,
     warn_of_counts,
     warn_of_direction,
+    warn_of_numbers,
     warn_of_two_sides,
 )
 from plancc.graph.formats import Format, join_names, split_names
@@ -64,9 +65,11 @@ _LETTER = re.compile(rb"[A-Za-z\x80-\xff]")
 _DECIMAL_COMMA = re.compile(rb"-?\d*,\d+([eE][-+]?\d+)?")
 _QUOTED = re.compile(rb'"([-+]?[.\d][-+.\deE]*)"')
 _QUOTED_COMMA = re.compile(rb'"([-+]?[.,\d][-+.,\deE]*)"')
-_NAME = re.compile(rb"[ \t]*[A-Za-z][\w:.-]*[ \t]*")
+_NAME = re.compile(rb"[A-Za-z][\w:.-]*")
 _TRAILING = re.compile(rb"(?m)(?<=\S)[ \t]+#.*$")
 _LIKE_NAMES = re.compile(rb"(?m)^[#%][^\s#%].*$")
+_MARKS = {b"|", b"->", b"--", b"-", b"=>", b"<->"}
+"""What stands between ends in place of a separator."""
 _PLUS = re.compile(rb"(?m)(?<=[ \t])\+(?=[.\d]\S*[ \t\r]*$)")
 
 
@@ -91,6 +94,7 @@ class _Table(NamedTuple):
         start: Where the first line of edges begins in the text.
         claims: What is said before it.
         named: Whether ids are names.
+        below: Where lines below one of names begin; without, as `start`.
     """
 
     separator: bytes
@@ -102,6 +106,7 @@ class _Table(NamedTuple):
     start: int
     claims: Said
     named: bool
+    below: int
 
     @property
     def is_whole(self) -> bool:
@@ -146,9 +151,11 @@ def read_edgelist(
     if not (table.ends or columns or table.named):
         data, claims, entries = _without_sizes(path, data, table, entries)
     u, v, weights = entries
+    where = os.fspath(path)
+    if not (table.ends or columns or table.named) and weights is not None:
+        warn_of_numbers(where, u, v, weights)
     if pattern:
         weights = None
-    where = os.fspath(path)
     source = Source.of_file(path, "edgelist", table.weights, table.ends)
     flags: Any = {"symmetrize": symmetrize, "transpose": transpose, "source": source}
     by_number = keep_ids or num_vertices is not None
@@ -339,8 +346,9 @@ def _warn_of_names(
     if names is None:
         return
     where, separator, columns = os.fspath(path), table.separator, table.columns
-    begin = table.start
-    if max(data.find(b"\n" + sign, begin) for sign in COMMENT) < 0:  # quicker than the expression
+    begin = table.below
+    marks = (data.find(b"\n" + sign, max(begin - 1, 0)) for sign in COMMENT)
+    if max(marks) < 0:  # quicker than the expression
         begin = len(data)
     lines = (each.group() for each in _LIKE_NAMES.finditer(data, begin))
     found = [line for line in lines if len(_words(line, separator)) == columns]
@@ -365,11 +373,13 @@ def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False
     if not table.is_whole:
         data = _taken(path, data, separator, columns, table.chosen)
         separator, columns = b"", len(table.chosen)
-    if columns == 2:
-        return *read_integer_columns(path, data, separator, columns)[:2], None
     try:
-        return read_integer_columns(path, data, separator, columns)
+        found = read_integer_columns(path, data, separator, columns)
+        return found if columns == 3 else (*found[:2], None)
     except InputError:  # weights with a decimal point, or a wrong line
+        if columns == 2:
+            _taken(path, data, separator, columns, (0, 1))  # a line of other columns is said first
+            raise
         if pattern:
             return _columns_of(path, given, table._replace(chosen=table.chosen[:2]))
         return _read_weighted(path, data, separator)
@@ -394,10 +404,12 @@ def _fail_columns(
 ) -> NoReturn:
     """Raise the InputError for a line of other columns than the first, or with an empty one."""
     words = [word.strip() for word in _words(text, separator)]
-    message = f"{columns} columns are expected, as in the first line, not"
+    sizes = " (# stands before a line of sizes)" * (len(words) > columns)
+    message, advice = f"{columns} columns are expected, as in the first line{sizes}, not", ""
     if len(words) == columns and not all(words):
         message = f"column {words.index(b'') + 1} is empty:"
-    fail(path, line, message, text)
+        advice = "leave out the line, or the column (`columns` takes others)"
+    fail(path, line, message, text, advice)
 
 
 def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table | None]:
@@ -406,7 +418,7 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
     where, name = os.fspath(path), os.fspath(path).lower().removesuffix(".gz")
     may_have_names = True
     names: list[str] = []
-    start = 0
+    start = below = 0
     while start < len(data):
         end = data.find(b"\n", start)
         end = len(data) if end < 0 else end
@@ -423,6 +435,7 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
             separator = b"\t"  # names may have blanks
         words = _words(text, separator)
         line = data.count(b"\n", 0, start) + 1
+        _refuse_others(path, line, text, data, wanted)
         if may_have_names:
             may_have_names = False
             place = f"{where}, line {line}"
@@ -433,37 +446,38 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
             if of_pandas or _names_columns(place, words, separator, data, after, wanted, is_table):
                 data = data[:start] + b"#" + data[start + 1 :]
                 names = [word.strip(b' \t\r"').decode(errors="replace") for word in words]
-                start = end + 1
+                start = below = end + 1
                 continue
-        _refuse_others(path, line, text, data)
         if names and len(names) != len(words):
-            few = f"as many columns as there are names ({len(names)}) are expected, not"
+            of_r = ", without row names of R (row.names = FALSE)" * (len(words) == len(names) + 1)
+            few = f"as many columns as there are names ({len(names)}){of_r} are expected, not"
             fail(path, line, few, text)
         if len(words) not in (2, 3) and not (wanted or names):
-            message = (
-                "two or three columns 'u v [weight]' are expected (`columns` 1,2 takes the first "
-                "two of more), not"
-            )
+            cure = "`columns` 1,2 takes the first two of more, 1,2,3 weights too"
+            cure = cure if len(words) > 1 else "# stands before what is no edge"
+            message = f"two or three columns 'u v [weight]' are expected ({cure}), not"
             fail(path, line, message, text)
+        if not names:  # what stands between tabs or commas in the last comment, as SNAP writes it
+            last = data[:start].rstrip().split(b"\n")[-1].lstrip(b"#% ").strip()
+            listed = [word.strip() for word in re.split(rb"[\t,]", last)]
+            if len(listed) == len(words) and all(map(_NAME.fullmatch, listed)):
+                said = [word.decode(errors="replace") for word in listed]
+                names = said if {*wanted} <= {*said} else []
         called = names or [str(k + 1) for k in range(len(words))]
         chosen = tuple(range(len(words)))
-        if wanted or len(words) > 3 or (names and len({*names}) == len(names)):
-            are_text = [_LETTER.search(each) and not _is_like_a_number(each) for each in words]
+        are_text = [_LETTER.search(each) and not _is_like_a_number(each) for each in words]
+        of_text = len(words) == 3 and all(are_text)
+        if wanted or len(words) > 3 or of_text or (names and len({*names}) == len(names)):
             texts = {*compress(called, are_text)}
             taken = edge_columns(where, called, wanted, texts)
             chosen = tuple(map(called.index, taken))
         weights = "".join(f"column {show(called[k])}" for k in chosen[2:])
         comma = bool(weights) and (separator == b";" or (separator != b"," and b"," in text))
-        if not names:  # what stands between tabs or commas in the last comment, as SNAP writes it
-            last = data[:start].rstrip().split(b"\n")[-1].lstrip(b"#% ").strip()
-            listed = re.split(rb"[\t,]", last)
-            if len(listed) == len(words) and all(map(_NAME.fullmatch, listed)):
-                called = names = [word.strip().decode(errors="replace") for word in listed]
         ends = join_names([called[k] for k in chosen[:2]]) if names else ""
         claims = claims_of(data[:start])
         named = not words[0].endswith(b":") and any(is_name(words[k]) for k in chosen[:2])
         how = separator, len(words), chosen, weights, ends, comma
-        return data, _Table(*how, start, claims, named)
+        return data, _Table(*how, start, claims, named, below or start)
     return data, None
 
 
@@ -556,8 +570,18 @@ def _separator(text: bytes, tabs: bool) -> bytes:
     return b"\t" if tabs and b"\t" in text else b""
 
 
-def _refuse_others(path: StrPath, line: int, text: bytes, data: bytes) -> None:
+def _refuse_others(
+    path: StrPath, line: int, text: bytes, data: bytes, wanted: Sequence[str]
+) -> None:
     """InputError where the first line shows what is written otherwise, or another format."""
+    words = text.split()
+    mark = words[1] if len(words) == 3 else b"|" if len(words) == 1 else b""
+    if mark in _MARKS and mark in text and not wanted:
+        around = " (`columns` 1,3 takes what stands around it)" * (len(words) == 3)
+        kinds = "columns are separated by blanks, tabs, commas or semicolons, not by"
+        fail(path, line, f"{kinds} {show(mark)}{around}:", text)
+    if re.fullmatch(rb"\s*[(\[].*,.*[)\]]\s*", text):
+        fail(path, line, "an edge is two words, as 'u,v', without brackets, not", text)
     if b"{" in text:
         message = (
             "the data of an edge is a dict: write the file by nx.write_edgelist(graph, path, "
@@ -610,7 +634,9 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
         line = _line_of(path, data, k)
         ids, count, name = ends[int(np.argmax(wrong[:, k]))]
         message = f"a vertex of type '{shown(name)}' is out of range 0..{count - 1}:"
-        fail(path, line, f"{what}: {message}", int(ids[k]))
+        advice = "vertices count from 0 within their type"
+        advice += " (# stands before a line of sizes)" * (k == 0)
+        fail(path, line, f"{what}: {message}", int(ids[k]), advice)
 
 
 def _line_of(path: StrPath, data: bytes, edge: int) -> int:
@@ -679,12 +705,15 @@ def _advice(word: bytes) -> str:
     if word.endswith(b":"):
         return "of an adjacency list write one edge a line"
     if re.fullmatch(rb"-?0\d*", word):
-        return "write it without zeros or a sign before it; ids that differ by these are names"
+        return (
+            "write it without zeros or a sign before it, or a letter before every id, which then "
+            "are names"
+        )
     if word.removeprefix(b"-").isdigit():
         return "number the ids anew, for example by pandas.factorize"
     return (
-        "ids are whole numbers, as in the first line, or names, if the first line has one (put # "
-        "before a line of sizes)"
+        "ids are whole numbers, as in the first line, or names, if the first line has one: move "
+        "one there (put # before a line of sizes)"
     )
 
 

@@ -101,6 +101,8 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
     else:
         repeated, zeros, _ = _sort(entries(), n, weighted, folder, memory, name)
         added = one_way = 0
+        if source.directed is False:  # a line is there with its mirror
+            repeated = -(-repeated // 2)
     if source.original_ids is not None:
         np.save(folder / "original_ids.npy", source.original_ids)
     made_of = replace(source.source, weights="", weight_range="")

@@ -88,8 +88,8 @@ def to_folder(
             with bounded(
                 max(size_of_source(os.fspath(path), entry), said), allow_large=allow_large
             ):
-                # a column of weights need not be read
-                without: Any = {"pattern": flags["pattern"]} if "columns" in entry.options else {}
+                # values need not be read, and may be wrong
+                without: Any = {"pattern": True} if flags["pattern"] else {}
                 source = entry.entries(path, **without, **choices)
                 told = {"weights": source.source.weights, "columns": source.source.columns}
                 source.source = replace(source_of(path, name, flags | choices), **told)

@@ -27,6 +27,10 @@ _INDEX = ("", "unnamed: 0", "__index_level_0__")
 """Names of pandas' index, in small letters."""
 _NUMBERS = ("id", "edge_id", "edgeid", "eid", "index", "rank", "unnamed")
 """Names of numbers of edges, which are neither ends nor weights, in small letters."""
+_TIMES = ("time", "timestamp", "ts", "date", "datetime", "year")
+"""Names of a first column that is no end, in small letters."""
+_OF_VERTICES = {"label", "labels", "class", "feature", "features"}
+"""Names of columns of vertex data, in small letters."""
 _TRIPLES = (["predicate"], ["relation"], ["rel"])
 """Names of the second column of triples."""
 _SHORT_TRIPLES = (["h", "r", "t"], ["s", "p", "o"])
@@ -71,6 +75,7 @@ def edge_columns(
     kept = names
     if len(names) > 2:
         kept = [name for name in names if name.lower() not in _INDEX]
+        kept = kept if names[0] in kept or names[0] not in texts else [names[0], *kept]
     lower = [name.lower() for name in kept]
     weights = [kept[lower.index(name)] for name in _WEIGHTS if lower.count(name) == 1][:1]
     usual = [pair for pair in _PAIRS if all(lower.count(name) == 1 for name in pair)][:1]
@@ -83,7 +88,8 @@ def edge_columns(
         )
     others = [name for name in kept[1:] if name not in weights]
     alike = len({*others}) == len(others) == 2 and len({name in texts for name in others}) == 1
-    if not ends and alike and lower[0] in _NUMBERS and "parent" not in lower[1]:
+    first = (*_NUMBERS, *_TIMES, *_INDEX)
+    if not ends and alike and lower[0] in first and "parent" not in lower[1]:
         ends = others
     if not ends:
         weights = weights if len(kept) == 3 else []
@@ -91,16 +97,19 @@ def edge_columns(
         triples = lower in _SHORT_TRIPLES or lower[1:2] in _TRIPLES or (
             len(kept) == 3 and not weights and kept[2] in texts
         )  # fmt: skip
-        if triples or len(kept) not in (2, 3) or len(set(kept)) != len(kept):
+        data = not _OF_VERTICES.isdisjoint(map(str.lower, ends))
+        if triples or data or len(kept) not in (2, 3) or len(set(kept)) != len(kept):
             raise InputError(
                 f"{where}: which columns are the edges? Name them by `columns`: {listed}"
+                f"{' (`data` takes vertex data)' * data}"
             )
     if not weights and len(kept) == 3 and kept[2] not in ends and kept[2] not in texts:
         weights = [] if lower[2] in _NUMBERS else kept[2:]
     rest = [name for name in kept if name not in (*ends, *weights)]
     if rest:
         told = ", ".join(show(name) for name in rest[:20])
-        numbers = (name for name in rest if name not in texts and name.lower() not in _NUMBERS)
+        no_weights = {*_NUMBERS, *_TIMES, *USUAL}
+        numbers = (name for name in rest if name not in texts and name.lower() not in no_weights)
         takes = next(numbers, None)
         cure = "" if weights or takes is None else (
             f" (`columns` {','.join((*ends, takes))} takes {show(takes)} as weights)"
@@ -224,13 +233,14 @@ def number(
         if smallest == 1 and largest == num_vertices - 1:
             warn(
                 f"{where}: the smallest id is 1, and vertex 0 has no edge: if ids count from 1, "
-                "leave out `keep_ids` and `num_vertices`"
+                "leave out `keep_ids` and `num_vertices`, or subtract 1 from them"
             )
         return Numbered(num_vertices, u, v, None)
     found = _compact(u, v, largest)
     if found.num_vertices != largest - smallest + 1:
         others = "" if largest >= SPARSE * found.num_vertices else (
             f": `keep_ids` or `num_vertices` {largest + 1} keeps the others"
+            f"{', and 0' * (smallest == 1)}"
         )  # fmt: skip
         warn(f"{where}: {found.num_vertices:,} vertices occur; ids go up to {largest:,}{others}")
     return found

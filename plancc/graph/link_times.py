@@ -20,7 +20,7 @@ from plancc.graph.links import check_no_types
 from plancc.graph.listed_edges import ListedEdges, for_every_edge, link_keys, places_in
 from plancc.graph.npz import map_array
 from plancc.graph.vertexdata import as_array
-from plancc.graph.vertextables import read_numbers
+from plancc.graph.vertextables import has_names, read_numbers
 
 OF_VALUES = "values"
 """Value of the option `link_times` for the values of the edges."""
@@ -70,7 +70,7 @@ def with_times(
     elif isinstance(given, str | os.PathLike):
         where = f"{where} {os.fspath(given)}"
         of_numpy = os.fspath(given).endswith(".npy")
-        given = map_array(given) if of_numpy else read_numbers(given)
+        given = map_array(given) if of_numpy else read_numbers(given, skipped=int(has_names(given)))
     times = np.asarray(as_array(given, where))
     if times.dtype.kind not in "iuf" or times.size != len(times):
         raise InputError(

@@ -107,9 +107,10 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
             f"{where}'{type(source).__name__}' has no links: give a file, a mapping of "
             f"{', '.join(KINDS)}, or the three data objects of RandomLinkSplit"
         )
-    links = _checked(source, graph, where)
-    if not labelled and as_array(source["train"], where).dtype.kind in "iu":
+    ends = source.get("train")
+    if not labelled and ends is not None and as_array(ends, where).dtype.kind in "iu":
         warn_of_numbers(graph, f"{where}the ends of links")
+    links = _checked(source, graph, where)
     for found, what in _doubtful(links, graph, known, where, labelled):
         if found.any():
             warn(f"{where}{found.sum():,} of {len(found):,} {what}")
@@ -186,9 +187,10 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         pair = name in KINDS
         if array.dtype.kind not in "iu" or array.ndim != 2 or (pair and len(array) != 2):
             shape = "[2, links]" if pair else "[links, negatives of each]"
+            kind = "text" if array.dtype.kind in "US" else array.dtype
             raise InputError(
-                f"{where}{name} is of {array.dtype}, shape {list(array.shape)}: give integers of "
-                f"shape {shape}"
+                f"{where}{name} is of {kind}, shape {list(array.shape)}: give integers of shape "
+                f"{shape}, the numbers of vertices"
             )
         check_range(array, graph.num_vertices, f"{where}{name}")
     pairs = {kind: found.get(kind, np.zeros((2, 0))).astype(np.int32) for kind in KINDS}

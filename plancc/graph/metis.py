@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, warn
 from plancc.graph.canonical import build_graph, is_symmetric
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
@@ -35,7 +35,7 @@ def read_metis(
     """Read a METIS graph file, plain or .gz.
 
     The graph is undirected. Edge weights become the values, vertex weights
-    ``Graph.vertex_weights``; vertex sizes are read and ignored.
+    ``Graph.vertex_weights``; vertex sizes are not taken.
 
     Parameters:
         path, pattern: As in `plancc.graph.formats.read_graph`.
@@ -149,6 +149,8 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
     if len(row) != 2 * edges:
         fail(path, int(numbers.line[first]), f"the header declares {edges} edges; the file holds",
              len(row) // 2)  # fmt: skip
+    if has_sizes:
+        warn(f"{os.fspath(path)}: not taken: the sizes of vertices")
     weights = np.ascontiguousarray(leading[:, int(has_sizes) :]) if ncon else None
     return replace(graph, vertex_weights=weights)
 

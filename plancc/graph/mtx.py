@@ -87,13 +87,7 @@ def read_mtx(
             truncated or garbled file; the message names file, line and value.
     """
     entries = MtxEntries(path, pattern=pattern)
-    try:
-        row, col, values = entries.whole()
-    except InputError:
-        if not pattern:
-            raise
-        entries.leave_values()  # what only values forbid is no fault
-        row, col, values = entries.whole()
+    row, col, values = entries.whole()
     how: Any = {"symmetrize": symmetrize, "transpose": transpose, "source": entries.source}
     if pattern:
         values = None
@@ -297,10 +291,13 @@ class MtxEntries:
         self.most = header.entries * (1 if self.directed else 2)
         self.source = Source.of_file(path, "mtx")
 
-    def leave_values(self) -> None:
-        """Read rows and columns alone, whatever stands behind them."""
+    def _leaves_values(self) -> bool:
+        """Whether rows and columns alone are read from now on, whatever stands behind them."""
+        if not self._pattern or self._header.without_values:
+            return False
         self.weighted = False
         self._header = replace(self._header, field="pattern", without_values=True)
+        return True
 
     def __iter__(self) -> Iterator[Entries]:
         if self.shape[0] != self.shape[1]:
@@ -323,32 +320,39 @@ class MtxEntries:
                         found[k][first : first + len(each)] = each
         except MemoryError as error:
             self._fail(error)
-        return self._mirrored(*found)
+        row, col, values = found
+        return self._mirrored(row, col, values if self.weighted else None)
 
     def _chunks(self) -> Iterator[tuple[int, Entries]]:
         """The entries as the file has them, with the number of those before."""
-        header, found = self._header, 0
-        small = os.path.getsize(self._path) < _SMALL and not is_gzip(self._path)
+        found, small = 0, os.path.getsize(self._path) < _SMALL and not is_gzip(self._path)
         if small:
-            _explain(self._path, header)
+            self._leaves_values()
+            _explain(self._path, self._header)
+        header = self._header
         with input_errors(self._path), open_input(self._path) as stream:
             for _ in range(header.lines):
                 stream.readline()
             whole = [stream.read() + b"\n"] if small else ()
             for text in whole or text_chunks(stream, _CHUNK):
-                if header.without_values:
-                    text = _VALUES.sub(rb"\1", text)
-                try:
-                    count = header.entries if small else _checked(header, text)
-                    entries = _parsed(header, count, text)
-                except (ValueError, OverflowError) as error:
-                    self._fail(error)
+                entries = self._entries(text, small)
                 if found + len(entries[0]) > header.entries:
                     self._fail()
                 yield found, entries
                 found += len(entries[0])
         if found != header.entries:
             self._fail()
+
+    def _entries(self, text: bytes, small: bool) -> Entries:
+        """`_parsed`, of a text that is looked at already if it is small."""
+        header = self._header
+        words = _VALUES.sub(rb"\1", text) if header.without_values else text
+        try:
+            return _parsed(header, header.entries if small else _checked(header, words), words)
+        except (ValueError, OverflowError) as error:
+            if not self._leaves_values():
+                self._fail(error)
+            return self._entries(text, small)
 
     def _mirrored(self, row: Any, col: Any, values: Any) -> Entries:
         """Entries with those of the other half of a symmetric matrix."""
@@ -395,7 +399,8 @@ def _explain(path: StrPath, header: _Header) -> None:
     number: Any = float if _FIELDS[header.field] == 2 else int
     least = 0 if header.field == "unsigned-integer" else -(2**63)
     count, line = 0, header.lines
-    expected = "'ROW COLUMN VALUE' is expected, not" if valued else "'ROW COLUMN' is expected, not"
+    way = " (`pattern` reads without values)"
+    expected = f"'ROW COLUMN{' VALUE' * valued}' is expected"
     with input_errors(path), open_input(path) as stream:
         for line, text in data_lines(path, stream, header.lines):
             words = text.split()[: 2 if header.without_values else None]
@@ -403,7 +408,7 @@ def _explain(path: StrPath, header: _Header) -> None:
                 message = f"the header declares {header.entries} entries; this is one more:"
                 fail(path, line, message, text)
             if len(words) != (3 if valued else 2):
-                fail(path, line, expected, text)
+                fail(path, line, f"{expected}{way * (len(words) > 1)}, not", text)
             bounds = ("row", header.size), ("column", header.columns)
             for word, (what, bound) in zip(words, bounds, strict=False):
                 if not word.isdigit():
@@ -414,7 +419,6 @@ def _explain(path: StrPath, header: _Header) -> None:
                 value = read_number(path, line, "value", words[2], number)
                 if number is int and not least <= value < least + 2**64:
                     kind = "unsigned 64-bit" if least == 0 else "64-bit"
-                    way = " (`pattern` reads without values)"
                     fail(path, line, f"the value is not a {kind} integer{way}:", words[2])
             count += 1
     if count < header.entries:

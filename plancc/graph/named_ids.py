@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ _ROWS = 1 << 14
 """Names whose bytes are looked at at once."""
 _WRONG = (
     "{} columns are expected, as in the first line, not",
-    "an id or a weight is empty:",
+    "an id or a weight is empty (leave the line out):",
     f"an id has more than {LONGEST:,} bytes:",
     "a control character stands within an id:",
 )
@@ -111,7 +112,7 @@ def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArra
     wrong = next((text for text in texts if not text or "\0" in text), None)
     if width > LONGEST or wrong is not None:
         what = "is empty, or has a NUL" if wrong is not None else f"has more than {LONGEST:,} bytes"
-        raise InputError(f"{where}: an id {what}; ids are names")
+        raise InputError(f"{where}: an id {what}: ids are names, leave its row out")
     check_memory(3 * width * len(encoded), f"{where}: names of up to {width} bytes")
     names, number = np.unique(np.array(encoded, f"S{width}"), return_inverse=True)
     return names, number
@@ -153,7 +154,7 @@ def _no_text(table: npt.NDArray[np.uint8]) -> int | None:
 def warn_of_empty(
     where: str, names: Names | None, u: npt.NDArray[Any], v: npt.NDArray[Any]
 ) -> None:
-    """Warn of names that pandas and R write for an empty cell.
+    """Warn of names that pandas and R write for an empty cell, and of names that look alike.
 
     Parameters:
         names: None: ids are none.
@@ -161,11 +162,29 @@ def warn_of_empty(
     """
     if names is None:
         return
+    _warn_of_accents(where, names)
     for name in _EMPTY:
         k = np.searchsorted(names, name)
         if names[k : k + 1].tolist() == [name]:
             count = np.count_nonzero(u == k) + np.count_nonzero(v == k)
             warn(f"{where}: '{name.decode()}' is an id, {count:,} times: an empty cell of pandas?")
+
+
+def _warn_of_accents(where: str, names: Names) -> None:
+    """Warn of names that differ from others in how accents are written alone."""
+    table, alike = names.view(np.uint8).reshape(len(names), -1), 0
+    if table.max(initial=0) < 128:
+        return
+    for start in range(0, len(names), _ROWS):
+        apart = ((table[start : start + _ROWS] & 0xFE) == 0xCC).any(axis=1)  # U+0300..U+037F
+        for name in names[start : start + _ROWS][apart].tolist():
+            joined = unicodedata.normalize("NFC", name.decode()).encode()
+            alike += names[np.searchsorted(names, joined) :][:1].tolist() == [joined] != [name]
+    if alike:
+        warn(
+            f"{where}: {alike:,} ids are as others but for how accents are written, and are kept "
+            "apart (unicodedata.normalize makes them the same)"
+        )
 
 
 def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:

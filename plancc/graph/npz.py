@@ -228,7 +228,7 @@ def read_npz(
             layout = archive["format"].item() if archive["format"].ndim == 0 else b""
             layout = layout.decode("latin-1") if isinstance(layout, bytes) else str(layout)
             if layout not in ("csr", "csc", "coo"):
-                raise InputError(f"{name}: sparse format '{layout}'; csr, csc and coo can be read")
+                raise InputError(f"{name}: sparse format '{layout}'; give csr, by matrix.tocsr()")
             shape = archive.integers("shape", 2).tolist()
             for n in (*shape, sum(shape) if shape[0] != shape[1] else shape[0]):
                 check_num_vertices(n, name)

@@ -23,6 +23,7 @@ from plancc.graph.listed_edges import (
     listing,
     places_in,
 )
+from plancc.graph.remarks import files_of_data
 from plancc.graph.vertexdata import VertexData
 
 
@@ -35,6 +36,7 @@ class ReadGraph:
         reduction: As of `plancc.graph.edge_features.with_edge_features`, if features of vertices
             are to be made of edges.
         edges, flags: Its other parameters.
+        files: As of `plancc.graph.remarks.remarks`.
     """
 
     graph: Graph
@@ -43,6 +45,7 @@ class ReadGraph:
     reduction: str | None = None
     edges: EdgeFeatures | None = None
     flags: Mapping[str, bool] = field(default_factory=dict)
+    files: str = ""
 
     def apart(self, away: Pair | None, begins: float = np.inf) -> tuple[Graph, VertexData]:
         """The graph without the edges of links, and the data with features of its edges.
@@ -98,7 +101,7 @@ def read_source(
     with timed as edges, taking_features(features_from_edges is not None):
         if isinstance(times, str) and times == OF_VALUES:
             warnings.filterwarnings("ignore", ".*as weights of the edges", PlanccWarning)
-        read = ReadGraph(*as_source(obj, data, **reading))
+        read = ReadGraph(*as_source(obj, data, **reading), files=files_of_data(data))
     flags = {name: bool(reading.get(name)) for name in ("symmetrize", "transpose")}
     if times is not None:
         graph, found = with_times(read.graph, times, edges, symmetrize=flags["symmetrize"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +17,28 @@ GAPS = 2
 """Class numbers over classes that occur from which labels are thought to have gaps."""
 
 
-def remarks(data: VertexData) -> list[str]:
-    """Sentences on masks, labels and targets, and on what types miss."""
-    found = [*_of_masks(data), *_of_classes(data), *_of_types(data)]
+def files_of_data(given: Any) -> str:
+    """The files of vertex data, as `plancc.graph.convert.as_source` takes them; "" for others."""
+    paths = [given] if isinstance(given, str | os.PathLike) else given
+    return ", ".join(map(os.fspath, paths)) if isinstance(paths, list | tuple) else ""
+
+
+def remarks(data: VertexData, graph: str, files: str = "") -> list[str]:
+    """Sentences on masks, labels and targets, and on what types miss, after a source's name.
+
+    Parameters:
+        graph: The name of the graph's source.
+        files: `files_of_data`.
+    """
+    where = files or graph
+    found = [f"{where}: {each}" for each in _of_arrays(data)]
     for name, each in data.of_type.items():
-        found += [f"type '{shown(name)}': {remark}" for remark in remarks(each)]
-    return found
+        found += [f"{where}: type '{shown(name)}': {remark}" for remark in _of_arrays(each)]
+    return found + [f"{graph}: {each}" for each in _of_types(data)]
+
+
+def _of_arrays(data: VertexData) -> list[str]:
+    return [*_of_masks(data), *_of_classes(data)]
 
 
 def lost_values(

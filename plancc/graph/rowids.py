@@ -79,6 +79,8 @@ def rows_by_id(ids: npt.NDArray[Any], num_vertices: int | Graph, what: str) -> n
         of_one = ""
         if kinds == "iu" and ascending[0] == 1 and vertices.min() == 0:
             of_one = "; ids count from 1 here, the graph's from 0"
+        elif not there.any():
+            of_one = f"; ids here are as {show(ids[0])}"
         raise InputError(
             f"{what}: vertex {show(vertices[~there][0])} of the graph has no row "
             f"({np.count_nonzero(~there):,} of {len(vertices):,} vertices have none)"
@@ -166,8 +168,8 @@ def ids_of(num_vertices: int | Graph) -> npt.NDArray[Any]:
     same: int64 or bytes[n]."""
     if isinstance(num_vertices, int):
         return np.arange(num_vertices)
-    ids, types = num_vertices.original_ids, num_vertices.types
-    if ids is None or (types is not None and len(np.unique(ids)) < len(ids)):
+    ids = num_vertices.original_ids
+    if ids is None or (num_vertices.types and len(np.unique(ids)) < len(ids)):
         return np.arange(num_vertices.num_vertices)
     return ids
 
@@ -257,12 +259,14 @@ def like_ids_of(ids: npt.NDArray[Any], num_vertices: int | Graph) -> npt.NDArray
 
 
 def warn_of_order(num_vertices: int | Graph, where: str) -> None:
-    """Say that rows without ids follow the graph's vertices where their ids do not ascend, or are
-    names in a file."""
+    """Say that rows without ids follow the graph's vertices where their ids do not ascend, or in a
+    file are names, or leave numbers out."""
     if isinstance(num_vertices, int) or num_vertices.types is not None:  # type after type
         return
     ids, in_file = num_vertices.original_ids, bool(num_vertices.source.sha256)
-    if ids is not None and (in_file if are_names(ids) else (ids[1:] < ids[:-1]).any()):
+    if ids is None:
+        return
+    if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
         warn(
             f"{where}rows without ids are taken in the graph's order of vertices ({_first(ids)}); "
             "a key or column 'id' says whose they are"
@@ -309,8 +313,11 @@ def why_not(rows: int, num_vertices: int | Graph) -> str:
         return f": vertex 0 has no edge; if ids count from 1, leave out `{min(kept)}`" * bool(
             counts_from_one
         )
-    largest = count - 1 if ids is None else int(ids.max())
-    if rows <= largest:
+    least, largest = (0, count - 1) if ids is None else (int(ids.min()), int(ids.max()))
+    if rows <= largest - (least == 1):
         return ""
+    if least == 1 and rows - 1 == largest == count:
+        return ": vertices count from 0 here, and the graph's ids from 1"
     occur = f"ids up to {largest} occur in the graph, {count} in all"
-    return f": {occur}; read it with `num_vertices` {rows}"
+    subtract = "subtract 1 from them, and " * (rows == largest)
+    return f": {occur}; {subtract}read it with `num_vertices` {rows}"

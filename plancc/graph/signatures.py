@@ -33,6 +33,10 @@ def _kind(what: str, begins: bytes, *formats: str, advice: str = "") -> Kind:
 
 
 UNPACK = "unpack it, or let it be gzip and its name end in .gz"
+_ERROR = (
+    rb"\s*((<\?xml[^>]*>\s*)?<error>"
+    rb"|(4\d\d:? *)?(not found|forbidden|unauthorized|access denied)\b[^\n]*\s*\Z)"
+)
 KINDS = (
     _kind("HDF5", rb"\x89HDF\r\n\x1a\n", "h5ad"),
     _kind("Parquet", rb"PAR1", "parquet"),
@@ -49,6 +53,9 @@ KINDS = (
         advice="keep its lines of edges alone (grep '^[ae]'), an edge list of `columns` 2,3[,4]",
     ),
     _kind("HTML", rb"\s*<(!doctype html|html)\b", advice="the download was answered by a page"),
+    _kind("an error", _ERROR, advice="the download was answered by it"),
+    _kind("JSON", rb"\s*(\{\s*\"|\[\s*\{)", advice="write its edges, one a line"),
+    _kind("GEXF", rb"\s*(<\?xml[^>]*>\s*)?<gexf\b", advice="Gephi exports GraphML"),
     _kind("XML", rb"\s*<(\?xml|graphml)\b", "graphml"),
     _kind("Pajek", rb"\s*\*(vertices|network)\b", "pajek"),
     _kind("GML", rb"\s*(creator\b[^\n]*\n\s*)?graph\s*\[", "gml"),

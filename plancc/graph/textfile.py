@@ -181,16 +181,15 @@ def data_lines(
 
 def read_number(path: StrPath, line: int, what: str, word: bytes, kind: type[Number]) -> Number:
     """The finite number that a word is; InputError otherwise."""
+    without = f" (`pattern` reads without {what}s)" * (what in ("weight", "value"))
     try:
         if b"_" in word or word.startswith(b"+"):  # Python alone reads 1_000 and +1
             raise ValueError(word)
         value = kind(word)
     except ValueError:
         words = "a number" if kind is float else "a whole number"
-        words += " (`pattern` reads without values)" * (what == "value")
-        fail(path, line, f"the {what} is not {words}:", word)
+        fail(path, line, f"the {what} is not {words}{without}:", word)
     if isinstance(value, float) and not isfinite(value):
-        without = f" (`pattern` reads without {what}s)" * (what in ("weight", "value"))
         fail(path, line, f"the {what} is not finite{without}:", word)
     return value
 

@@ -21,16 +21,20 @@ which are optional, have a row for every edge of the file.
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from plancc.errors import InputError, warn
+from plancc.errors import InputError, PlanccWarning, warn
 from plancc.files import read_toml
 from plancc.graph.claims import TOLD, is_source_first
 from plancc.graph.edge_features import LEFT_OUT
+from plancc.graph.edge_weights import SUMMED
 from plancc.graph.edgelist import check_relation_file
 from plancc.graph.formats import FORMATS, Format, find_format, split_names
 from plancc.graph.graph import Graph, Source
@@ -40,12 +44,14 @@ from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, show
 from plancc.graph.types import Relation, Types, check_relation, in_words
 from plancc.graph.union import RECTANGULAR, Entries, united
-from plancc.graph.vertexdata import SOURCE_KEYS
+from plancc.graph.vertexdata import INDEX_LISTS, SOURCE_KEYS
 from plancc.graph.vertexsources import names_of_data
 from plancc.text import shown
 
 HEAD, EDGE_FEATURES = "types.toml", "edge_features"
 _ENDS = ("source", "name", "destination")
+_LISTS = {*chain.from_iterable(INDEX_LISTS.values())}
+"""Names of lists of vertices."""
 
 
 def graph_files(folder: str) -> list[str]:
@@ -112,17 +118,25 @@ def _check_file(folder: str, name: Any, what: str) -> str:
 def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
     """The vertex data of every type that has some, by name, as they stand in .npy files."""
     folder = os.fspath(path)
-    data = _read_head(folder)[2]
+    counts, _, data, _ = _read_head(folder)
     for kind, of_type in data.items():
         for key in sorted(of_type.keys() - names_of_data(keys)):
             raise InputError(
                 f"{os.path.join(folder, HEAD)}: type '{shown(kind)}' has a key {show(key)}, which "
                 f"is no name of vertex data: {', '.join(SOURCE_KEYS)}; `keys` takes other names"
             )
-    return {
-        kind: {key: map_array(os.path.join(folder, name)) for key, name in of_type.items()}
-        for kind, of_type in data.items()
-    }
+    found = {}
+    for kind, of_type in data.items():
+        files = {key: os.path.join(folder, name) for key, name in of_type.items()}
+        found[kind] = {key: map_array(file) for key, file in files.items()}
+        for key in found[kind].keys() - _LISTS:
+            rows, count = np.shape(found[kind][key])[:1], counts[kind]
+            if rows != (count,):
+                raise InputError(
+                    f"{files[key]}: {key} of type '{shown(kind)}' have {sum(rows):,} rows, and "
+                    f"{HEAD} says {count:,} vertices: give every vertex one row"
+                )
+    return found
 
 
 def read_relations(
@@ -141,14 +155,27 @@ def read_relations(
     folder = os.fspath(path)
     if symmetrize or transpose:
         raise InputError(f"{folder}: a graph of types is read without `symmetrize` and `transpose`")
-    counts, files, _, features = _read_head(folder)
+    counts, files, data, features = _read_head(folder)
+    named = {*files.values(), *features.values()}.union(*map(dict.values, data.values()))
+    kinds = (".npy", *(os.path.splitext(name)[1] or "." for name in files.values()))
+    others = [name for name in sorted({*os.listdir(folder)} - named) if name.endswith(kinds)]
+    others = [show(name) for name in others if not name.lower().startswith("readme")]
+    if others:
+        warn(f"{folder}: not taken: {', '.join(others)}, which {HEAD} does not name")
     if features:
         words = f"{folder}: '{EDGE_FEATURES}' {LEFT_OUT}; `edge_features` source keeps them"
         warn(words)
-    entries: dict[Relation, Entries] = {}
+    entries, told = dict[Relation, Entries](), list[str]()
     for relation, name in files.items():
-        entries[relation] = _entries(os.path.join(folder, name), relation, counts, pattern)
-    return united(counts, entries, Source.of_file(path, "relations", "the relations' values"))
+        graph, row, column = _matrix(os.path.join(folder, name), relation, counts, pattern)
+        entries[relation] = row, column, graph.values
+        summed = SUMMED in graph.source.weight_range and graph.source.weight_range.split(", ")[-1]
+        told += [
+            f"of {in_words(relation)} {each}" for each in (summed, graph.source.counts) if each
+        ]
+    graph = united(counts, entries, Source.of_file(path, "relations", "the relations' values"))
+    told += filter(None, [graph.source.counts])
+    return replace(graph, source=replace(graph.source, counts=", ".join(told)))
 
 
 def read_edges(path: StrPath, *, keys: Mapping[str, str]) -> dict[Relation, Any]:
@@ -164,12 +191,6 @@ def read_edges(path: StrPath, *, keys: Mapping[str, str]) -> dict[Relation, Any]
     return found
 
 
-def _entries(path: str, relation: Relation, counts: dict[str, int], pattern: bool) -> Entries:
-    """The entries of a relation's file."""
-    graph, row, column = _matrix(path, relation, counts, pattern)
-    return row, column, graph.values
-
-
 def _matrix(
     path: str, relation: Relation, counts: dict[str, int], pattern: bool
 ) -> tuple[Graph, IntArray, IntArray]:
@@ -182,7 +203,9 @@ def _matrix(
     by_numbers = {"num_vertices": max(sizes)} if "num_vertices" in reader.options else {}
     turned = False
     try:
-        with warnings.catch_warnings():  # `united` says it of the folder's own types
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            # `united` says it of the folder's own types
             warnings.filterwarnings("ignore", f"{RECTANGULAR}|{TOLD}")
             warnings.filterwarnings("ignore", ".*the smallest id is 1, and vertex 0 has no edge")
             warnings.filterwarnings("ignore", ".*the columns are read by their names")
@@ -191,15 +214,21 @@ def _matrix(
             if turned := bool(by_numbers) and is_source_first(names, source, destination):
                 warnings.simplefilter("ignore")  # said already
                 graph = reader.read(path, transpose=True, **options, **by_numbers)
+        for heard in said:  # columns of a relation are not chosen
+            if heard.category is PlanccWarning:
+                warn(re.sub(r" \(`columns`[^)]*\)", "", str(heard.message)))
     except InputError as error:
         if NAMED in str(error):
             raise InputError(
                 f"{path}: {in_words(relation)}: {NAMED}, and those of types are numbers, from 0 "
                 "within the type: number them first"
             ) from None
-        if name == "edgelist":
+        chosen = "Name them by `columns`"
+        if name == "edgelist" and chosen not in str(error):
             check_relation_file(path, counts, relation)
-        raise InputError(str(error).replace(f" (`num_vertices` {max(sizes)})", "")) from None
+        words = str(error).replace(f" (`num_vertices` {max(sizes)})", "")
+        cure = "Leave columns out, or name them source and target"
+        raise InputError(words.replace(chosen, cure)) from None
     row = graph.nonzero_rows()
     column = graph.indices.astype(np.int64)
     shape = [graph.num_vertices] * 2

@@ -230,10 +230,12 @@ def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
     if not wrong.any():
         return array.astype(np.bool_)
     if array.dtype.kind != "f" or not (wrong & ~np.isnan(array)).any():
-        raise InputError(
-            f"{what} holds {_first(array, wrong)}; targets are 0 or 1, or real numbers of a "
-            "floating type"
-        )
+        known = "targets are 0 or 1, or real numbers of a floating type"
+        if array.dtype.kind == "f":
+            known = (
+                "targets of 0 and 1 are all known: of one column make labels, with -1 for others"
+            )
+        raise InputError(f"{what} holds {_first(array, wrong)}; {known}")
     with np.errstate(over="ignore"):
         numbers = np.ascontiguousarray(array, np.float32)
     wrong = ~np.isfinite(numbers) & ~np.isnan(array).all(axis=1, keepdims=True)

@@ -266,7 +266,8 @@ def vertex_data_of(
         names = (keys[key],) if key in keys else (key, *ALIASES.get(key, ()))
         there = [name for name in names if held.get(name) is not None]
         if key == "weights" and not required:  # a graph's own may be of edges
-            there = [name for name in there if _has_rows(held[name], count)]
+            shape = {name: getattr(held[name], "shape", ()) for name in there}
+            there = [name for name in there if tuple(shape[name])[:1] == (count,)]
         others = () if key in keys else INDEX_LISTS.get(key, ())
         indexed = [name for name in others if held.get(name) is not None]
         if there:
@@ -299,9 +300,9 @@ def vertex_data_of(
     for key in arrays.keys() & set(MASKS):
         arrays[key] = _of_0_and_1(arrays[key], rows, f"{where}key '{called[key]}'", key)
     if not ids:
+        check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
         if own is None:
             warn_of_order(num_vertices, where)
-        check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
         if lists and own is None:
             listed = ", ".join(show(called[key]) for key in lists)
             warn_of_numbers(num_vertices, f"{where}the vertices of {listed}")
@@ -368,11 +369,11 @@ def _by_type(
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
 
-def _of_type(graph: Graph, name: str) -> Graph:
+def _of_type(graph: Any, name: str) -> Graph:
     """The vertices of a type and their ids, without edges."""
-    assert graph.types is not None
-    empty, ids = np.zeros(graph.types.counts[name] + 1, np.int64), graph.original_ids
-    own = None if ids is None else ids[graph.types.vertices(name)]
+    vertices, ids = graph.types.vertices(name), graph.original_ids
+    empty = np.zeros(vertices.stop - vertices.start + 1, np.int64)
+    own = None if ids is None else ids[vertices]
     return Graph(empty, empty[:0].astype(np.int32), original_ids=own)
 
 
@@ -381,10 +382,6 @@ def _has_fractions(labels: npt.NDArray[Any]) -> bool:
     if labels.ndim != 1 or labels.dtype.kind != "f":
         return False
     return bool((labels != np.floor(labels))[~np.isnan(labels)].any())
-
-
-def _has_rows(value: Any, count: int) -> bool:
-    return tuple(getattr(value, "shape", ()))[:1] == (count,)
 
 
 def _listed(held: Iterable[str], most: int = 20) -> str:

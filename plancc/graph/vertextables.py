@@ -6,7 +6,7 @@ import csv
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
@@ -63,6 +63,11 @@ def read_table(
     if len(set(words)) != len(words) or len(words) != len(first[0] or words):
         raise InputError(f"{name}: {len(words)} column names for {len(first[0])} columns")
     wanted = wanted_columns(words, keys)
+    if not wanted and any(map(is_number, words)):
+        raise InputError(
+            f"{name}, line 1: neither numbers alone nor names of columns: above ids that are names "
+            "write a line of names, as id,f0,label"
+        )
     texts, vertices = [], ids_of(num_vertices)
     rows = [row for row in first if len(row) == len(words)]
     if are_names(vertices):
@@ -143,6 +148,8 @@ def _without_names(
     if table.shape[1] == 1:
         found["labels"] = class_numbers(table[:, -1], f"{name}: the column")
         return found, ids
+    if are_names(ids_of(num_vertices)) and is_running("index", table[:, 0]):
+        warn(f"{name}: the first column counts the rows, and is taken as a feature")
     if len(table) == count + 1 and words == [str(k) for k in range(len(words))]:
         warn(
             f"{name}: the first line, {','.join(words[:3])}..., is taken as names: there are "
@@ -291,10 +298,17 @@ def read_numbers(
                 converters=None if reading is None else dict.fromkeys(reading.booleans, _truth),
             )
     except (ValueError, UnicodeDecodeError) as error:
-        names = () if reading is None else reading.names
-        words = _wrong_word(shown(error), lambda row: line_of(path, row, skipped), names)
+        words = _wrong_word(shown(error), lambda row: line_of(path, row, skipped), reading)
         raise InputError(f"{os.fspath(path)}{words}") from error
     return table
+
+
+def has_names(path: StrPath) -> bool:
+    """Whether a table begins with a line of names."""
+    check_readable(path)
+    with input_errors(path), open_input(path) as stream:
+        line = stream.readline(MOST_NAMES).decode("utf-8-sig", "replace")
+    return not any(map(is_number, re.split(r"[,\t\s]", line)))
 
 
 def line_of(path: StrPath, row: int, skipped: int) -> int:
@@ -304,7 +318,7 @@ def line_of(path: StrPath, row: int, skipped: int) -> int:
         return next(islice(rows, row, None), row + 1 + skipped)
 
 
-def _wrong_word(words: str, line_at: Callable[[int], int], names: Sequence[str]) -> str:
+def _wrong_word(words: str, line_at: Callable[[int], int], reading: TableReading | None) -> str:
     """What numpy says of a table, with the line in the file and the column by name."""
     match = re.fullmatch(
         r"could not convert string (.*) to \w+ at row (\d+), column (\d+)\.", words
@@ -313,11 +327,19 @@ def _wrong_word(words: str, line_at: Callable[[int], int], names: Sequence[str])
         words = re.sub(r"; use `usecols`.*", "", words)
         return f": not a table of numbers: {words}"
     line, column = line_at(int(match[2])), int(match[3])
-    name = f" '{shown(names[column - 1], 40)}'" if column <= len(names) else f" {column}"
-    return (
-        f", line {line}: not a table of numbers: {match[1]} in column{name} "
-        "(pandas.factorize numbers words)"
-    )
+    name, advice = f"{column}", "pandas.factorize numbers words"
+    if reading is not None and reading.names:
+        name = f"'{shown(reading.names[column - 1], 40)}'"
+        if column - 1 in reading.booleans:
+            advice = "masks hold 0 and 1, or True and False"
+    elif line == 1:
+        advice = "leave out a line of names"
+    if match[1] == "''":
+        return (
+            f", line {line}: column {name} is empty: give every row a number, as fillna of pandas "
+            "does (a label of -1 is unknown)"
+        )
+    return f", line {line}: not a table of numbers: {match[1]} in column {name} ({advice})"
 
 
 def class_numbers(column: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.int64]:

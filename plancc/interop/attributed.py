@@ -41,7 +41,7 @@ from plancc.interop.networkx_graphs import hold
 ENDS = ("source", "target")
 WEIGHT = "weight"
 _CHUNK = 1 << 16
-_NAMES = {"id", "label", "name", "graphics"}
+_NAMES = {"label", "name", "graphics"}
 """Attributes of vertices that are no data."""
 _LABELS = ("label", "name")
 """Those that may be ids."""
@@ -325,9 +325,9 @@ class _GraphML:
         word = self.words.strip()
         if tag == "default" and of in ("edge", "all"):
             found.defaults[name] = word
-        if tag != "data" or not self.opened or name in _UNNAMED:
+        if tag != "data" or not self.opened:
             return
-        if self.opened[-1] == "edge":
+        if self.opened[-1] == "edge" and name not in _UNNAMED:
             found.add_word(name, word)
         elif self.opened[-1] == "node" and name in _LABELS:
             found.names.setdefault(name, []).append(word)

@@ -5,6 +5,7 @@ needs row v, as in an edge list of text. pyarrow reads, only the columns asked f
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, warn
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.claims import warn_of_two_sides
@@ -187,13 +188,25 @@ def _edge_columns(
     whole = {name for name, kind in kinds.items() if arrow.types.is_integer(kind)}
     numbers = whole | {name for name, kind in kinds.items() if arrow.types.is_floating(kind)}
     ids = whole | {name for name, kind in kinds.items() if _is_text(arrow, kind)}
+    _tell_of_folders(where)
     names = edge_columns(where, table.schema.names, columns, kinds.keys() - numbers)
     names = names[:2] if pattern else names
     for k, name in enumerate(names):
         if name not in (ids if k < 2 else numbers):
-            kind = f"'{kinds[name]}', not {'whole ' * (k < 2)}numbers"
+            cure = "`pattern` reads without weights"
+            cure = cure if k == 2 else "ids are whole numbers or text (in pandas: .astype(int))"
+            kind = f"'{kinds[name]}', not {'whole ' * (k < 2)}numbers: {cure}"
             raise InputError(f"{where}: column '{name}' holds {kind}")
     return table, names
+
+
+def _tell_of_folders(where: str) -> None:
+    """Say what the names of folders say of their parts, as year=2020, and is not taken."""
+    parts = parts_of(where)
+    if named := sorted(
+        {name for part in parts for name in re.findall(r"([^/\\]+)=[^/\\]*[/\\]", part)}
+    ):
+        warn(f"{where}: not taken: {', '.join(map(show, named))} in the names of folders")
 
 
 def _source(where: str, names: Sequence[str]) -> Source:
@@ -275,6 +288,7 @@ def read_columns(
     dataset = library("pyarrow.dataset", where, NEEDS)
     with _arrow_errors(where):
         table = dataset.dataset(_files_of(where), format="parquet")
+        _tell_of_folders(where)
         names = list(table.schema.names)
         if len(set(names)) != len(names):
             raise InputError(f"{where}: two columns have one name")
@@ -346,7 +360,12 @@ def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDAr
 
 def _check_nulls(column: Any, what: str, of: str) -> None:
     if column.null_count:
-        raise InputError(f"{what}: {column.null_count} {of} are null")
+        compute = library("pyarrow.compute", what, NEEDS)
+        row = compute.index(compute.is_null(column), True).as_py()
+        raise InputError(
+            f"{what}: {column.null_count:,} {of} are null, the first in row {row} (from 0): leave "
+            "these rows out (dropna of pandas)"
+        )
 
 
 def _is_text(arrow: Any, kind: Any) -> bool:

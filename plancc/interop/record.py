@@ -69,7 +69,7 @@ def graph_of_record(
         n = _num_vertices(record, row, col, where)
         what = f"{where}: '{graph_key}'"
         _check_ends(pair=(col, row), num_vertices=n, what=what, cure=_cure(record, n))
-        weights, values = _weights(record, len(row), where)
+        weights, values = _weights(record, len(row), where, n)
     if reading.get("pattern"):
         values = None
     source = replace(source, weights=weights)
@@ -169,8 +169,13 @@ def _num_vertices(
     return n
 
 
-def _weights(record: Record, edges: int, where: str) -> tuple[str, npt.NDArray[Any] | None]:
-    """Name of the edges' values, and one for each edge."""
+def _weights(
+    record: Record, edges: int, where: str, vertices: int = -1
+) -> tuple[str, npt.NDArray[Any] | None]:
+    """Name of the edges' values, and one for each edge.
+
+    `vertices`: Rows of what is of vertices; -1: the record has nothing of these.
+    """
     taken: tuple[str, npt.NDArray[Any] | None] = "", None
     for name in _WEIGHTS:
         if record.get(name) is None:
@@ -196,9 +201,10 @@ def _weights(record: Record, edges: int, where: str) -> tuple[str, npt.NDArray[A
     others = [
         show(name)
         for name, shape in shapes.items()
-        if re.match("edge_(?!.*index)", str(name))
-        and name not in _OF_EDGES
-        and shape[:1] == (edges,)
+        if shape[:1] == (edges,)
+        and name not in (*_OF_EDGES, *_OF_VERTICES, *MASKS)
+        and (edges != vertices or re.match("edge_(?!.*index)", str(name)))
+        and not str(name).endswith("index")
     ]
     if others:
         words = f"{where}: not taken: {', '.join(others)} of edges; 'edge_weight' is their weight"
@@ -277,7 +283,11 @@ def format_of_records(
 
     def read(path: StrPath, *, keys: Mapping[str, str] | None = None, **flags: bool) -> Graph:
         key, source = (keys or {}).get("graph", "edge_index"), Source.of_file(path, name)
-        return graph_of_record(read_record(path), os.fspath(path), source, key, **flags)
+        record, where = read_record(path), os.fspath(path)
+        if record.get("edge_label_index") is not None:
+            links = "'edge_label_index', links to learn (`links` takes them from .npz)"
+            warn(f"{where}: not taken: {links}")
+        return graph_of_record(record, where, source, key, **flags)
 
     def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Record:
         return read_record(path)

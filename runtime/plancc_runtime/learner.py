@@ -173,28 +173,21 @@ class Learner:
         ranks = np.array([not each for each in whole], np.int64)
         self.transport.allreduce_sum(ranks)
         self.transport.allreduce_max(largest)
-        what = (
-            f"features of up to {largest[0]:,.6g}"
-            if largest[0] > HALF
-            else "rows of larger numbers"
-        )
-        error: PlanccError | None = None
+        most, why = largest[0], ""
+        what = f"features of up to {most:,.6g}" if most > HALF else "rows of larger numbers"
         if not ranks[0] and not ranks[1] and ranks[3]:
-            error = PlanccError(
-                f"the loss of {where} is {loss}: {what} do not travel as `wire` fp16, which "
-                f"holds up to {HALF:,}: choose bf16, or `standardize_features`"
+            why = (
+                f"{what} do not travel as `wire` fp16, which holds up to {HALF:,}: choose bf16, or "
+                "`standardize_features`"
             )
         elif not ranks[0] and not ranks[1] and ranks[2] in (0, self.transport.size):
-            error = PlanccError(
-                f"the loss of {where} is {loss}: try a smaller `lr` than {self.options.lr:g}"
-            )
+            why = f"try a smaller `lr` than {self.options.lr:g}"
+            why += f", or `wire` bf16: fp16 holds up to {HALF:,}" * half
         elif not all(whole[:3]):
             names = ("values of the matrix", "features", "weights of the network")
-            error = PlanccError(
-                f"the loss of {where} is {loss}: {names[whole.index(False)]} of this rank are not "
-                "finite"
-            )
-        self.transport.agree(error)
+            why = f"{names[whole.index(False)]} of this rank are not finite"
+        said = f"the loss of {where} is {loss}: {why}"
+        self.transport.agree(PlanccError(said) if why else None)
 
     def num_found(self, outputs: Tensor, view: View, data: LocalData) -> int:
         """Training vertices of this rank that `outputs` are right for."""

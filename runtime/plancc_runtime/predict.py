@@ -34,6 +34,8 @@ from plancc_runtime.transport.messages import name_ranks
 if TYPE_CHECKING:
     from plancc_runtime.saved import Description
 
+StrPath = str | PathLike[str]
+
 
 class Predicted(NamedTuple):
     """What was written.
@@ -54,9 +56,9 @@ class Predicted(NamedTuple):
 
 
 def predict(
-    plan: str | PathLike[str],
-    weights: str | PathLike[str],
-    path: str | PathLike[str],
+    plan: StrPath,
+    weights: StrPath,
+    path: StrPath,
     transport: Transport,
     embeddings: int | None = None,
     ids: str | Sequence[int] | None = None,
@@ -138,10 +140,10 @@ def predict(
 
 
 def score_links(
-    plan: str | PathLike[str],
-    weights: str | PathLike[str],
-    links: str | PathLike[str],
-    path: str | PathLike[str],
+    plan: StrPath,
+    weights: StrPath,
+    links: StrPath,
+    path: StrPath,
     transport: Transport,
     **execution: Any,
 ) -> Predicted:
@@ -193,10 +195,7 @@ def score_links(
 
 
 def _opened(
-    plan: str | PathLike[str],
-    weights: str | PathLike[str],
-    asked: Mapping[str, Any],
-    transport: Transport,
+    plan: StrPath, weights: StrPath, asked: Mapping[str, Any], transport: Transport
 ) -> tuple[Opened, Description]:
     """The plan, and the network of the weights. Collective.
 

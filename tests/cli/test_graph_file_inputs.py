@@ -260,6 +260,78 @@ CASES = [
         "M2 integer hermitian", {"g.mtx": MTX + "integer hermitian\n2 2 1\n2 1 5\n"},
         "compile g.mtx PLAIN", entries=both((0, 1), value=5.0),
     ),
+    *(
+        Case(
+            f"one line of a {name} is there twice",
+            {f"g.{name.partition(' ')[0]}": text},
+            f"compile g.{name.partition(' ')[0]} PLAIN",
+            says=(f"repeated entries {what}: 1;",),
+        )
+        for name, text, what in (
+            ("mtx", MTX + "real symmetric\n3 3 3\n2 1 5\n2 1 5\n3 2 1\n", "summed"),
+            ("mtx of loops", MTX + "real symmetric\n3 3 3\n1 1 5\n1 1 5\n3 2 1\n", "summed"),
+            ("mtx of both triangles", MTX + "pattern symmetric\n3 3 2\n1 2\n2 1\n", "merged"),
+            ("net", "*Vertices 3\n*Edges\n1 2 2\n2 1 2\n2 3 1\n", "summed"),
+            ("gml", "graph [ node [ id 0 ] node [ id 1 ]"
+             + " edge [ source 0 target 1 ]" * 2 + " ]", "merged"),
+        )
+    ),
+    Case(
+        "one line of a symmetric mtx is there twice, sorted on the disk",
+        {"g.mtx": MTX + "real symmetric\n3 3 3\n2 1 5\n2 1 5\n3 2 1\n"},
+        "convert g.mtx -o f --memory 10",
+        says=("weights of the edges: the values, 1 to 5, repeated entries summed: 1",),
+    ),
+    *(
+        Case(
+            f"values that are wrong, sorted on the disk, {kind}",
+            {"g.mtx": MTX + f"{kind}\n3 3 2\n2 1 inf\n3 2 1\n"},
+            "convert g.mtx -o f --memory 10 --pattern",
+            says=(f"f: 3 vertices, {count} nonzeros",),
+        )
+        for kind, count in (("real general", 2), ("real symmetric", 4))
+    ),
+    *(
+        refused(f"--pattern helps, {kind} {line}", "g.mtx", f"{MTX}{kind} general\n2 2 1\n{line}\n",
+                f"line 3: 'ROW COLUMN{value}' is expected (--pattern reads without values), not")
+        for kind, line, value in (("pattern", "1 2 5", ""), ("real", "1 2", " VALUE"))
+    ),
+    Case(
+        "weights and sizes of vertices of METIS",
+        {"g.graph": "4 3 110\n7 100 2\n7 1 1 3\n7 1 2 4\n7 1 3\n"},
+        "compile g.graph --normalize none --effort fast -p 2 -o p.h5",
+        says=("g.graph: not taken: the sizes of vertices",
+              "g.graph: its weights of vertices are not balanced: --balance weights does"),
+    ),
+    *(
+        Case(
+            f"weights of vertices of METIS, {more}",
+            {"g.graph": "4 3 010\n1 2\n1 1 3\n1 2 4\n1 3\n"},
+            f"compile g.graph --normalize none --effort fast {more} -o p.h5",
+            silent=("not balanced",),
+        )
+        for more in ("-p 2 --balance weights", "-p 2 --balance rows", "-p 1")
+    ),
+    Case(
+        "weights in float32",
+        {"g.pt": torch_file(edge_index=RINGED, num_nodes=6,
+                            edge_weight=[0.1, 0.2, 0.3, 0.5, 0.7, 16777216.0])},
+        "compile g.pt PLAIN",
+        says=("weights of the edges: 'edge_weight', 0.1 to 16,777,216;",),
+    ),
+    Case(
+        "F3 .pt attributes of edges of other names, and links",
+        {"g.pt": torch_file(edge_index=RINGED, num_nodes=8, x=[[1.0]] * 8, msg=[1.0] * 6,
+                            edge_label=[1.0, 1.0], edge_label_index=[[0, 1], [1, 2]])},
+        "compile g.pt PLAIN",
+        says=("g.pt: not taken: 'msg' of edges", "g.pt: not taken: 'edge_label_index', links"),
+    ),
+    Case(
+        "GraphML with other ids",
+        {"g.graphml": XML.format(EDGE.format(10, 11, "", 2)).replace("pop", "id")},
+        "compile g.graphml PLAIN",
+        says=("g.graphml: not taken: 'id' of vertices",),
+    ),
     refused("M2 complex", "g.mtx", MTX + "complex general\n2 2 0\n", "line 1|--pattern"),
     refused("M2 inf", "g.mtx", MTX + "real general\n2 2 1\n1 2 inf\n", "line 3|--pattern|'inf'"),
     Case(

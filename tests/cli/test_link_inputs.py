@@ -172,6 +172,22 @@ CASES = [
         says=("l.npz: the ends of links are taken for vertex numbers|ids (100, 101, 102, 103",),
     ),
     Case(
+        "links of text",
+        {"g.txt": BOTH, "l.npz": lambda path: np.savez(path, train=np.array([["a"], ["b"]]))},
+        "compile g.txt PLAIN --links l.npz",
+        refused="l.npz: train is of text, shape [2, 1]: give integers|the numbers of vertices",
+    ),
+    *(
+        Case(
+            f"times under a line of names, {kind}",
+            {"g.txt": "0 1\n1 2\n2 3\n3 4\n4 5\n", "t.csv": f"{head}" + "5\n1\n2\n3\n4\n"},
+            "compile g.txt PLAIN --link-split 0.2,0.2 --link-times t.csv",
+            entries={(k, k + 1): 1.0 for k in (1, 2, 3)},
+            silent=("warning: t.csv",),
+        )
+        for kind, head in (("one", "time\n"), ("none", ""))
+    ),
+    Case(
         "C5 all links are for training",
         {"g.txt": BOTH, "l.npz": lambda path: np.savez(path, train=EDGES.T)},
         "compile g.txt PLAIN --links l.npz",

@@ -41,7 +41,7 @@ GRAPHS: dict[str, tuple[str | bytes, str]] = {
     "negative.txt": ("0 1\n-1 2\n", "line 2|ids count from 0|'-1'"),
     "nan.txt": ("0 1 nan\n", "line 1|the weight is not finite|--pattern|'nan'"),
     "inf.txt": ("0 1 inf\n", "line 1|the weight is not finite|--pattern|'inf'"),
-    "one.txt": ("0\n1\n", "line 1|two or three columns|--columns 1,2|'0'"),
+    "one.txt": ("0\n1\n", "line 1|two or three columns|# stands before what is no edge|'0'"),
     "five.txt": ("0 1 2 3 4\n", "line 1|two or three columns|--columns 1,2|'0 1 2 3 4'"),
     "zero.txt": ("0 1 2.5\n\0 2 3\n", "line 2|not a whole number"),  # a byte 0 is no separator
     "ragged.txt": ("0 1\n1 2 3\n", "line 2|2 columns are expected, as in the first line|'1 2 3'"),

@@ -17,6 +17,7 @@ from cli_helpers import family, ok, plancc
 
 from plancc import clock, jit
 from plancc.plan.reader import PlanFile
+from plancc.plan.values import Header
 from plancc_cli import warm_up
 from plancc_cli.group import COMMANDS, LISTINGS
 from plancc_cli.progress import COMPILING
@@ -102,19 +103,19 @@ def test_a_run_refuses_a_plan_before_torch_is_loaded(plan, words, said, tmp_path
     ],
 )
 def test_every_command_says_once_that_it_compiles_kernels(words, told, tmp_path, monkeypatch):
-    """A kernel that takes long is stood for by one at the opening of the plan."""
+    """A kernel that takes long is stood for by one at the header of the plan."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(clock, "ANNOUNCED_AFTER", 0.0)
-    opened, listener = PlanFile._open, clock.compilation()
+    read, listener = PlanFile._read_header, clock.compilation()
 
-    def slow(self: PlanFile) -> None:
+    def slow(self: PlanFile) -> Header:
         listener.on_start(None)
         if listener._timer is not None:
             listener._timer.join(100)  # all is said
         listener.on_end(None)
-        opened(self)
+        return read(self)
 
-    monkeypatch.setattr(PlanFile, "_open", slow)
+    monkeypatch.setattr(PlanFile, "_read_header", slow)
     monkeypatch.setattr(cli_helpers, "without_progress", str)
     assert plancc(*words).err.count(f"plancc: {COMPILING}\n") == told
 

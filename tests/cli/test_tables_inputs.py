@@ -329,6 +329,44 @@ DOWN = [(i % 6, i) for i in range(N)]
 TO_MESH, TO_GRID = ("grid", "g2m", "mesh", DOWN), ("mesh", "m2g", "grid", [(v, u) for u, v in DOWN])
 OF_TYPES = [
     Case(
+        "entries of relations that are there twice, or 0",
+        {
+            **types(RING_OF_MESH, TO_GRID),
+            "t/1.txt": "0 0 2\n0 0 3\n0 7 0\n" + "".join(f"{v % 6} {v} 1\n" for v in range(1, N)),
+        },
+        "compile t PLAIN",
+        says=(
+            "of relation 'mesh m2g grid' repeated entries summed: 1|"
+            "of relation 'mesh m2g grid' entries of value 0 left out (--pattern keeps them): 1",
+        ),
+    ),
+    Case(
+        "pairs of a relation that are there twice",
+        {
+            **types(RING_OF_MESH, TO_MESH, TO_GRID),
+            "t/2.txt": "0 0\n" * 2 + "".join(f"{v % 6} {v}\n" for v in range(1, N)),
+        },
+        "compile t PLAIN",
+        says=(
+            "matrix: of every relation A; of relation 'mesh m2g grid' repeated entries merged: 1",
+        ),
+    ),
+    Case(
+        "files that types.toml does not name",
+        {**types(RING_OF_MESH), "t/likes.txt": "0 0\n", "t/user.npy": b"x", "t/README.txt": "x"},
+        "compile t PLAIN",
+        says=("t: not taken: 'likes.txt', 'user.npy', which types.toml does not name",),
+    ),
+    Case(
+        "a file of other rows",
+        {
+            **types(RING_OF_MESH, TO_MESH, TO_GRID),
+            "t/mesh.npy": lambda path: np.save(path, FEATURES[1:]),
+        },
+        "compile t PLAIN",
+        refused="t/mesh.npy: features of type 'mesh' have 11 rows, and types.toml says 12 vertices",
+    ),
+    Case(
         "types that are as they should be",
         types(RING_OF_MESH, TO_MESH, TO_GRID),
         "compile t PLAIN",
@@ -436,6 +474,26 @@ BY_NAMES = [
             ("row,col", BY_ITEMS, False),
             ("a,b", BY_ITEMS, False),
         )
+    ),
+    Case(
+        "columns of a relation",
+        {**seen("a,b", BY_ITEMS), "t/e.csv": "item,user,rating,time\n0,0,5,9\n1,1,3,9\n"},
+        "compile t PLAIN",
+        refused="t/e.csv: which columns are the edges? Leave columns out, or name them source",
+    ),
+    Case(
+        "columns of a relation that are not taken",
+        {**seen("a,b", []), "t/e.csv": "source,target,kind,at\n0,0,5,9\n1,0,3,9\n0,1,2,8\n"},
+        "compile t PLAIN",
+        says=("e.csv: not taken: 'kind', 'at'",),
+        silent=("--columns",),
+        entries=OF_USERS,
+    ),
+    Case(
+        "sizes before a relation",
+        {**seen("a,b", []), "t/e.csv": "2,3,3\n0,0,1\n0,1,1\n1,0,1\n"},
+        "compile t PLAIN",
+        refused="e.csv, line 1|out of range 0..1: '2': vertices count from 0 within their type (#",
     ),
     Case(
         "A1: a user beyond the type",
@@ -574,6 +632,64 @@ KINDS = [
             rows={"features": np.arange(N, dtype=np.float32)[::step, None]},
         )
         for start, step, said in ((0, 1, ""), (N - 1, -1, ""), (700, 1, "not taken: 'index'"))
+    ),
+    *(
+        Case(
+            f"an empty {name}",
+            {"g.mtx": RING, "t.csv": table("id").replace(*pair, 1)},
+            DATA.format("t.csv"),
+            refused=f"t.csv, line 2: column '{name}' is empty: give every row a number, as fillna",
+        )
+        for name, pair in (("f0", ("\n3,3,", "\n3,,")), ("label", (",0\n", ",\n")))
+    ),
+    Case(
+        "a mask of words",
+        {"g.mtx": RING, "t.csv": "id,train_mask\n" + "".join(f"{v},yes\n" for v in range(N))},
+        DATA.format("t.csv"),
+        refused="t.csv, line 2: not a table of numbers: 'yes' in column 'train_mask' (masks hold 0",
+    ),
+    Case(
+        "ids of text without a line of names",
+        {"g.csv": "ann,bob\nbob,ann\n", "t.csv": "bob,4,1\nann,1,0\n"},
+        "compile g.csv --data t.csv PLAIN",
+        refused="t.csv, line 1: neither numbers alone nor names of columns|as id,f0,label",
+    ),
+    Case(
+        "numbers of rows beside names",
+        {"g.csv": "ann,bob\nbob,ann\n", "t.csv": "0,4\n1,5\n"},
+        "compile g.csv --data t.csv PLAIN",
+        says=("t.csv: the first column counts the rows, and is taken as a feature",),
+        rows={"features": np.array([[0, 4], [1, 5]], np.float32)},
+    ),
+    Case(
+        "what is seldom meant, of a table",
+        {
+            "g.mtx": RING,
+            "t.csv": "label,train_mask,val_mask\n" + "1,1,1\n" + "2,1,0\n" * (N - 1),
+        },
+        DATA.format("t.csv"),
+        says=(
+            "warning: t.csv: labels: the classes 1..2 occur, 0 does not",
+            "warning: t.csv: 1 vertices are in 'train_mask' and in 'val_mask'",
+        ),
+    ),
+    Case(
+        "weights of names",
+        {"g.csv": "a,b\nb,c\nc,d\nd,a\n", "w.csv": "id,weight\nd,1\na,1\nc,1\nb,1000\n"},
+        "compile g.csv --weights w.csv --normalize none --effort fast -p 2 -o p.h5",
+        says=("the heaviest vertex weighs 1000",),
+    ),
+    Case(
+        "rows without ids of ids with gaps",
+        {"g.txt": "10 20\n20 30\n30 10\n", "t.csv": "f0\n1\n2\n3\n"},
+        "compile g.txt --data t.csv PLAIN",
+        says=("t.csv: rows without ids are taken in the graph's order of vertices (10, 20, 30)",),
+    ),
+    Case(
+        "a row more than ids from 1",
+        {"g.txt": "1 2\n2 3\n", "t.csv": "f0\n1\n1\n1\n1\n"},
+        "compile g.txt --data t.csv PLAIN",
+        refused="the graph 3 vertices: vertices count from 0 here, and the graph's ids from 1",
     ),
     Case(
         "labels of words",

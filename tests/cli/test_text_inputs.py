@@ -26,6 +26,8 @@ LFS = (
     "2b1258daaa5e2ca24d17e2393\nsize 12345\n"
 )
 TRIANGLE = {(0, 1): 1.0, (1, 2): 1.0, (2, 0): 1.0}
+ACCENTED = "src,dst\nMu\u0308ller,Zoe\u0308\nM\u00fcller,Bob\n"
+BELOW = "#a,b\nsource,target\n#py,ann\nbob,c\n"
 C, CSV = "compile g.txt PLAIN", "compile g.csv PLAIN"
 RATED = "source,target,rating,timestamp\n0,1,4,9\n1,2,5,8\n"
 
@@ -36,6 +38,12 @@ def parquet(**columns):
         pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), path)
 
     return write
+
+
+def hive(path):
+    for k in range(2):
+        (path / f"year={2000 + k}").mkdir(parents=True)
+        parquet(src=[k], dst=[k + 1])(path / f"year={2000 + k}" / "a.parquet")
 
 
 def ones(*pairs):
@@ -118,8 +126,68 @@ CASES = [
          says=("'6 6 7' is taken as numbers of vertices and edges",),
          entries={(1, 2): 0.5, (2, 3): 0.5, (3, 4): 1, (4, 5): 1, (5, 6): 1, (6, 1): 1, (1, 3): 1}),
     Case("F7: a tree with its size", {"g.txt": "5 4\n0 1\n1 2\n2 3\n3 4\n"}, C,
+         says=("'5 4' is taken as numbers of vertices and edges|--columns 1,2",),
+         entries=ones((0, 1), (1, 2), (2, 3), (3, 4))),
+    Case("F7: a path from its end", {"g.txt": "5 4\n4 3\n3 2\n2 1\n1 0\n"}, C,
          says=("'5 4' is read as an edge|put # before it",),
-         entries=ones((5, 4), (0, 1), (1, 2), (2, 3), (3, 4))),
+         entries=ones((5, 4), (4, 3), (3, 2), (2, 1), (1, 0))),
+    Case("F7: as many edges as vertices", {"g.txt": "4 4\n1 2\n2 3\n3 1\n3 4\n"}, C,
+         says=("'4 4' is taken as numbers of vertices and edges",),
+         entries=ones((1, 2), (2, 3), (3, 1), (3, 4))),
+    Case("F7: sizes of a list that is cut off", {"g.txt": "4 9\n1 2\n2 3\n3 1\n3 4\n"}, C,
+         says=("'4 9' is read as an edge|put # before it",)),
+    Case("F7: sizes before weights", {"g.txt": "3 3\n1 2 0.5\n2 3 0.25\n3 1 2\n"}, C,
+         refused="line 2: 2 columns are expected, as in the first line (# stands before a line of "
+         "sizes), not '1 2 0.5'"),
+    Case("F7: ids with gaps", {"g.txt": "3 40\n2 5\n5 7\n7 2\n"}, C, silent=("as an edge",)),
+    Case("F7: a lone size", {"g.txt": "4\n1 2\n2 3\n"}, C,
+         refused="line 1|# stands before what is no edge|not '4'"),
+    # columns of edges
+    Case("numbers of edges before their ends", {"g.csv": "0,10,11\n1,11,12\n2,12,10\n"}, CSV,
+         says=("g.csv: column 1 counts the lines, and most numbers of the others|--columns 2,3",)),
+    Case("a path with weights", {"g.txt": "0 1 1\n1 2 1\n2 3 1\n"}, C, silent=("warning",)),
+    Case("times before ends", {"g.txt": "1082040961 1 2\n1082155839 3 4\n"}, C,
+         says=("column 1 alone has numbers as large as times|--columns 2,3",)),
+    *(Case(f"a column of times, {head}", {"g.csv": f"{head}\n10,1,2\n11,2,3\n"}, CSV,
+           says=("not taken: 'time'",), entries=ones((1, 2), (2, 3)))
+      for head in ("time,user,friend", "# time,user,friend")),
+    Case("names in a comment", {"g.txt": "# FromNodeId\tToNodeId\tSign\n0\t1\t-1\n"}, C,
+         says=("weights of the edges: column 'Sign', all -1|row = FromNodeId",)),
+    Case("a table of vertices", {"g.csv": "id,label\n0,1\n1,0\n2,1\n"}, CSV,
+         refused="which columns are the edges?|: 'id', 'label' (--data takes vertex data)"),
+    Case("a dense matrix of pandas", {"g.csv": ",a,b,c\na,0,1,0\nb,1,0,1\nc,0,1,0\n"}, CSV,
+         refused="which columns are the edges?|'', 'a', 'b', 'c'"),
+    Case("row names of R", {"g.txt": '"from" "to"\n"1" 1 2\n"2" 2 3\n'}, C,
+         refused="line 2|row names of R (row.names = FALSE)"),
+    Case("two pairs of ends", {"g.csv": "source,target,from,to\n1,2,3,4\n2,3,4,5\n"}, CSV,
+         says=("not taken: 'from', 'to'",), silent=("as weights",), entries=ones((1, 2), (2, 3))),
+    *(Case(f"between ends stands {line.split()[1] if ' ' in line else line[1]}",
+           {"g.txt": f"{line}\n{line}\n"}, C,
+           refused="line 1: columns are separated by blanks, tabs, commas or semicolons, not by '")
+      for line in ("1|2", "1|11537|0", "source | target", "1 -> 2", "a -- b")),
+    *(Case(f"edges in brackets, {line}", {"g.csv": f"{line}\n{line}\n"}, CSV,
+           refused="line 1: an edge is two words, as 'u,v', without brackets")
+      for line in ("(1, 2)", "('a', 'b')", "[1, 2]")),
+    *(Case(f"no edge list but {kind}", {"g.csv": text}, CSV, refused=f"g.csv: begins as {kind}")
+      for kind, text in (("an error", "404: Not Found\n"), ("an error", "Access denied, log in\n"),
+                         ("an error", "<?xml version='1.0'?>\n<Error><Code>x</Code></Error>"),
+                         ("JSON", '{"nodes": [], "links": []}\n'), ("JSON", '[{"source": 1}]'),
+                         ("GEXF", "<?xml version='1.0'?>\n<gexf></gexf>"))),
+    Case("a name as that of an error", {"g.csv": "Forbidden City,Beijing\nBeijing,Xian\n"}, CSV,
+         silent=("warning",), says=("3 vertices, 2 nonzeros",)),
+    Case("names with accents in two ways", {"g.csv": ACCENTED}, CSV,
+         says=("g.csv: 1 ids are as others but for how accents|kept apart",)),
+    Case("weights of words", {"g.csv": "src,dst,weight\n1,2,True\n2,3,False\n"}, CSV,
+         refused="line 2: the weight is not a number (--pattern reads without weights): 'True'"),
+    Case("weights of years", {"g.csv": "src,dst,year\n1,2,2001\n2,3,2002\n"}, CSV,
+         says=("column 'year' is taken as weights|the name says year|--pattern",)),
+    Case("ids from 1 with gaps", {"g.txt": "1 2\n2 4\n"}, C,
+         says=("ids go up to 4: --keep-ids or --num-vertices 5 keeps the others, and 0",)),
+    Case("a null id of Parquet", {"g.parquet": parquet(src=[1, 2, None], dst=[2, 3, 1])},
+         "compile g.parquet PLAIN", refused="column 'src': 1 ids are null, the first in row 2"),
+    Case("folders that say something", {"g.parquet": hive}, "compile g.parquet PLAIN",
+         says=("g.parquet: not taken: 'year' in the names of folders",),
+         entries=ones((0, 1), (1, 2))),
     Case("F7: an edge that is none of sizes", {"g.txt": "6 3\n0 1\n1 2\n2 3\n3 4\n4 5\n5 6\n"}, C,
          silent=("warning",)),
     Case("A8: vertices and pairs", {"g.txt": f"6 7\n{RING}{BACK}"}, C,
@@ -143,6 +211,10 @@ CASES = [
            says=(f"2 lines that begin with {sign} are taken as comments, the first '{sign}py",
                  "2 vertices, 1 nonzeros"))
       for sign in "#%"),
+    Case("A7: names with # below names of columns", {"g.csv": BELOW}, CSV,
+         says=("g.csv: 1 lines that begin with # are taken as comments, the first '#py,ann'",)),
+    Case("A12: triples without names", {"g.txt": "/m/01 born /m/02\n/m/01 died /m/03\n"}, C,
+         refused="which columns are the edges? Name them by --columns: '1', '2', '3'"),
     Case("A7: names with # in quotes", {"g.csv": 'a,b\n"#py","java"\nx,"#py"\n'}, CSV,
          silent=("taken as comments",), says=("3 vertices, 2 nonzeros",)),
     Case("A7: remarks among names", {"g.txt": "ann bob\n# see below\n## end\nbob eve\n"}, C,
@@ -188,6 +260,14 @@ CASES = [
     Case("F8: KONECT asym, cut off", {"g.txt": "% asym unweighted\n% 5 4 4\n1 2\n2 3\n3 1\n"}, C,
          silent=("undirected,",),
          says=("say 4 vertices and 5 edges, and 3 and 3 are read|cut off",)),
+    Case("F8: more vertices than ids from 1", {"g.txt": "% sym unweighted\n% 2 10 10\n1 2\n2 3\n"},
+         f"{C} --symmetrize",
+         says=("say 10 vertices, and 3 are read: subtract 1 from the ids, and --num-vertices 10",)),
+    *(Case(f"F8: {words}", {"g.txt": f"# {words}\n0 1\n1 2\n"}, C,
+           says=("comments say 9 edges, and 2 are read: the file may be cut off",))
+      for words in ("3 nodes, 9 edges", "3 vertices and 9 links.", "|V| = 3 |E| = 9")),
+    Case("F8: millions", {"g.txt": "# Nodes: 4.8M Edges: 69M\n0 1\n1 2\n"}, C,
+         silent=("comments say",)),
     Case("F8: a remark that is no count", {"g.txt": "# Edges of 12 nodes, see 2019\n0 1\n1 2\n"}, C,
          silent=("warning",)),
     # F12: spellings

@@ -77,6 +77,10 @@ def test_data_of_all_ids_names_the_way_out(path, tmp_path):
         read_vertex_data(tmp_path / "a.npz", graph)
     with pytest.warns(PlanccWarning), pytest.raises(InputError, match="`num_vertices` 6"):
         plancc.compile(path, "block", 2, data=tmp_path / "a.npz")
+    np.savez(tmp_path / "b.npz", labels=np.arange(5))
+    words = "ids up to 5 occur in the graph, 3 in all; subtract 1 from them, and read it with"
+    with pytest.raises(InputError, match=f"{words} `num_vertices` 5"):
+        read_vertex_data(tmp_path / "b.npz", graph)
     read = read_graph(path, num_vertices=6)
     plan = plancc.compile(read, "block", 2, data=tmp_path / "a.npz")
     assert np.array_equal(plan.vertex_data.labels, plan.global_id)

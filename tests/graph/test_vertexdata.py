@@ -559,7 +559,7 @@ def test_whole_numbers_are_targets_under_that_name_alone():
         (np.where(REAL == 3, np.nan, REAL), "'nan' in row 2, column 0 .*, not a finite"),
         (np.where(REAL == 3, np.inf, REAL), "'inf' in row 2, column 0"),
         (np.where(REAL == 3, 1e39, REAL), "'1e.39' in row 2, column 0"),
-        (np.where(np.isnan(REAL), np.nan, 1.0), "'nan' in row 1, column 0.*; targets are 0 or 1"),
+        (np.where(np.isnan(REAL), np.nan, 1.0), "'nan' in row 1, column 0.*; targets of 0 and 1"),
         (np.array([[0, 1], [1, 2], [0, 0], [1, 1]]), "'2' in row 1, column 1.*of a floating type"),
     ],
 )

@@ -269,6 +269,21 @@ def test_rows_that_overflow_on_the_wire_are_not_blamed_on_features(tmp_path):
             trained(path, TrainOptions(epochs=1, wire="fp16", passes=passes), 2)
 
 
+def test_a_run_that_diverges_names_a_wire_that_may_be_why(tmp_path):
+    """Gradients travel too: 6e4 does as fp16, and the steps that follow it do not."""
+    plan = worlds.plan("directed", "row", 2)
+    labels = np.arange(plan.header.num_vertices, dtype=np.int32) % 2
+    features = np.full((len(labels), 3), 6e4, np.float32)
+    path = with_data(plan, plancc.VertexData(features=features, labels=labels), tmp_path / "b.h5")
+    said = {
+        "fp32": r"than 1e\+30$",
+        "fp16": r"than 1e\+30, or `wire` bf16: fp16 holds up to 65,504$",
+    }
+    for wire, end in said.items():
+        with pytest.raises(PlanccError, match=f"try a smaller `lr` {end}"):
+            trained(path, TrainOptions(epochs=9, wire=wire, lr=1e30), 2)
+
+
 @pytest.mark.parametrize("passes", [(), ("constant",)])
 def test_columns_that_a_wire_rounds_to_0_are_counted(passes, tmp_path):
     """Half a step of 1 is 0.0039; 2^-25 is half of the least number of fp16."""
