@@ -227,7 +227,7 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
     """Pairs of ids in a file, int64[m, 2], or bytes[m, 2] of names; InputError if it has none, or a
     line is no pair."""
     with open_file(path) as file:
-        lines = file.read().decode(errors="replace").splitlines()
+        lines = file.read().decode("utf-8-sig", "replace").splitlines()
     found = list[list[Any]]()
     for line, text in enumerate(lines, 1):
         mark = next((each for each in ",\t" if each in text), " ")
@@ -265,7 +265,7 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
         )
     with open_file(text) as file:
         if not text.endswith(".npy"):
-            return _checked(file.read().decode(errors="replace").splitlines(), text, named)
+            return _checked(file.read().decode("utf-8-sig", "replace").splitlines(), text, named)
         try:
             array = np.load(file)
         except (ValueError, EOFError) as error:

@@ -55,7 +55,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     assert first.shape == (worlds.N, 6)
     np.testing.assert_allclose(first, again, rtol=1e-5, atol=1e-7)
 
-    (tmp_path / "ask.csv").write_text("3,5\n40,0\n3,3\n")
+    (tmp_path / "ask.csv").write_text("3,5\n40,0\n3,3\n", encoding="utf-8-sig")  # as Excel does
     scoring = ("predict", "plan.h5", "--weights", "w.npz", "--links")
     run_ranks(3, lambda t: score_links("plan.h5", "w.npz", "ask.csv", "scores.npz", t))
     found, w = np.load("scores.npz"), np.load("w.npz")

@@ -283,7 +283,8 @@ def test_command_prints_answers_for_ids_of_a_file(name, case, tmp_path, ranks):
     if asked.suffix == ".npy":
         np.save(asked, case.ids[ASKED])
     else:
-        asked.write_text("".join(f"{each}\n" for each in case.ids[ASKED]))
+        lines = "".join(f"{each}\n" for each in case.ids[ASKED])
+        asked.write_text(lines, "utf-8-sig")  # as Notepad does
     names = case.folder / "row.h5", "--weights", case.folder / "weights.npz"
     done = ranks.run(3, "predict", *names, "--ids", asked, program="plancc")
     assert done.returncode == 0, done.stderr
