@@ -119,7 +119,7 @@ def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArra
 
 
 def as_ids(given: Collection[Any]) -> npt.NDArray[Any] | None:
-    """What a source calls its vertices, as ids: int64[n], or bytes[n] where one is no whole number.
+    """What a source calls its vertices, as ids: int64[n], or bytes[n] where a text is no int64.
 
     None where two are called the same, or one is empty or neither text nor a whole number.
     """
@@ -131,7 +131,7 @@ def as_ids(given: Collection[Any]) -> npt.NDArray[Any] | None:
     if len({*words}) < len(words):
         return None
     with suppress(InputError, OverflowError, UnicodeEncodeError):
-        if numbers or all(map(_WHOLE.fullmatch, words)):
+        if numbers or all(_WHOLE.fullmatch(k) and abs(int(k)) < 1 << 63 for k in words):
             return np.array([*map(int, words)], np.int64)
         names, number = sorted_names(np.array(words, object), "")
         return names[number]

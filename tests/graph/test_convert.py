@@ -69,6 +69,8 @@ def test_networkx_with_names():
         (nx.DiGraph([("zoë", "b"), ("c", "zoë")]), ["zoë".encode(), b"b", b"c"]),
         (nx.DiGraph([("x", 7), ("8", "x")]), [b"x", b"7", b"8"]),
         (nx.DiGraph([("12", 7), ("9", "12")]), [12, 7, 9]),
+        (nx.DiGraph([("12", "9" * 19), ("9", "12")]), [b"12", b"9" * 19, b"9"]),
+        (nx.DiGraph([("12", "1" * 19), ("9", "12")]), [12, int("1" * 19), 9]),
         (nx.DiGraph([("7", 7), ("9", "7")]), None),
         (nx.DiGraph([("", 7), ("9", "")]), None),
         (nx.DiGraph([(1.5, 7), ("9", 1.5)]), None),
