@@ -183,14 +183,15 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         raise InputError(f"{where}'{shown(name)}' is no kind of links: they are {known}")
     found: dict[str, npt.NDArray[Any]] = {}
     for name, value in given.items():
-        array = found[name] = _by_name(as_array(value, f"{where}{name}"), graph, f"{where}{name}")
-        pair = name in KINDS
+        listed, pair = as_array(value, f"{where}{name}"), name in KINDS
+        array = found[name] = _by_name(listed, graph, f"{where}{name}")
         if array.dtype.kind not in "iu" or array.ndim != 2 or (pair and len(array) != 2):
             shape = "[2, links]" if pair else "[links, negatives of each]"
-            kind = "text" if array.dtype.kind in "US" else array.dtype
+            kind = "text" if listed.dtype.kind in "US" else listed.dtype
+            names = ", or their names" if are_names(graph.original_ids) else ""
             raise InputError(
                 f"{where}{name} is of {kind}, shape {list(array.shape)}: give integers of shape "
-                f"{shape}, the numbers of vertices"
+                f"{shape}, the numbers of vertices{names}"
             )
         check_range(array, graph.num_vertices, f"{where}{name}")
     pairs = {kind: found.get(kind, np.zeros((2, 0))).astype(np.int32) for kind in KINDS}

@@ -185,7 +185,7 @@ INIT = "plan.h5 --hidden 5 --no-bias --init"
             [
                 "--lr is 0.5 on rank 0, 0.01 on rank 1",
                 "--no-bias is not given on rank 0, False on rank 1",
-                "and 1 more differ",
+                "and 1 more differs",
             ],
         ),
         ("plan.h5 --log log", "plan.h5", 2, ["--log is given on rank 0, not given on rank 1"]),

@@ -425,8 +425,8 @@ class Transport(ABC):
                 values = [f"{shown(text)} on {name_ranks(ranks)}" for text, ranks in most_first]
                 sentences.append(f"`{name}` is {', '.join(values[:MOST_VALUES])}")
         said = "; ".join(sentences[:MOST_DIFFERENCES])
-        if len(sentences) > MOST_DIFFERENCES:
-            said += f"; and {len(sentences) - MOST_DIFFERENCES} more differ"
+        if more := len(sentences[MOST_DIFFERENCES:]):
+            said += f"; and {more} more differ{'s' * (more == 1)}"
         self.agree(InputError(f"the ranks have other options: {said}; give all ranks the same"))
 
     @contextmanager
