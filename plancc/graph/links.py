@@ -251,6 +251,8 @@ def _doubtful(
     learnt_too = "validation and test links are training links too, so that scores tell what was"
     yield places_in(train, _some(held)) >= 0, f"{learnt_too} learnt by heart"
     yield places_in(val, _some(test)) >= 0, "test links are validation links too"
+    of_val, of_test = (np.sort(link_keys(links.pairs[kind], graph)) for kind in KINDS[3:])
+    yield places_in(of_val, _some(of_test)) >= 0, "test_negative pairs are val_negative ones too"
     if not len(held):
         yield train >= 0, "links are for training: there are no scores of validation and test"
     for kind in KINDS:

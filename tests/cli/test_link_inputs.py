@@ -136,6 +136,12 @@ CASES = [
         says=("l.npz: 20 of 20 val_negative pairs are of one vertex",),
     ),
     Case(
+        "C5 negatives of both splits",
+        links(val_negative=OTHERS[:20], test_negative=OTHERS[15:35]),
+        "compile g.txt PLAIN --links l.npz",
+        says=("l.npz: 5 of 20 test_negative pairs are val_negative ones too",),
+    ),
+    Case(
         "C5 links there twice",
         links(train=twice(EDGES[:160])),
         "compile g.txt PLAIN --links l.npz",
