@@ -6,10 +6,10 @@
 from benchmarks.house import LAB, budgets, files_loaded, files_of_row_path
 
 BUDGET = {
-    "code lines of the core": 59508,
+    "code lines of the core": 59516,
     "code lines of the lab": 5468,
     "`import plancc.pipeline, plancc_runtime.run`: files": 299,
-    "`import plancc.pipeline, plancc_runtime.run`: code lines": 38318,
+    "`import plancc.pipeline, plancc_runtime.run`: code lines": 38326,
     "row path, compile and run: files": 171,
     "row path, compile and run: code lines": 23798,
     "types: other files that name it": 104,

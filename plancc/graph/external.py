@@ -83,13 +83,18 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
     _check_room(folder, source.most * (2 if mirrored else 1), weighted)
 
     def entries() -> Iterator[Entries]:
+        nonlocal loops
         for row, col, values in source:
             ends = (col, row) if reading.transpose else (row, col)
             if weighted and values is not None and len(values):
                 found.add(values)
             yield *ends, values if weighted else None
+            own = row[row == col]
+            loops += len(own)
+            has_loop[own] = True
 
     n, name, found = source.num_vertices, source.source.name, WeightRange(source.source.weights)
+    loops, has_loop = 0, np.zeros(n, bool)
     if mirrored:
         # merged first: then two terms meet at most, and A[i, j] == A[j, i] exactly
         between = folder / "merged"
@@ -101,8 +106,8 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
     else:
         repeated, zeros, _ = _sort(entries(), n, weighted, folder, memory, name)
         added = one_way = 0
-        if source.directed is False:  # a line is there with its mirror
-            repeated = -(-repeated // 2)
+        if source.directed is False:  # a line is there with its mirror, on the diagonal alone
+            repeated = (repeated + loops - np.count_nonzero(has_loop)) // 2
     if source.original_ids is not None:
         np.save(folder / "original_ids.npy", source.original_ids)
     made_of = replace(source.source, weights="", weight_range="")

@@ -52,6 +52,7 @@ def test_the_best_plan_so_far_is_written(graph, tmp_path, number, model):
 
 def test_before_the_first_step_there_is_nothing_to_keep():
     told = []
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with KeepBest(told.append) as keep:
         assert keep() == ""
         with pytest.raises(KeyboardInterrupt):

@@ -14,7 +14,7 @@ CASES = (
     ("patch p.h5 --add e.el --num-vertices 9 -o q.h5", "--num-vertices is for the file of --graph"),
     ("simulate p.h5 --vertices 0", "--vertices is for --sweep"),
     ("simulate p.h5 --epsilon 0", "--epsilon is for --sweep"),
-    ("simulate p.h5 --seed 0", "--seed is for --sweep"),
+    ("simulate p.h5 --seed 0", "--seed 0: is for links, and for --split: drop it"),
     ("simulate p.h5 --passes=", "--passes '': give none, or of"),
     ("simulate p.h5 --passes ,", "--passes ',': give none, or of"),
     ("simulate p.h5 --batches 99999999999999999999", "is not in the range"),

@@ -48,13 +48,14 @@ def test_a_night(tmp_path: Path) -> None:
     write(new, [*edges, (40, 0), (40, 1)])
     assert "1 are new" in ok("patch", plan, "--graph", new, "--quiet", "-o", b)
 
-    write(new, [(0, 0), (2, 1), (3, 2), (1, 0)])
-    (tmp_path / "types.toml").write_text(
+    folder, typed = tmp_path / "typed", tmp_path / "typed.h5"
+    folder.mkdir()
+    write(folder / "new.txt", [(0, 0), (2, 1), (3, 2), (1, 0)])
+    (folder / "types.toml").write_text(
         "types = {author = 3, paper = 4}\n[[relations]]\nsource = 'author'\nname = 'writes'\n"
         "destination = 'paper'\nfile = 'new.txt'\n"
     )
-    typed = tmp_path / "typed.h5"
-    ok("compile", tmp_path, "-p", 2, "--epsilon", 1, "-o", typed)
+    ok("compile", folder, "-p", 2, "--epsilon", 1, "-o", typed)
     more = tmp_path / "more.txt"
     write(more, [(4, 1)])
     lists = ["--add", f"writes={more}", "--migration", moves]
