@@ -82,6 +82,9 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
     weighted = source.weighted and not reading.pattern
     _check_room(folder, source.most * (2 if mirrored else 1), weighted)
 
+    n, name, found = source.num_vertices, source.source.name, WeightRange(source.source.weights)
+    loops, has_loop = 0, np.zeros(n, bool)
+
     def entries() -> Iterator[Entries]:
         nonlocal loops
         for row, col, values in source:
@@ -93,8 +96,6 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
             loops += len(own)
             has_loop[own] = True
 
-    n, name, found = source.num_vertices, source.source.name, WeightRange(source.source.weights)
-    loops, has_loop = 0, np.zeros(n, bool)
     if mirrored:
         # merged first: then two terms meet at most, and A[i, j] == A[j, i] exactly
         between = folder / "merged"
@@ -107,7 +108,7 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
         repeated, zeros, _ = _sort(entries(), n, weighted, folder, memory, name)
         added = one_way = 0
         if source.directed is False:  # a line is there with its mirror, on the diagonal alone
-            repeated = (repeated + loops - np.count_nonzero(has_loop)) // 2
+            repeated = (repeated + loops - int(np.count_nonzero(has_loop))) // 2
     if source.original_ids is not None:
         np.save(folder / "original_ids.npy", source.original_ids)
     made_of = replace(source.source, weights="", weight_range="")
