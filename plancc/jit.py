@@ -56,7 +56,7 @@ import numpy as np
 from plancc.clock import BEGIN, compilation
 from plancc.errors import InputError, PlanccWarning
 from plancc.files import remove_leftovers, temporary_name
-from plancc.processes import die_with_parent, search_path, unfinished
+from plancc.processes import die_with_parent, search_path, temporary, unfinished
 from plancc.text import shown
 
 try:
@@ -233,6 +233,7 @@ def _temporary() -> tuple[Path, bool]:
             if own and not found.st_mode & 0o077 and is_writable(place):
                 return place, False
     place = Path(tempfile.mkdtemp(prefix="plancc-kernels-"))
+    temporary.add(str(place))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     return place, True
 

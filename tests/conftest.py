@@ -23,6 +23,8 @@ for number in USUAL:
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, USUAL[number])
 
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+
 # Threads of torch that wait for work spin otherwise, and take the cores of the tests beside them.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
@@ -100,6 +102,16 @@ def pytest_terminal_summary(terminalreporter):
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
     for reason, count in sorted(reasons.items()):
         terminalreporter.write_line(f"skipped {count}: {reason}")
+
+
+@pytest.fixture(autouse=True)
+def _handlers_of_signals():
+    """What a test does to signals ends with it."""
+    before = {number: signal.getsignal(number) for number in HANDLED}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

@@ -53,10 +53,12 @@ def answering(program: str, work: Callable[[], object]) -> None:
         _listen(program)
         code = code_of(work)
         ending.ends_with(code)
-        with contextlib.suppress(Exception):
-            import atexit
+        # threads of interrupted work may still run in libraries, which crash then when they close
+        if not ending.is_stopping():
+            with contextlib.suppress(Exception):
+                import atexit
 
-            atexit._run_exitfuncs()
+                atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()

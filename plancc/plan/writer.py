@@ -48,9 +48,9 @@ def write_file(
 
         hashed = pool.submit(hashes)
         stream = Stream(temporary, "r+")
-        written = pool.submit(_write, stream, header, arrays, attributes, compress, hashed.result)
         try:
-            written.result()
+            work = (_write, stream, header, arrays, attributes, compress, hashed.result)
+            pool.submit(*work).result()
         except BaseException as error:  # Ctrl-C, which Python raises in the main thread only
             stream.stop(error)
             raise

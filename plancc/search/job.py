@@ -106,8 +106,8 @@ class Job:
             return [task(*each) for each in arguments]
         self.alone = False
         with ThreadPoolExecutor(min(self.options.threads, len(arguments))) as pool:
-            futures = [pool.submit(task, *each) for each in arguments]
             try:
+                futures = [pool.submit(task, *each) for each in arguments]
                 for future in as_completed(futures):
                     future.result()
             except BaseException:

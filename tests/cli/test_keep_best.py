@@ -64,8 +64,6 @@ def test_before_the_first_step_there_is_nothing_to_keep():
             time.sleep(0.01)
         assert keep() == "SIGINT"
     assert told == ["step"]
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def test_no_search_no_best(graph, tmp_path):

@@ -428,6 +428,15 @@ def test_exit_handlers_run(tmp_path: Path) -> None:
     assert (tmp_path / "done").exists()
 
 
+def test_libraries_do_not_close_under_threads_of_interrupted_work(tmp_path: Path) -> None:
+    """As HDF5, which crashes if a thread that nobody joined still writes."""
+    work = "import atexit\natexit.register(Path('done').touch)\nready()"
+    with program(work, tmp_path, LONG) as process:
+        process.terminate()
+        assert ended(process)[0] == 1
+    assert not (tmp_path / "done").exists()
+
+
 def test_a_signal_after_the_work_changes_nothing(tmp_path: Path) -> None:
     work = """
         import atexit
