@@ -49,8 +49,9 @@ def write_file(
         hashed = pool.submit(hashes)
         stream = Stream(temporary, "r+")
         try:
-            work = (_write, stream, header, arrays, attributes, compress, hashed.result)
-            pool.submit(*work).result()
+            pool.submit(
+                _write, stream, header, arrays, attributes, compress, hashed.result
+            ).result()
         except BaseException as error:  # Ctrl-C, which Python raises in the main thread only
             stream.stop(error)
             raise
