@@ -15,7 +15,8 @@ KILLED = 0.5
 """Seconds for the system to end what was killed, and for a sentence to be said."""
 
 _answers = False  # whether a thread ends the process when a signal comes
-_stopping = False
+stopped = threading.Event()
+"""Set once a signal interrupts the work: native code may lose that, and fail in another way."""
 _sentence = ""
 _ending = threading.RLock()  # held by the thread that says why the process ends, until it has ended
 _code = 1
@@ -48,17 +49,6 @@ def interrupted() -> str:
         return "interrupted; nothing was written"
     some = ", ".join(files[:3]) + f" and {len(files) - 3} more" * (len(files) > 3)
     return f"interrupted; {some} {'was' if len(files) == 1 else 'were'} written before"
-
-
-def begin_to_stop() -> None:
-    """Note that a signal interrupts the work of this process."""
-    global _stopping
-    _stopping = True
-
-
-def is_stopping() -> bool:
-    """Whether a signal interrupts the work: native code may lose that, and fail in another way."""
-    return _stopping
 
 
 def only_wake(number: int, frame: FrameType | None) -> None:

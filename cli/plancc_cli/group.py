@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from plancc.errors import InputError, PlanccError
 from plancc.registry import Registry
 from plancc.text import docstring, message
-from plancc_cli.ending import ends_with, interrupted, is_stopping
+from plancc_cli.ending import ends_with, interrupted, stopped
 from plancc_cli.missing import missing_library
 from plancc_cli.run import started_by_launcher
 from plancc_cli.words import Interruptible, interruption, name_flags, unexpected, usage_words
@@ -176,7 +176,7 @@ def run() -> None:
     except MemoryError:
         sys.exit(_say("out of memory", 1))
     except Exception as error:
-        if is_stopping():  # a compiler that was interrupted fails later, in other words
+        if stopped.is_set():  # a compiler that was interrupted fails later, in other words
             sys.exit(_say(interrupted(), 1))
         if os.environ.get("PLANCC_TRACEBACK"):
             raise

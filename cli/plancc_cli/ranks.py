@@ -147,7 +147,7 @@ def checked_header(plan: str, ranks: int | None) -> Header | None:
 def told(error: BaseException) -> tuple[str, int]:
     """What to say of an error, and the exit code."""
     # native code that was interrupted fails in words of its own
-    if isinstance(error, KeyboardInterrupt) or ending.is_stopping():
+    if isinstance(error, KeyboardInterrupt) or ending.stopped.is_set():
         return "interrupted", 1
     if isinstance(error, PlanccError):
         return str(error), error.exit_code

@@ -11,6 +11,7 @@ The module imports as little as possible: signals are answered from its first li
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import faulthandler
 import os
@@ -53,17 +54,14 @@ def answering(program: str, work: Callable[[], object]) -> None:
         _listen(program)
         code = code_of(work)
         ending.ends_with(code)
-        # threads of interrupted work may still run in libraries, which crash then when they close
-        if not ending.is_stopping():
+        if ending.stopped.is_set():  # its threads may run in libraries, which would crash
+            ending.clean_up()
+        else:
             with contextlib.suppress(Exception):
-                import atexit
-
                 atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
-        if ending.is_stopping():
-            ending.clean_up()
     except KeyboardInterrupt:  # before the work began, or while it said how it ended
         end_now(program)
     finally:
@@ -107,7 +105,7 @@ def code_of(work: Callable[[], object]) -> int:
         print(stop.code, file=sys.stderr)
         return 1
     except Exception:
-        if ending.is_stopping():  # an interrupted import fails in words of its own
+        if ending.stopped.is_set():  # an interrupted import fails in words of its own
             raise KeyboardInterrupt from None
         sys.__excepthook__(*sys.exc_info())
         return 1
@@ -134,19 +132,19 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     for each in STOPPING:
         if signal.getsignal(each) is _interrupt:
             signal.signal(each, ending.only_wake)
-    ending.begin_to_stop()
+    ending.stopped.set()
     raise KeyboardInterrupt
 
 
 def _printed(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
     """Native code prints an error that it cannot raise, which an interruption may have caused."""
-    if not ending.is_stopping():
+    if not ending.stopped.is_set():
         sys.__excepthook__(kind, value, trace)
 
 
 def _unraisable(unraisable: Any) -> None:
     """Native code called Python, which failed; it cannot pass that on."""
-    if not ending.is_stopping():
+    if not ending.stopped.is_set():
         sys.__unraisablehook__(unraisable)
 
 

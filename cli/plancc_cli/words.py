@@ -12,7 +12,7 @@ import click
 from plancc.errors import PlanccError
 from plancc.registry import plugin_at_fault
 from plancc.text import docstring, printable, shown
-from plancc_cli.ending import is_stopping
+from plancc_cli.ending import stopped
 
 MOST_CLASSES = 12
 """Classes that are counted in a line."""
@@ -46,7 +46,7 @@ def interruption() -> Iterator[None]:
     except KeyboardInterrupt:
         raise click.Abort() from None
     except Exception as error:
-        if is_stopping():  # native code that was interrupted fails in words of its own
+        if stopped.is_set():  # native code that was interrupted fails in words of its own
             raise click.Abort() from error
         raise
 

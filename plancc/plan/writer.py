@@ -49,9 +49,8 @@ def write_file(
         hashed = pool.submit(hashes)
         stream = Stream(temporary, "r+")
         try:
-            pool.submit(
-                _write, stream, header, arrays, attributes, compress, hashed.result
-            ).result()
+            work = pool.submit(_write, stream, header, arrays, attributes, compress, hashed.result)
+            work.result()
         except BaseException as error:  # Ctrl-C, which Python raises in the main thread only
             stream.stop(error)
             raise

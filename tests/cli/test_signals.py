@@ -178,12 +178,15 @@ def test_interrupted_work_says_one_line(
     """Also if it says something else: a library that was interrupted fails in its own words."""
 
     def fail(*_words: object, **_options: object) -> None:
-        monkeypatch.setattr(ending, "_stopping", True)
+        ending.stopped.set()
         raise error
 
     monkeypatch.setattr("plancc.plan.reader.PlanFile.__init__", fail)
     monkeypatch.setattr("plancc_cli.ranks.RankJob.run", fail)
-    done = (plancc if name == "plancc" else plancc_run)(*["verify"] * (name == "plancc"), "g.h5")
+    try:
+        done = (plancc if name == "plancc" else plancc_run)(*["verify"][: name == "plancc"], "g.h5")
+    finally:
+        ending.stopped.clear()
     nothing = "; nothing was written" * (name == "plancc")
     assert (done.code, done.err) == (1, f"{name}: error: interrupted{nothing}\n")
 
