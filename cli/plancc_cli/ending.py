@@ -88,7 +88,7 @@ def clean_up() -> None:
         for pid in living:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.002)
+        time.sleep(0.002)  # the system ends them soon
     while processes.temporary:
         path = processes.temporary.pop()
         with contextlib.suppress(OSError):

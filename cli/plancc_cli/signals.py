@@ -78,7 +78,7 @@ def open_streams() -> None:
         os.set_inheritable(null, True)
     os.close(null)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
+        if getattr(sys, name) is None:  # it stays open as long as the process
             stream = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
@@ -153,7 +153,7 @@ def _wait(program: str, signals: int) -> NoReturn:
     while os.read(signals, 1)[0] not in STOPPING:
         pass
     adopt_orphans()
-    time.sleep(GRACE)
+    time.sleep(GRACE)  # the work cleans up meanwhile, and ends the process
     end_now(program)
 
 
