@@ -26,7 +26,7 @@ MOST = 2.0
 
 def run(inputs: Inputs) -> Report:
     """Moments with the seed 1, a command after another."""
-    moments, attack, chance = 6 if inputs.quick else 60, Signals(), random.Random(1)
+    moments, attack, chance = 6 if inputs.quick else 200, Signals(), random.Random(1)
     attack.scale = 10 if inputs.quick else 15
     attack.prepare(inputs.folder)
     report, seconds, findings = Report(), [], 0

@@ -148,7 +148,8 @@ def told(error: BaseException) -> tuple[str, int]:
     """What to say of an error, and the exit code."""
     # native code that was interrupted fails in words of its own
     if isinstance(error, KeyboardInterrupt) or ending.stopped.is_set():
-        return "interrupted", 1
+        # what other ranks have written is not known here
+        return ending.interrupted().removesuffix("; nothing was written"), 1
     if isinstance(error, PlanccError):
         return str(error), error.exit_code
     if is_lack_of_memory(error):

@@ -17,9 +17,11 @@ from cases import long
 from cli_helpers import PROGRAMS, family, ok, plancc, plancc_run
 from hostile.signals import Signals, answers
 
+from plancc import processes
 from plancc.errors import PlanError
 from plancc.files import atomic_write
 from plancc_cli import ending, run_command
+from plancc_cli.ranks import told
 from plancc_cli.run import RANKS
 from plancc_cli.stopping import TWICE
 from plancc_runtime import launch
@@ -189,6 +191,12 @@ def test_interrupted_work_says_one_line(
         ending.stopped.clear()
     nothing = "; nothing was written" * (name == "plancc")
     assert (done.code, done.err) == (1, f"{name}: error: interrupted{nothing}\n")
+
+
+def test_an_interrupted_run_names_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(KeyboardInterrupt()) == ("interrupted", 1)
+    monkeypatch.setattr(processes, "written", {"run.jsonl": None})
+    assert told(KeyboardInterrupt()) == ("interrupted; run.jsonl was written before", 1)
 
 
 # -- closed streams --------------------------------------------------------------------------------
