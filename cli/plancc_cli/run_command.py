@@ -36,7 +36,7 @@ from plancc_cli.progress import (
     verbosity_level,
     warnings_on_stderr,
 )
-from plancc_cli.ranks import RankJob, checked_header
+from plancc_cli.ranks import RankJob, checked_header, told
 from plancc_cli.render_profile import print_profile
 from plancc_cli.render_run import EpochTable
 from plancc_cli.run_options import SECTIONS, refuse_twice, run_option
@@ -117,7 +117,7 @@ def command(
     def end() -> None:
         if launch.announced()[1] == 1:
             end_now(PROGRAM)
-        os._exit(job.say_alone("interrupted", 1))
+        os._exit(job.say_alone(*told(KeyboardInterrupt())))
 
     starts = deque[float](maxlen=2)  # of the last epochs
 
@@ -174,7 +174,7 @@ def run() -> None:
         sentence = f"{usage_words(error)} (try {PROGRAM} --help)"
         sys.exit(job.say_alone(sentence, error.exit_code))
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(job.say_alone("interrupted", 1))
+        sys.exit(job.say_alone(*told(KeyboardInterrupt())))
 
 
 def _run(

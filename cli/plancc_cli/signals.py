@@ -54,7 +54,8 @@ def answering(program: str, work: Callable[[], object]) -> None:
         _listen(program)
         code = code_of(work)
         ending.ends_with(code)
-        if ending.stopped.is_set():  # its threads may run in libraries, which would crash
+        # threads of interrupted work may still be in libraries, which crash if they close
+        if ending.stopped.is_set():
             ending.clean_up()
         else:
             with contextlib.suppress(Exception):
@@ -78,8 +79,8 @@ def open_streams() -> None:
         os.set_inheritable(null, True)
     os.close(null)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:  # it stays open as long as the process
-            stream = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
+        if getattr(sys, name) is None:
+            stream = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115  stays open
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
 
