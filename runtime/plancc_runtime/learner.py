@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -10,12 +12,14 @@ import torch
 from torch import Tensor
 
 from plancc.errors import PlanccError
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
 from plancc_runtime.kernels.rows_on_disk import is_finite
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.metrics import RANKED
 from plancc_runtime.nn.network import Network
-from plancc_runtime.nn.recompute import recomputed
 from plancc_runtime.optim import clip_gradients, optimizer_of
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.repeated import Repeated
@@ -24,6 +28,9 @@ from plancc_runtime.scores import add_areas, scores_of
 from plancc_runtime.targets import ClassTarget
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
+
+if TYPE_CHECKING:
+    from plancc_runtime.layouts.ends import Directory
 
 HALF = 65504
 """The largest number of the wire fp16."""
@@ -55,6 +62,18 @@ class Learner:
         self._last: tuple[View, LocalData, Repeated[_Pass]] | None = None
         self._splits: WeakKeyDictionary[View, dict[str, _Split]] = WeakKeyDictionary()
 
+    def hold(self, part: Part, header: Header, resources: Resources) -> Directory | None:
+        """Keep what the loss reads of this rank's slice, before the first pass. Collective.
+
+        Returns:
+            Where vertices are, if it must know.
+        """
+        return None
+
+    def words(self, epoch: int) -> int:
+        """Words that all ranks send in an epoch beside those of the layers. Collective."""
+        return 0
+
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
         """A training pass, forward and back; `update` follows. Collective.
 
@@ -85,8 +104,12 @@ class Learner:
 
     def _pass(self, view: View, data: LocalData, step: int) -> _Pass:
         self.optimizer.zero_grad()
-        forward = partial(recomputed, self.network) if self.options.recompute else self.network
-        outputs = forward(view.graphs, view.rows_of(data.features), view.fixed, step)
+        network: Callable[..., Tensor] = self.network
+        if self.options.recompute:
+            from plancc_runtime.nn.recompute import recomputed
+
+            network = partial(recomputed, self.network)
+        outputs = network(view.graphs, view.rows_of(data.features), view.fixed, step)
         self.clock.enter("loss")
         share = self._share(outputs, view, data, step)
         with torch.autograd.set_multithreading_enabled(False):  # messages from one thread
