@@ -264,7 +264,7 @@ def _run(
     with transport.agreement():
         if first and save:
             save_weights(save, result.weights, result.network)
-            wanted = "--links pairs.csv" if "decoder" in result.network else "-o classes.csv"
+            wanted = "--links pairs.csv" if result.network["decoder"] else "-o classes.csv"
             again = f" (plancc predict {plan} --weights {save} {wanted})"
             line = f"{save}: the weights{again * (not result.random_labels)}"
             _write_out(lambda out: say(line, out))
