@@ -58,7 +58,7 @@ MOST_TEXT = 1 << 20
 MOST_COUNT = 1 << 53
 """Largest number of epochs, evaluations or updates."""
 FREE = {each.name for each in fields(TrainOptions) if each.metadata.get("free")}
-OWN = {*OF_A_RANK, *PATHS, "resume", "embeddings", "profile"}
+OWN = {*OF_A_RANK, *PATHS, "resume", "embeddings"}
 """Options that every run has of its own: a resumed one takes all others from its checkpoint."""
 OF_EPOCHS = ("step", "cosine")  # schedules that depend on the number of epochs
 BEST_FACTS = ("loss", "epoch", "since", "drops")  # fields of `Validation` that a checkpoint keeps

@@ -42,7 +42,7 @@ FULL = "full"
 OF_LINKS = ("decoder", "negatives", "negatives_from", "exclude_links")
 OF_A_RANK = ("threads", "device")
 """Options that every rank may have its own of."""
-PATHS_OF_A_RANK = ("init", "log", "trace")
+PATHS_OF_A_RANK = ("init", "log", "profile")
 """Files that may have other names on other ranks; all ranks give one, or none does."""
 GIVEN = "given"
 """What is compared of a file that may have other names on other ranks."""
@@ -358,11 +358,10 @@ class TrainOptions:
     )
     resume: bool = of_results(False, "resume from the last checkpoint, with its options")
     log: Path | None = of_results(None, "log file: a line of JSON per epoch")
-    trace: Path | None = of_results(None, "timeline of all ranks, for Perfetto or chrome://tracing")
-    profile: bool = of_results(
-        False,
-        "profile epochs after training: the time of every operation, and what it would be at the "
-        "machine's rates",
+    profile: Path | None = of_results(
+        None,
+        "profile epochs after training by torch.profiler: its table, and a timeline of the "
+        "operations for Perfetto or chrome://tracing",
         more="They leave the weights as they are.",
     )
     predict: Path | None = of_results(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plancc.clock import PHASES
 from plancc.plan.values import Header
-from plancc_runtime.clock import PHASES
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.base import Traffic, Transport
 
@@ -191,51 +191,6 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class ProfiledOperation:
-    """All operations of one name in one stage of a profiled epoch.
-
-    Attributes:
-        stage: Such as "layer 1 forward", "layer 1 back", "loss", "update"; empty between them.
-        name: "sparse product", "dense product", ...; else the name of torch's operation.
-        num_bytes, flops: What they take at least: every operand is read or written once.
-        best: Seconds at the rates of the machine: the longer of bytes and flops.
-    """
-
-    stage: str
-    name: str
-    calls: int
-    seconds: float
-    num_bytes: int
-    flops: int
-    best: float
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Where the time of an epoch goes, on the rank whose operations take longest.
-
-    Attributes:
-        epoch: Seconds of an epoch that is not profiled: the slowest rank's.
-        profiled: Seconds of the profiled one.
-        wait: Seconds of it spent in messages and all-reduces.
-        copy_bandwidth: Bytes per second of copying, read and written, with all ranks at work.
-        product_rate: Flops per second of a large dense product in float32, likewise.
-        operations: In the order in which they first occurred.
-        bound: Seconds of the products, dense, sparse and edge-wise, at these rates. All else could
-            be fused into them.
-    """
-
-    rank: int
-    epoch: float
-    profiled: float
-    wait: float
-    copy_bandwidth: float
-    product_rate: float
-    operations: list[ProfiledOperation]
-    bound: float
-
-
-@dataclass(frozen=True)
 class Setup:
     """What is done once, before the first epoch.
 
@@ -327,7 +282,7 @@ class TrainResult(RunOutline):
         predicted: How many vertices are predicted to be of every class; None if that was not asked
             for, and empty of numbers.
         auc_of_classes, ap_of_classes: Those of `Scores`, of the final weights.
-        profile: None if it was not asked for.
+        profile: The table of `torch.profiler`; None if it was not asked for.
     """
 
     epochs: list[Epoch]
@@ -337,7 +292,7 @@ class TrainResult(RunOutline):
     best_epoch: int | None = None
     steps: list[BatchStep] = field(default_factory=list)
     predicted: list[int] | None = None
-    profile: Profile | None = None
+    profile: str | None = None
     auc_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
     ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
 
