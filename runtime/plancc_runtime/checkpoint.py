@@ -102,7 +102,6 @@ def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> di
     Parameters:
         folder: With checkpoints.
         given: Fields of `TrainOptions`.
-
     """
     _need_safetensors()
     for number in _numbers(Path(folder)):
@@ -230,7 +229,6 @@ class Checkpoints:
             "epoch": epoch,
             "num_ranks": self._transport.size,
             "kernels": self.kernels,
-            "random": {"seed": self._options.seed, "epoch": epoch},
             "options": _plain(self._options),
             "best": {name: getattr(best, name) for name in BEST_FACTS},
             "late": late,
@@ -256,8 +254,7 @@ class Checkpoints:
             if number > len(former):
                 _remove(self._folder / _name(number))
         if late:
-            heads = [*map(self._folder.joinpath, self._names()), *self._folder.glob("*.damaged")]
-            _remove_late(self._folder, set(map(_epoch_of, heads)))
+            _remove_late(self._folder, epoch, self._options.keep_last)
 
     def _late(self, epoch: int) -> Path:
         """The file with partial sums of this rank that are under way after an epoch."""
@@ -445,26 +442,16 @@ def _remove(path: Path) -> None:
         raise OutputError(f"cannot remove {path}: {why_not_written(error)}") from error
 
 
-def _remove_late(folder: Path, kept: set[int]) -> None:
-    """Remove partial sums of checkpoints that are gone; `kept`: epochs of the present ones."""
-    for path in folder.glob("late-*"):
-        epoch = path.name.removeprefix("late-")
-        if epoch.isdecimal() and int(epoch) not in kept:
-            with suppress(OSError):  # something else is there
-                for file in path.glob("*.safetensors"):
-                    file.unlink()
-                path.rmdir()
-
-
-def _epoch_of(path: Path) -> int:
-    """The epochs that a checkpoint has seen; -1 if it does not say."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "pt") as file:
-            return _facts_of(file.metadata()["plancc"]).epoch
-    except (OSError, KeyError, TypeError, SafetensorError, _Unfit):
-        return -1
+def _remove_late(folder: Path, epoch: int, keep: int) -> None:
+    """Remove partial sums, but for those after `epoch` epochs and of the `keep` - 1 before."""
+    late = {path: path.name.removeprefix("late-") for path in folder.glob("late-*")}
+    epochs = {path: int(text) for path, text in late.items() if text.isdecimal()}
+    kept = sorted({each for each in epochs.values() if each <= epoch})[-keep:]
+    for path in (path for path, each in epochs.items() if each not in kept):
+        with suppress(OSError):  # something else is there
+            for file in path.glob("*.safetensors"):
+                file.unlink()
+            path.rmdir()
 
 
 def _set_aside(path: Path) -> None:
