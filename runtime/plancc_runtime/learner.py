@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plancc.clock import Clock
 from plancc.errors import PlanccError
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
-from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
 from plancc_runtime.kernels.rows_on_disk import is_finite
 from plancc_runtime.layouts.resources import Resources
@@ -54,8 +54,6 @@ class Learner:
         self, network: Network, options: TrainOptions, transport: Transport, clock: Clock
     ) -> None:
         self.network, self.options, self.transport, self.clock = network, options, transport, clock
-        if clock.events is not None:
-            network.entered = clock.enter
         self._parameters = list(network.parameters())
         self.exchanges = self.exchanges or options.metric in RANKED
         self.optimizer = optimizer_of(options, self._parameters)

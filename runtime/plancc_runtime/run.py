@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, fields, replace
 from hashlib import sha256
 from os import PathLike, fspath
@@ -53,7 +52,6 @@ from plancc_runtime.results import (
     BatchStep,
     Measure,
     Measures,
-    Profile,
     RunOutline,
     Scores,
     TrainResult,
@@ -63,7 +61,6 @@ from plancc_runtime.results import (
 from plancc_runtime.saved import Description
 from plancc_runtime.slices import Opened, Slice, rows_of_rank
 from plancc_runtime.targets import LinkTarget, Target
-from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
 from plancc_runtime.views import place_of
@@ -151,11 +148,10 @@ class Run:
         torch.set_num_threads(self._threads)
         with transport.agreement():
             device = own_device(options.device, transport)
-        clock = transport.clock()
         self._resources = Resources(
             transport,
             DTYPES[options.dtype],
-            clock,
+            transport.clock(),
             overlap="overlap" in options.passes,
             wire=options.row_wire,
             kernel=options.kernel,
@@ -174,13 +170,12 @@ class Run:
         known = None if self._types is None else asdict(self._types)
         sizes = self._resources.dtype, known, opened.edge_width
         network = make_network(options, self._data, transport, *sizes)
-        self._trace = Trace(clock, transport) if options.trace is not None else None
         learner: type[Learner] = Learner
         if self._links:
             from plancc_runtime.link_learner import LinkLearner
 
             learner = LinkLearner
-        self._learner = learner(network, options, transport, clock)
+        self._learner = learner(network, options, transport, self._resources.clock)
         with transport.agreement():
             self._validated = _is_validated(options, self._data)
         self._best, self._first = Validation(), 0
@@ -262,19 +257,18 @@ class Run:
                     self._remarks.append(f"{log}: the log of an earlier run is {log}{FORMER} now")
                 self._log = LogWriter(options.log, self._first, known)
         before = self._learner.start()
-        with self._span("setup"):
-            directory = self._learner.hold(part, self.header, self._resources)
-            drawn = drawn and replace(drawn, directory=directory)
-            self._execution = execution_of(
-                self.header, part, self._data, options, self._resources, drawn
-            )
-            if self._checkpoints is not None:
-                self._checkpoints.kernels = self.transport.gather(self._execution.kernel)
-            del part
-            self._data = self._execution.prepare(self._learner.network)
-            if self._checkpoints is not None and self._first:
-                self._execution.carry_on(self._first)
-                self._checkpoints.fill(self._execution.carried(), self._first)
+        directory = self._learner.hold(part, self.header, self._resources)
+        drawn = drawn and replace(drawn, directory=directory)
+        self._execution = execution_of(
+            self.header, part, self._data, options, self._resources, drawn
+        )
+        if self._checkpoints is not None:
+            self._checkpoints.kernels = self.transport.gather(self._execution.kernel)
+        del part
+        self._data = self._execution.prepare(self._learner.network)
+        if self._checkpoints is not None and self._first:
+            self._execution.carry_on(self._first)
+            self._checkpoints.fill(self._execution.carried(), self._first)
         return_memory()
         self._setup = self._learner.measure(before)
 
@@ -419,8 +413,7 @@ class Run:
         of_training = execution.evaluates and not learner.exchanges
         if evaluated and not of_training:
             before = learner.start()
-            with self._span(f"evaluation {epoch}"):
-                scores = learner.evaluate(execution.whole(), self._data, where)
+            scores = learner.evaluate(execution.whole(), self._data, where)
             evaluating = learner.measure(before)
             self._see(scores, epoch)
 
@@ -430,9 +423,8 @@ class Run:
             return learning_rate(self.options, epoch, self._best.drops)
 
         before = learner.start()
-        with self._span(where):
-            scored = evaluated and of_training
-            result = execution.epoch(learner, self._data, epoch, scored, rate_of)
+        scored = evaluated and of_training
+        result = execution.epoch(learner, self._data, epoch, scored, rate_of)
         self._steps += result.steps
         volume = sum(step.volume for step in result.steps) / max(len(result.steps), 1)
         return Measure(
@@ -568,11 +560,12 @@ class Run:
             for name, each in found.items()
         }
 
-    def profile(self) -> Profile:
-        """Where an epoch's time goes; the weights stay as they are."""
+    def profile(self, path: str | PathLike[str]) -> str:
+        """Where an epoch's time goes; the weights stay as they are. As `profile.profile`."""
         from plancc_runtime.profile import profile
 
-        return profile(self._execution, self._learner, self._data, self._done, self.transport)
+        known = self._execution, self._learner, self._data, self._done
+        return profile(*known, path, self.transport)
 
     def finish(self) -> TrainResult:
         """Scores of the final weights, or of the best ones, which stay; all figures of the run."""
@@ -585,8 +578,6 @@ class Run:
                 assert self._best.weights is not None
                 network.load_state_dict(self._best.weights)
                 final = self._final_pass()
-        if self._trace is not None and self.options.trace is not None:
-            self._trace.write(self.options.trace, self.content)
         if self._log is not None:
             self._log.close()
         data = self._data
@@ -619,16 +610,10 @@ class Run:
     def _final_pass(self) -> Measure:
         """Scores of the weights as they are."""
         before = self._learner.start()
-        with self._span("final"):
-            scores = self._learner.evaluate(
-                self._execution.whole(), self._data, f"epoch {self._done}"
-            )
+        where = f"epoch {self._done}"
+        scores = self._learner.evaluate(self._execution.whole(), self._data, where)
         spent = self._learner.measure(before)
         return Measure(self._done, scores.loss["train"], 0.0, scores, spent)
-
-    def _span(self, name: str) -> AbstractContextManager[None]:
-        """A stretch of the timeline, if there is one."""
-        return nullcontext() if self._trace is None else self._trace.span(name)
 
 
 def _is_validated(options: TrainOptions, data: LocalData) -> bool:
