@@ -260,8 +260,8 @@ class TrainOptions:
     )
     features_on_disk: bool = of_batches(
         False,
-        "leave features in the plan's file, from where a mini-batch reads its rows; "
-        "`feature_cache` says how many stay in memory",
+        "leave features in the plan's file, which is mapped into memory: the system keeps of them "
+        "what is read often and there is room for",
     )
 
     passes: tuple[str, ...] = of_messages(
@@ -273,8 +273,7 @@ class TrainOptions:
     )
     feature_cache: int | None = of_messages(
         None,
-        "memory per rank to cache features of halo rows (2G), for mini-batches; what is left is "
-        "for own rows with `features_on_disk`",
+        "memory per rank to cache features of halo rows (2G), for mini-batches",
         otherwise="an eighth of what own features take, at least 16M",
         more="In bytes.",
     )
@@ -515,7 +514,8 @@ class TrainOptions:
         if not self.mini_batches:
             why = f"a full batch reads all features in each epoch; {self._no_batches()}"
             raise InputError(f"`features_on_disk`: {why}")
-        for name in self.chosen(("normalize_features", "standardize_features", "device")):
+        of_rows = ("normalize_features", "standardize_features", "row_order", "device")
+        for name in self.chosen(of_rows):
             why = "where the CPU reads them as the plan has them"
             raise self._wrong(name, f"does not go with `features_on_disk`, {why}")
         if self.dtype == "bfloat16":

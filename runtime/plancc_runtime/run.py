@@ -27,7 +27,6 @@ from plancc_runtime.execution.choice import check_layout, check_widths, executio
 from plancc_runtime.execution.figures import words_of_outputs
 from plancc_runtime.execution.mini_batches import Drawn, chosen_batches, recorded_sampler
 from plancc_runtime.gathering import Ids, RowsOfRank
-from plancc_runtime.kernels.rows_on_disk import is_finite
 from plancc_runtime.kernels.spmm import KERNELS
 from plancc_runtime.layouts.draws import owners_draw
 from plancc_runtime.layouts.order import in_order, reordered
@@ -35,7 +34,7 @@ from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.stack import by_type
 from plancc_runtime.layouts.wire import WIRES, arriving
-from plancc_runtime.learner import Learner
+from plancc_runtime.learner import Learner, is_finite
 from plancc_runtime.link_learner import LinkLearner
 from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
