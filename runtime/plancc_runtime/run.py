@@ -57,7 +57,6 @@ from plancc_runtime.remarks import (
 from plancc_runtime.results import (
     BatchStep,
     Measure,
-    Measures,
     Profile,
     RunOutline,
     Scores,
@@ -191,7 +190,7 @@ class Run:
             if options.log is not None and transport.rank == 0:
                 check_target(options.log)
         self._outline: RunOutline | None = None
-        self._measures = Measures()
+        self._measures = list[Measure]()
         self._steps: list[BatchStep] = []
         self._done = self._first
 
@@ -364,7 +363,7 @@ class Run:
                 self._done = epoch + 1
                 self._measures.append(measure)
                 if options.log is not None:
-                    [row] = summarise(Measures([measure]), self.transport)
+                    [row] = summarise([measure], self.transport)
                     with self.transport.agreement():
                         if self._log is not None:
                             self._log.write(row)
