@@ -187,7 +187,7 @@ def _run(
     stop: Callable[[], str],
 ) -> None:
     """Train and print. Collective."""
-    from plancc_runtime.results import Measures, summarise
+    from plancc_runtime.results import summarise
     from plancc_runtime.rowfiles import RowTarget
     from plancc_runtime.train import trained
     from plancc_runtime.weights import save_weights
@@ -239,7 +239,7 @@ def _run(
                     ]
                 )
             if table.shows(measure.epoch):  # collective
-                [epoch] = summarise(Measures([measure]), transport)
+                [epoch] = summarise([measure], transport)
                 with transport.agreement():
                     if first:
                         print_over(lambda: _write_out(partial(table.print_row, epoch)))

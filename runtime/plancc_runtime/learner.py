@@ -16,7 +16,6 @@ from plancc.errors import PlanccError
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc_runtime.data import LocalData
-from plancc_runtime.kernels.rows_on_disk import is_finite
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.metrics import RANKED
 from plancc_runtime.nn.network import Network
@@ -32,6 +31,8 @@ from plancc_runtime.views import View, place_of
 if TYPE_CHECKING:
     from plancc_runtime.layouts.ends import Directory
 
+AT_ONCE = 1 << 19
+"""Numbers that are looked at at once."""
 HALF = 65504
 """The largest number of the wire fp16."""
 SMALL = 1 << 18
@@ -265,10 +266,17 @@ class Learner:
             return loss.item()
 
 
+def is_finite(x: Tensor) -> bool:
+    """Whether all numbers are finite, some at a time: no matrix is made of the answers."""
+    return all(bool(piece.isfinite().all()) for piece in x.reshape(-1).split(AT_ONCE))
+
+
 def _most(features: Tensor) -> float:
     """The largest number of features in memory, by its size."""
-    held = isinstance(features, Tensor) and features.numel() > 0
-    return features.abs().max().item() if held else 0.0
+    if not features.numel():
+        return 0.0
+    least, largest = features.aminmax()
+    return max(-least.item(), largest.item())
 
 
 class _Split:

@@ -24,13 +24,12 @@ from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
 from plancc_runtime.execution.figures import words_of_outputs
 from plancc_runtime.gathering import Ids, RowsOfRank
-from plancc_runtime.kernels.rows_on_disk import is_finite
 from plancc_runtime.kernels.spmm import KERNELS
 from plancc_runtime.layouts.order import by_type, in_order, reordered
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.wire import WIRES, arriving
-from plancc_runtime.learner import Learner
+from plancc_runtime.learner import Learner, is_finite
 from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
 from plancc_runtime.nn import model_of
@@ -51,7 +50,6 @@ from plancc_runtime.remarks import (
 from plancc_runtime.results import (
     BatchStep,
     Measure,
-    Measures,
     RunOutline,
     Scores,
     TrainResult,
@@ -194,7 +192,7 @@ class Run:
             if options.log is not None and transport.rank == 0:
                 check_target(options.log)
         self._outline: RunOutline | None = None
-        self._measures = Measures()
+        self._measures = list[Measure]()
         self._steps: list[BatchStep] = []
         self._done = self._first
 
@@ -365,9 +363,10 @@ class Run:
                     self._stop_if_asked(stop)
                 measure = self.epoch(epoch)
                 self._done = epoch + 1
-                self._measures.append(measure)
+                scores = measure.scores.without_classes()
+                self._measures.append(replace(measure, scores=scores))
                 if options.log is not None:
-                    [row] = summarise(Measures([measure]), self.transport)
+                    [row] = summarise([measure], self.transport)
                     with self.transport.agreement():
                         if self._log is not None:
                             self._log.write(row)

@@ -39,7 +39,6 @@ from plancc_runtime.data import LocalData
 from plancc_runtime.execution.drawn import Drawn
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
-from plancc_runtime.kernels.rows_on_disk import RowCache, RowsOnDisk
 from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch, RowsOfBlocks
 from plancc_runtime.layouts.draws import draws_of
 from plancc_runtime.layouts.halo import Halo
@@ -61,8 +60,6 @@ from plancc_runtime.workspace import empty, return_memory
 
 SHARE_OF_OWN, LEAST_CACHE = 1 / 8, 2**24
 """What features of halo rows may take by default: of the bytes of own ones, and bytes."""
-SHARE_KEPT = 3 / 4
-"""What kept rows may take of `feature_cache` with features on disk; a step reads into the rest."""
 COUNTED = 100
 """Steps whose batches say which halo rows are used most."""
 SMALL_NETWORK = 2**15
@@ -188,7 +185,7 @@ class MiniBatches(FullBatch):
         self._clock = resources.clock
         self._draws = draws_of(self._block, *drawing, drawn.by_owners, self._clock, links)
         self._cache: FeatureCache | None = None
-        self._on_disk: RowCache | None = None
+        self._mapped: Tensor | None = None  # features that stay in the plan's file
         self._drawing: UnderWay | None = None
         self._fetching: UnderWay | None = None  # the features of the batch before
         self._thread: ThreadPoolExecutor | None = None
@@ -215,6 +212,8 @@ class MiniBatches(FullBatch):
     def prepare(self, network: Network) -> LocalData:
         data = self._data
         del self._data
+        self._mapped = data.features if self._options.features_on_disk else None
+        self._type = data.features.dtype if self._mapped is None else self._resources.dtype
         if self._resources.overlap and self._draws.alone:
             self._start_thread(network)
         self._coefficients = [
@@ -242,23 +241,20 @@ class MiniBatches(FullBatch):
                     and first.fixes_product
                     and data.features.dtype == self._resources.dtype
                 )
-        if isinstance(data.features, RowsOnDisk):
-            held = 0 if self._cache is None else self._cache.rows.nbytes
-            self._on_disk = data.features.cache
-            self._on_disk.resize(int(SHARE_KEPT * self._room(data)) - held)
         return data
 
     def whole(self) -> View:
-        if self._on_disk is not None:  # an evaluation reads all rows, and has the memory
-            self._on_disk.clear()
-            return_memory()
-        return super().whole()
+        view = super().whole()
+        if self._mapped is None:
+            return view
+        return_memory()  # of steps: an evaluation holds outputs of all rows
+        return replace(view, x=self._mapped.to(self._type))
 
     def _room(self, data: LocalData) -> int:
         """Bytes for a cache of features."""
         if self._options.feature_cache is not None:
             return self._options.feature_cache
-        size = data.features.numel() * data.features.element_size()
+        size = data.features.numel() * self._type.itemsize
         return max(int(SHARE_OF_OWN * size), LEAST_CACHE)
 
     def _kept(self, data: LocalData) -> BoolArray | None:
@@ -267,7 +263,7 @@ class MiniBatches(FullBatch):
         Those that the first `COUNTED` steps use most come first.
         """
         number = len(self._draws.halo)
-        size = data.features.shape[1] * data.features.element_size()
+        size = data.features.shape[1] * self._type.itemsize
         rows = self._room(data) // max(size, 1)
         kept = np.ones(number, np.bool_)
         short = np.array([rows < number], np.int8)
@@ -296,10 +292,6 @@ class MiniBatches(FullBatch):
         expand = self._block.expand
         of_others = send_numbers(expand.reversed(), kept, self._transport)
         exchange = expand.keep(of_others, kept)
-        if isinstance(features, RowsOnDisk):
-            sent, number = np.unique(exchange.send.row, return_inverse=True)
-            exchange = Exchange(exchange.send.called(number), exchange.receive)
-            features = features.at(sent).read()
         rows = finished(self._fetched(exchange, features))
         some = np.array([not kept.all()], np.int8)
         self._transport.allreduce_max(some)
@@ -311,7 +303,7 @@ class MiniBatches(FullBatch):
         buffers = halo.buffers(x.shape[1])
         halo.send_rows(x.to(self._resources.dtype).contiguous(), buffers)
         yield
-        return halo.take(buffers).to(x.dtype)
+        return halo.take(buffers).to(self._type)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
         """The share with its features, and what is fixed with them. Collective."""
@@ -336,7 +328,7 @@ class MiniBatches(FullBatch):
         Collective.
         """
         cache = self._cache
-        own = features if self._in_place else rows_of(features, share.local.inputs)
+        own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)
         if cache is None:
             return own, None
         halo = share.local.halos[0]
@@ -497,8 +489,6 @@ def _result(future: Future[BatchShare]) -> Rounds[BatchShare]:
 
 def rows_of(x: Tensor, rows: Int64Array) -> Tensor:
     """These rows of x: Tensor[m, width]."""
-    if isinstance(x, RowsOnDisk):
-        return x.at(rows).read()
     out = empty(len(rows), x.shape[1], x)
     torch.index_select(x, 0, torch.from_numpy(rows).to(x.device), out=out)
     return out
