@@ -55,11 +55,8 @@ def _form_option(flag: str, words: str) -> Decorator:
     )
 
 
-as_latex = _form_option("latex", "Print a LaTeX table (booktabs).")
-
-
 def form() -> str:
-    """What a command prints in place of a table: "json", "csv" or "latex"; "" for the table."""
+    """What a command prints in place of a table: "json" or "csv"; "" for the table."""
     return str(click.get_current_context().meta.get(FORM, "")).removeprefix("--")
 
 

@@ -44,7 +44,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     cls=Sections,
     sections={
         "Study": ("models", "parts", "seeds", "baseline", "keep"),
-        "Output": ("as_json", "as_csv", "as_latex", "table_columns", "plot"),
+        "Output": ("as_json", "as_csv", "table_columns", "plot"),
         "Every plan": OF_ALL,
     },
 )
@@ -78,7 +78,6 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     help="Results file; the next study resumes from it.",
 )
 @options.as_data
-@options.as_latex
 @click.option(
     "--table-columns",
     metavar="NAME,...",
