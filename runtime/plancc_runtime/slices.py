@@ -50,15 +50,6 @@ class Opened:
         """The path of the file; "" for a slice."""
         return name_of(self.plan)
 
-    @property
-    def edge_width(self) -> int | None:
-        """Width of the features of edges; None where there are none."""
-        if isinstance(self.plan, tuple):
-            features = self.plan[1].edge_features
-            return None if features is None else int(features.shape[1])
-        assert self.file is not None
-        return self.file.edge_width
-
     def read(self, transport: Transport) -> Part:
         """The whole slice, with the vertex data of `rows`. Collective; closes the file.
 

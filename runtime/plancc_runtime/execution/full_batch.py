@@ -44,7 +44,6 @@ from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.stack import StackGraph
 from plancc_runtime.layouts.whole_counts import with_whole_rows
-from plancc_runtime.nn import model_of
 from plancc_runtime.nn.conv import Conv
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions
@@ -196,7 +195,7 @@ class FullBatch(Execution):
 
 def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
     """The passes that do not fit these options, or the layout, and why."""
-    off = {**model_of(options.model, header.types is not None).Options.passes_off}
+    off = dict[str, str]()
     sampled = options.sampling.active or options.mini_batches
     if options.first_dropout > 0 and not sampled:
         off["constant"] = DROPS_FEATURES

@@ -599,11 +599,6 @@ def chosen_batches(
             sampler = chosen_sampler(recorded, n, training, options.sampler, **given)
             population = read_population(file, sampler, with_pattern=False, target=target)
     sampler.check_layers(options.layers)
-    if sampler.num_blocks > 1 and model_of(options.model, types is not None).carries_edges:
-        raise InputError(
-            f"`sampler` {sampler.name}: draws other edges for every layer, and `model` "
-            f"{options.model} has the same in all; choose a sampler of vertices, such as uniform"
-        )
     sampler = _by_relation(sampler, types, options)
     check_draw(options.draw, sampler)
     sampler, remark = sampler.fitted(population)
