@@ -10,7 +10,6 @@ import click
 from plancc.errors import InputError
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, PASSES
 from plancc_cli import options
-from plancc_cli.generated import with_options
 from plancc_cli.progress import verbosity
 from plancc_cli.run_options import refuse_twice, run_option
 
@@ -42,7 +41,7 @@ LINK_TASK = ("task", "decoder", "negatives")
     help=f"Passes: {', '.join(COMMON_PASSES)} and, of row plans, {DEAD_ROWS}; or none.  [default: "
     f"{','.join(COMMON_PASSES)}]",
 )
-@with_options(
+@options.with_options(
     run_option(name, default=None)
     for name in (*CONVOLUTION, *LINK_TASK, "target", "split", *APPROXIMATE)
 )

@@ -336,10 +336,6 @@ class ColumnsAtHand(LocalGraph):
     def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         return {"x": x[: self._own], "halo": self.halo(x), "y": y}
 
-    @property
-    def reads_own(self) -> bool:
-        return True
-
     def program(self, step: LayerStep) -> Program:
         return ()
 

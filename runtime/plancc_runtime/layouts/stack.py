@@ -183,19 +183,14 @@ class RelationAtHand(LocalGraph):
     def local_pattern(self, nonzeros: str) -> Pattern:
         return self._stack.pattern_of(self._relation)
 
-    def _of_edges(self, name: str) -> Tensor | None:
+    def _part(self, name: str) -> Tensor | None:
         found = getattr(self._stack, name)
         return None if found is None else found[self._stack.edges_of(self._relation)]
 
     @property
     def edge_features(self) -> Tensor | None:
-        return self._of_edges("edge_features")
+        return self._part("edge_features")
 
     @property
     def edge_factors(self) -> Tensor | None:
-        return self._of_edges("edge_factors")
-
-
-def by_type(numbers: Int64Array) -> Int64Array:
-    """Rows of these types, type after type, otherwise in their order: int64[rows]."""
-    return np.argsort(numbers, kind="stable")
+        return self._part("edge_factors")
