@@ -107,7 +107,7 @@ def test_predicted_words_are_those_that_ranks_count(few_labels, model, passes, s
     options = TrainOptions(**MODELS[model], hidden=hidden, epochs=2, passes=passes, eval_every=0)
     found = run_ranks(ranks, lambda transport: train(few_labels, options, transport), 180)[0]
     given = options.conv_options(("aggregator", "heads", "bases"))
-    network = convolution_of(options.model, given, True, few_labels)
+    network = convolution_of(options.model, given, True)
     dims, machine = (max(WIDTHS.values()), hidden, 3), find_machine("cpu-cluster")
     with PlanFile(few_labels) as file:
         network = with_weights(network, file, dims, None)
