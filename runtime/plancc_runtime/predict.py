@@ -9,7 +9,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -118,10 +118,9 @@ def predict(
             named = _are_names(share)
             lines = _read_ids(ids, named) if isinstance(ids, str) else _checked(ids, named=named)
         file = ids if isinstance(ids, str) and os.path.exists(ids) else ""
-        listed, at = np.array([*lines]), [*lines.values()]
-        wanted = _vertices_of(
-            listed, share, opened, of_target, transport, lambda k: _place(file, at[k])
-        )
+        places = [f"{file}, line {line}: id" if file else "`ids`" for line in lines.values()]
+        listed = np.array([*lines])
+        wanted = _vertices_of(listed, share, opened, of_target, transport, places)
         learnt = np.isin(vertices, wanted)
     rows = _unlabelled(opened.rows, learnt, options.target)
     run = run_of(replace(opened, rows=rows), options, transport)
@@ -173,23 +172,17 @@ def score_links(
         pairs = _read_pairs(fspath(links), _are_names(share))
     ids, first, number = np.unique(pairs, return_index=True, return_inverse=True)
     everything = slice(0, opened.header.num_vertices)
-    vertices = _vertices_of(
-        ids,
-        share,
-        opened,
-        everything,
-        transport,
-        lambda k: _place(fspath(links), first[k] // 2 + 1),
-    )
+    places = [f"{fspath(links)}, line {at // 2 + 1}: id" for at in first.tolist()]
+    vertices = _vertices_of(ids, share, opened, everything, transport, places)
     vertices = vertices[number.reshape(pairs.shape)]
-    places, scores = run_of(opened, options, transport).score(vertices)
+    scored, scores = run_of(opened, options, transport).score(vertices)
     columns = {
-        "source": pairs[places, 0],
-        "target": pairs[places, 1],
+        "source": pairs[scored, 0],
+        "target": pairs[scored, 1],
         "score": scores.float().cpu().numpy(),
         "probability": scores.float().sigmoid().cpu().numpy(),
     }
-    rows = RowsOfRank(places, len(pairs), transport.rank)
+    rows = RowsOfRank(scored, len(pairs), transport.rank)
     save_rows(path, rows, columns, None, transport)
     return Predicted(opened.header, [], len(pairs))
 
@@ -249,11 +242,6 @@ def _id(word: str, named: bool) -> int | bytes | None:
     return int(word) if re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", word) else None
 
 
-def _place(file: str, line: int) -> str:
-    """How a message names an id of a line, or of a list."""
-    return f"{file}, line {line}: id" if file else "`ids`"
-
-
 def _read_ids(text: str, named: bool) -> dict[Any, int]:
     """Ids from a list or a file, and their lines; InputError as of `_checked`, or without it."""
     if not os.path.exists(text):
@@ -303,11 +291,11 @@ def _vertices_of(
     opened: Opened,
     of: slice,
     transport: Transport,
-    place: Callable[[int], str],
+    places: Sequence[str],
 ) -> npt.NDArray[np.int64]:
     """Those of some vertices that have these ids: int64[m]; InputError if one has none. Collective.
 
-    Without ids of the source (`share`) they count from 0. `place` names the k-th id in a message.
+    Without ids of the source (`share`) they count from 0. `places` name the ids in messages.
     """
     if not transport.all_equal(ids.tobytes()):
         transport.agree(InputError("other ranks were given other ids; give all the same"))
@@ -325,7 +313,7 @@ def _vertices_of(
         for k in np.flatnonzero(vertices < 0)[:1]:
             known = "its ids are those of the source" if share else f"it has 0 to {n - 1:,}"
             raise InputError(
-                f"{place(k)} {shown(ids[k], 40)}: no vertex of {opened.name} has this id; {known}"
+                f"{places[k]} {shown(ids[k], 40)}: no vertex of {opened.name} has this id; {known}"
             )
     return vertices
 

@@ -27,35 +27,26 @@ STEP = {
 
 
 @dataclass(frozen=True)
-class Scores:
-    """Scores of the labelled vertices of every split that has any, over all ranks.
+class Metrics:
+    """Metrics of the labelled vertices of every split that has any, over all ranks.
 
     Attributes:
-        loss: Mean, as `plancc_runtime.nn.loss` has it.
         accuracy: Share of the vertices whose class, or with several labels whose set of classes, is
             found.
         f1_micro: F1 of all classes together; with one label per vertex, the accuracy.
         f1_macro: Mean F1 of the classes that occur among the labels or the predictions.
-        class_shares: Share of the vertices that are of each class.
-        auc, ap: Means of the next two over the classes that have one, if the metric is one of
-            these.
-        auc_of_classes, ap_of_classes: Of each class against the others, as of `curves.areas`; of
-            two classes, of the second.
+        auc, ap: Means over the classes that have one, if the metric is one of these.
         rmse, mae, r2: Of real numbers: root of the mean squared error, mean absolute error, and 1 -
             squared error / variance of the split's targets; means over the targets.
         mrr, hits_10, hits_20, hits_50, hits_100: Of links: mean reciprocal rank among negatives,
             and Hits@K (`plancc_runtime.curves.ranks`).
     """
 
-    loss: dict[str, float] = field(default_factory=dict)
     accuracy: dict[str, float] = field(default_factory=dict)
     f1_micro: dict[str, float] = field(default_factory=dict)
     f1_macro: dict[str, float] = field(default_factory=dict)
-    class_shares: dict[str, list[float]] = field(default_factory=dict)
     auc: dict[str, float] = field(default_factory=dict)
     ap: dict[str, float] = field(default_factory=dict)
-    auc_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
-    ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
     rmse: dict[str, float] = field(default_factory=dict)
     mae: dict[str, float] = field(default_factory=dict)
     r2: dict[str, float] = field(default_factory=dict)
@@ -67,8 +58,29 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Epoch:
+class Scores(Metrics):
+    """Scores of the labelled vertices of every split that has any, over all ranks.
+
+    Attributes:
+        loss: Mean, as `plancc_runtime.nn.loss` has it.
+        class_shares: Share of the vertices that are of each class.
+        auc_of_classes, ap_of_classes: Of each class against the others, as of `curves.areas`; of
+            two classes, of the second.
+    """
+
+    loss: dict[str, float] = field(default_factory=dict)
+    class_shares: dict[str, list[float]] = field(default_factory=dict)
+    auc_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
+    ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch(Metrics):
     """One epoch over all ranks; its figures are of its forward pass, before its update.
+
+    It has the metrics of its kind of targets; those of curves if they are asked for. They are empty
+    where the epoch was not evaluated; but its accuracy in mini-batches then has "train" alone, over
+    the same targets as the loss, if there were any.
 
     Attributes:
         epoch: From 0; a row that stands for no epoch has their number.
@@ -77,12 +89,6 @@ class Epoch:
         learning_rate: 0 where there was no update.
         val_loss: Mean over the labelled validation vertices; None where the epoch was not
             evaluated.
-        accuracy, f1_micro, f1_macro, auc, ap, rmse, mae, r2, mrr, hits_10, hits_20, hits_50,
-            hits_100: The metrics of `Scores` that the kind of targets has; those of curves if they
-            are asked for. Per split that there is ("train", "val", "test"), over its labelled
-            vertices; empty where the epoch was not evaluated. The accuracy of an epoch in
-            mini-batches then has "train" alone, over the same targets as the loss, if there were
-            any.
         seconds_max, seconds_mean: Per phase ("communication", "spmm", "dense", "allreduce",
             "other", "total"), over ranks.
         words_sent, messages_sent, bytes_sent: Rows of H and G (on process grids, nonzeros of A and
@@ -104,9 +110,6 @@ class Epoch:
     loss: float
     learning_rate: float
     val_loss: float | None
-    accuracy: dict[str, float]
-    f1_micro: dict[str, float]
-    f1_macro: dict[str, float]
     seconds_max: dict[str, float]
     seconds_mean: dict[str, float]
     words_sent: int
@@ -118,16 +121,6 @@ class Epoch:
     evaluation_seconds: float
     evaluation_words: int
     volume_per_step: float | None = None
-    auc: dict[str, float] = field(default_factory=dict)
-    ap: dict[str, float] = field(default_factory=dict)
-    rmse: dict[str, float] = field(default_factory=dict)
-    mae: dict[str, float] = field(default_factory=dict)
-    r2: dict[str, float] = field(default_factory=dict)
-    mrr: dict[str, float] = field(default_factory=dict)
-    hits_10: dict[str, float] = field(default_factory=dict)
-    hits_20: dict[str, float] = field(default_factory=dict)
-    hits_50: dict[str, float] = field(default_factory=dict)
-    hits_100: dict[str, float] = field(default_factory=dict)
     step_seconds: dict[str, float] | None = None
 
 
@@ -388,17 +381,9 @@ def spent_by_all(spent: Spent, transport: Transport) -> Setup:
     return Setup(float(seconds[0]), words, messages, num_bytes)
 
 
-_OF_EPOCHS = {each.name for each in fields(Scores)} & {each.name for each in fields(Epoch)} - {
-    "loss"
-}
-"""Scores that epochs have."""
-
-
 def scores_of(epoch: Epoch) -> dict[str, dict[str, float]]:
-    """The scores that an epoch has, by name and split."""
-    every = {
-        each.name: getattr(epoch, each.name) for each in fields(Scores) if each.name in _OF_EPOCHS
-    }
+    """The metrics that an epoch has, by name and split."""
+    every = {each.name: getattr(epoch, each.name) for each in fields(Metrics)}
     return {name: by_split for name, by_split in every.items() if by_split}
 
 
@@ -428,7 +413,7 @@ def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
                 loss=measure.loss,
                 learning_rate=measure.learning_rate,
                 val_loss=scores.loss.get("val"),
-                **{name: getattr(scores, name) for name in _OF_EPOCHS},
+                **{each.name: getattr(scores, each.name) for each in fields(Metrics)},
                 seconds_max=dict(zip(TIMES, slowest, strict=True)),
                 seconds_mean=mean,
                 words_sent=words,

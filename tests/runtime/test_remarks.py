@@ -39,7 +39,7 @@ def history(losses, val_losses=None):
 
 def scores(accuracy, shares, split="test"):
     value = {split: accuracy}
-    return Scores({split: 1.0}, value, value, value, {split: shares})
+    return Scores(value, value, value, loss={split: 1.0}, class_shares={split: shares})
 
 
 @pytest.mark.parametrize(
