@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,13 @@ from plancc.plan.parts import Part
 from plancc.sampling.counter import mix
 from plancc.sampling.splits import random_split
 from plancc.text import shown
-from plancc_runtime.layouts.link_batches import LinkBatch
 from plancc_runtime.metrics import BALANCED
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.targets import LinkTarget, Numbers, Target, kind_of
 from plancc_runtime.transport.base import Transport
+
+if TYPE_CHECKING:
+    from plancc_runtime.layouts.link_batches import LinkBatch
 
 CPU = torch.device("cpu")
 DEFAULT_FEATURES = 64

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plancc.clock import PHASES
 from plancc.plan.values import Header
-from plancc_runtime.clock import PHASES
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.base import Transport
 
@@ -26,7 +26,7 @@ STEP = {
 """Parts of a mini-batch's step, and their phases."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Metrics:
     """Metrics of the labelled vertices of every split that has any, over all ranks.
 
@@ -57,9 +57,9 @@ class Metrics:
     hits_100: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scores(Metrics):
-    """Scores of the labelled vertices of every split that has any, over all ranks.
+    """The metrics, and what epochs do not have of every split.
 
     Attributes:
         loss: Mean, as `plancc_runtime.nn.loss` has it.
@@ -78,9 +78,9 @@ class Scores(Metrics):
 class Epoch(Metrics):
     """One epoch over all ranks; its figures are of its forward pass, before its update.
 
-    It has the metrics of its kind of targets; those of curves if they are asked for. They are empty
-    where the epoch was not evaluated; but its accuracy in mini-batches then has "train" alone, over
-    the same targets as the loss, if there were any.
+    It has those metrics that the kind of targets has, those of curves if they are asked for; none
+    where the epoch was not evaluated. The accuracy of an epoch in mini-batches then has "train"
+    alone, over the same targets as the loss, if there were any.
 
     Attributes:
         epoch: From 0; a row that stands for no epoch has their number.
@@ -179,51 +179,6 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class ProfiledOperation:
-    """All operations of one name in one stage of a profiled epoch.
-
-    Attributes:
-        stage: Such as "layer 1 forward", "layer 1 back", "loss", "update"; empty between them.
-        name: "sparse product", "dense product", ...; else the name of torch's operation.
-        num_bytes, flops: What they take at least: every operand is read or written once.
-        best: Seconds at the rates of the machine: the longer of bytes and flops.
-    """
-
-    stage: str
-    name: str
-    calls: int
-    seconds: float
-    num_bytes: int
-    flops: int
-    best: float
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Where the time of an epoch goes, on the rank whose operations take longest.
-
-    Attributes:
-        epoch: Seconds of an epoch that is not profiled: the slowest rank's.
-        profiled: Seconds of the profiled one.
-        wait: Seconds of it spent in messages and all-reduces.
-        copy_bandwidth: Bytes per second of copying, read and written, with all ranks at work.
-        product_rate: Flops per second of a large dense product in float32, likewise.
-        operations: In the order in which they first occurred.
-        bound: Seconds of the products, dense, sparse and edge-wise, at these rates. All else could
-            be fused into them.
-    """
-
-    rank: int
-    epoch: float
-    profiled: float
-    wait: float
-    copy_bandwidth: float
-    product_rate: float
-    operations: list[ProfiledOperation]
-    bound: float
-
-
-@dataclass(frozen=True)
 class Setup:
     """What is done once, before the first epoch.
 
@@ -315,7 +270,7 @@ class TrainResult(RunOutline):
         predicted: How many vertices are predicted to be of every class; None if that was not asked
             for, and empty of numbers.
         auc_of_classes, ap_of_classes: Those of `Scores`, of the final weights.
-        profile: None if it was not asked for.
+        profile: The table of `torch.profiler`; None if it was not asked for.
     """
 
     epochs: list[Epoch]
@@ -325,7 +280,7 @@ class TrainResult(RunOutline):
     best_epoch: int | None = None
     steps: list[BatchStep] = field(default_factory=list)
     predicted: list[int] | None = None
-    profile: Profile | None = None
+    profile: str | None = None
     auc_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
     ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
 
@@ -383,8 +338,7 @@ def spent_by_all(spent: Spent, transport: Transport) -> Setup:
 
 def scores_of(epoch: Epoch) -> dict[str, dict[str, float]]:
     """The metrics that an epoch has, by name and split."""
-    every = {each.name: getattr(epoch, each.name) for each in fields(Metrics)}
-    return {name: by_split for name, by_split in every.items() if by_split}
+    return {each.name: found for each in fields(Metrics) if (found := getattr(epoch, each.name))}
 
 
 def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:

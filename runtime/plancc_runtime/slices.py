@@ -59,6 +59,11 @@ class Opened:
         assert self.file is not None
         return self.file.edge_width
 
+    @property
+    def sampler(self) -> str:
+        """The sampler that the plan was compiled for; "" for a slice and for other plans."""
+        return "" if self.file is None else sampler_of(self.file)
+
     def read(self, transport: Transport) -> Part:
         """The whole slice, with the vertex data of `rows`. Collective; closes the file.
 
@@ -85,6 +90,11 @@ class Opened:
             assert share.block is not None
             return replace(share.block, vertex_data=part.vertex_data, claims=part.claims)
         return part
+
+
+def sampler_of(file: PlanFile) -> str:
+    """The sampler that a plan was compiled for; "" for none."""
+    return str(file.attributes("provenance").get("sampler", ""))
 
 
 def open_plan(

@@ -7,7 +7,6 @@ import json
 import math
 import re
 from dataclasses import asdict, replace
-from itertools import pairwise
 
 import click
 import numpy as np
@@ -354,40 +353,3 @@ def test_figures_of_epochs_are_those_of_their_measures():
 def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path):
     with pytest.raises(OutputError, match="no-such-folder"):
         run(make_case(), PARTS, {"log": tmp_path / "no-such-folder" / "run.jsonl"})
-
-
-@RANKS
-def test_the_timeline_has_every_phase_of_every_rank(ranks, tmp_path):
-    path = tmp_path / "trace.json"
-    result = run(make_case(), ranks, {"epochs": 3, "eval_every": 0, "trace": path})[0]
-    trace = json.loads(path.read_text())
-    names = {
-        e["pid"]: e["args"]["name"]
-        for e in trace["traceEvents"]
-        if e["ph"] == "M" and e["name"] == "process_name"
-    }
-    assert names == {rank: f"rank {rank}" for rank in range(ranks)}
-    events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
-    phases = {"spmm", "dense", "allreduce"} | ({"pack", "wait"} if ranks > 1 else set())
-    for rank in range(ranks):
-        own = sorted((e for e in events if e["pid"] == rank), key=lambda e: (e["ts"], -e["dur"]))
-        assert phases <= {e["name"] for e in own}
-        assert [e["name"] for e in own if "epoch" in e["name"]] == ["epoch 0", "epoch 1", "epoch 2"]
-        assert min(e["ts"] for e in own) >= 0
-        inner = [e for e in own if e["name"] in phases]
-        for before, after in pairwise(inner):  # phases never overlap
-            assert before["ts"] + before["dur"] <= after["ts"] + 0.01
-    # what the clock sums up is what the timeline shows, to the microsecond of its numbers
-    for k, epoch in enumerate(result.epochs):
-        sums = []
-        for rank in range(ranks):
-            [span] = [e for e in events if e["pid"] == rank and e["name"] == f"epoch {k}"]
-            end = span["ts"] + span["dur"]
-            sums.append(
-                sum(
-                    e["dur"]
-                    for e in events
-                    if e["pid"] == rank and e["name"] == "dense" and span["ts"] <= e["ts"] < end
-                )
-            )
-        assert max(sums) == pytest.approx(1e6 * epoch.seconds_max["dense"], rel=1e-3, abs=1)

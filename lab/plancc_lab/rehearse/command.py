@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from plancc.predict.simulation import Prediction
     from plancc.report.epochs import Basis
     from plancc_lab.rehearse.links import Links
-    from plancc_runtime.execution.mini_batches import Drawn
+    from plancc_runtime.execution.drawn import Drawn
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.results import Measure
 
