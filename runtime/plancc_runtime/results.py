@@ -73,6 +73,10 @@ class Scores(Metrics):
     auc_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
     ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
 
+    def without_classes(self) -> Scores:
+        """The same without the figures of single classes, which may be many."""
+        return replace(self, class_shares={}, auc_of_classes={}, ap_of_classes={})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch(Metrics):
