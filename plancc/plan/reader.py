@@ -218,11 +218,6 @@ class PlanFile:
         """Columns of a dataset; None where it is not there."""
         return int(self.node(name).shape[1]) if self.has(name) else None
 
-    @property
-    def edge_width(self) -> int | None:
-        """Width of the features of edges; None where there are none."""
-        return self.width("matrix/edge_features")
-
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
         """The entries of parts ``first..last-1`` of a dataset, after comparing their digests.
 

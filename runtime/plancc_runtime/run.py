@@ -166,8 +166,7 @@ class Run:
                     "no labels: plancc predict takes them"
                 )
         known = None if self._types is None else asdict(self._types)
-        sizes = self._resources.dtype, known, opened.edge_width
-        network = make_network(options, self._data, transport, *sizes)
+        network = make_network(options, self._data, transport, self._resources.dtype, known)
         learner: type[Learner] = Learner
         if self._links:
             from plancc_runtime.link_learner import LinkLearner
@@ -637,13 +636,11 @@ def make_network(
     transport: Transport,
     dtype: torch.dtype,
     types: Mapping[str, Any] | None = None,
-    edge_width: int | None = None,
 ) -> Network:
     """The network of these options, the same on all ranks. Collective.
 
     Parameters:
         types: As of `NetworkOptions`.
-        edge_width: Width of the features of edges; None: there are none.
 
     Raises:
         InputError: If the model cannot be made so, or the initial weights do not fit it.
@@ -651,12 +648,11 @@ def make_network(
     hidden = [options.hidden] * (options.layers - 1)
     kind = model_of(options.model, bool(types))
     with transport.agreement():
-        choices = options.conv_options(kind.option_names())
         network = Network(
             [data.num_features, *hidden, data.num_classes],
             NetworkOptions(
                 model=options.model,
-                conv=kind.Options.with_edges(choices, edge_width, options.model),
+                conv=options.conv_options(kind.option_names()),
                 activation=options.activation,
                 norm=options.norm,
                 residual=options.residual,

@@ -51,15 +51,6 @@ class Opened:
         return name_of(self.plan)
 
     @property
-    def edge_width(self) -> int | None:
-        """Width of the features of edges; None where there are none."""
-        if isinstance(self.plan, tuple):
-            features = self.plan[1].edge_features
-            return None if features is None else int(features.shape[1])
-        assert self.file is not None
-        return self.file.edge_width
-
-    @property
     def sampler(self) -> str:
         """The sampler that the plan was compiled for; "" for a slice and for other plans."""
         return "" if self.file is None else sampler_of(self.file)

@@ -23,8 +23,6 @@ from plancc.plan.layers import (
     Aggregate,
     Attention,
     Bias,
-    EdgeLinear,
-    EdgeMessages,
     Linear,
     OwnLinear,
 )
@@ -108,7 +106,6 @@ def schedule_of(
     if approximation is not None and approximation.is_exact:
         approximation = None
     network = convolution or Convolution()
-    passes = [name for name in passes if name not in network.options.passes_off]
     if not isinstance(plan, Tables):
         live_layers = len(dims) - 1 if DEAD_ROWS in passes else 0
         plan = read_tables(plan, copies=approximation is not None, live_layers=live_layers)
@@ -123,7 +120,7 @@ def schedule_of(
     else:
         tables = replace(tables, live=None)
     steps = network.options.steps(1, 1, last=True)
-    kinds = [type(step) for step in steps if not isinstance(step, Bias | OwnLinear | EdgeLinear)]
+    kinds = [type(step) for step in steps if not isinstance(step, Bias | OwnLinear)]
     scheduler: Scheduler
     if pipeline is not None:
         check_pipelined(tables)
@@ -133,7 +130,7 @@ def schedule_of(
         scheduler = (own or scheduler_of)(tables)
     else:
         approximation.check(tables)
-        if Attention in kinds or EdgeMessages in kinds:
+        if Attention in kinds:
             raise InputError(f"model '{network.name}' is predicted for exact epochs only")
         notes = (*notes, approximation.note())
         passes = approximation.passes(passes)

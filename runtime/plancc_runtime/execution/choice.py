@@ -35,7 +35,7 @@ def execution_of(
             `layouts.order.in_order`.
         drawn: What mini-batches are drawn by and from; None: full batch.
     """
-    if not model_of(options.model, header.types is not None).Options.reads_edges:
+    if not model_of(options.model, header.types is not None).reads_edges:
         part = replace(part, edge_features=None)
     if part.grid is not None:
         from plancc_runtime.execution.grids import Grids
@@ -61,16 +61,10 @@ def check_layout(header: Header, options: TrainOptions) -> None:
     if header.types is None and options.target is not None:
         raise InputError(f"{options.setting('target')}: needs a plan with types")
     kind = model_of(options.model, header.types is not None)
-    for name in options.chosen(RATES_KEPT) if kind.Options.reads_edges else ():
+    for name in options.chosen(RATES_KEPT) if kind.reads_edges else ():
         raise InputError(
             f"{options.setting(name)}: samples of the boundary leave out features of edges, which "
             f"`model` {options.model} reads"
-        )
-    own = "norm", "residual", "activation", "recompute"
-    for name in options.chosen(own) if kind.carries_edges else ():
-        raise InputError(
-            f"{options.setting(name)}: `model` {options.model} has norms, residuals and ReLU of "
-            "its own, and keeps rows of edges"
         )
     if header.types is not None:
         _check_types(header, options)

@@ -21,7 +21,6 @@ from plancc.sampling.relations import RelationSampler
 from plancc.text import shown
 from plancc_runtime.layouts.draws import check_draw
 from plancc_runtime.layouts.ends import Directory
-from plancc_runtime.nn import model_of
 from plancc_runtime.options import BATCH_OPTIONS, TrainOptions, learns_links
 from plancc_runtime.slices import Slice, sampler_of
 from plancc_runtime.typed_data import target_in
@@ -95,11 +94,6 @@ def chosen_batches(
             sampler = chosen_sampler(recorded, n, training, options.sampler, **given)
             population = read_population(file, sampler, with_pattern=False, target=target)
     sampler.check_layers(options.layers)
-    if sampler.num_blocks > 1 and model_of(options.model, types is not None).carries_edges:
-        raise InputError(
-            f"`sampler` {sampler.name}: draws other edges for every layer, and `model` "
-            f"{options.model} has the same in all; choose a sampler of vertices, such as uniform"
-        )
     sampler = _by_relation(sampler, types, options)
     check_draw(options.draw, sampler)
     sampler, remark = sampler.fitted(population)

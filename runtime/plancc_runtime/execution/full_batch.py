@@ -42,7 +42,6 @@ from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.layouts.matrices import matrix_of
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_rows
-from plancc_runtime.nn import model_of
 from plancc_runtime.nn.conv import Conv
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions
@@ -199,7 +198,7 @@ class FullBatch(Execution):
 
 def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
     """The passes that do not fit these options, or the layout, and why."""
-    off = {**model_of(options.model, header.types is not None).Options.passes_off}
+    off = dict[str, str]()
     sampled = options.sampling.active or options.mini_batches
     if options.first_dropout > 0 and not sampled:
         off["constant"] = DROPS_FEATURES
