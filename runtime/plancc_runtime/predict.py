@@ -110,23 +110,16 @@ def predict(
     if types is not None and options.target is not None:
         of_target = types.vertices(options.target)
     vertices: npt.NDArray[np.integer] = opened.rows.global_id
-    wanted = None
-    learnt = (vertices >= of_target.start) & (vertices < of_target.stop)
-    if ids is not None:
-        with transport.agreement():
-            share = read_ids(plan, opened.content, transport)
-            named = _are_names(share)
-            lines = _read_ids(ids, named) if isinstance(ids, str) else _checked(ids, named=named)
-        file = ids if isinstance(ids, str) and os.path.exists(ids) else ""
-        places = [f"{file}, line {line}: id" if file else "`ids`" for line in lines.values()]
-        listed = np.array([*lines])
-        wanted = _vertices_of(listed, share, opened, of_target, transport, places)
+    if ids is None:
+        learnt = (vertices >= of_target.start) & (vertices < of_target.stop)
+    else:
+        listed, wanted = _asked(ids, plan, opened, of_target, transport)
         learnt = np.isin(vertices, wanted)
     rows = _unlabelled(opened.rows, learnt, options.target)
     run = run_of(replace(opened, rows=rows), options, transport)
     vertices = run.rows.vertices
     kind = TARGETS[description.target]
-    if wanted is None:
+    if ids is None:
         with transport.agreement():
             of_source = read_ids(plan, opened.content, transport)
         of_all = vertices[(vertices >= of_target.start) & (vertices < of_target.stop)]
@@ -283,6 +276,20 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
     if not found:
         raise InputError(f"{file or '`ids`'}: there is no id; give one at least")
     return found
+
+
+def _asked(
+    ids: str | Sequence[int], plan: StrPath, opened: Opened, of: slice, transport: Transport
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """The ids in a list or a file, and their vertices. Collective; errors as of `predict`."""
+    with transport.agreement():
+        share = read_ids(plan, opened.content, transport)
+        named = _are_names(share)
+        lines = _read_ids(ids, named) if isinstance(ids, str) else _checked(ids, named=named)
+    file = ids if isinstance(ids, str) and os.path.exists(ids) else ""
+    places = [f"{file}, line {line}: id" if file else "`ids`" for line in lines.values()]
+    listed = np.array([*lines])
+    return listed, _vertices_of(listed, share, opened, of, transport, places)
 
 
 def _vertices_of(
