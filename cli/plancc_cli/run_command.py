@@ -27,7 +27,6 @@ from rich.console import Console
 
 from plancc.errors import InputError, OutputError, PlanccError, why_not_written
 from plancc_cli import options
-from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import (
     EVERY,
     QUIET,
@@ -71,7 +70,7 @@ COMMON = (
 
 
 @click.command(
-    cls=Sections,
+    cls=options.Sections,
     sections=SECTIONS,
     common=COMMON,
     epilog="Several ranks, up to the plan's number of parts: --ranks 4, mpirun -n 4 plancc-run, or "
@@ -79,7 +78,7 @@ COMMON = (
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("plan", type=click.Path())
-@with_options(run_option(name) for names in SECTIONS.values() for name in names)
+@options.with_options(run_option(name) for names in SECTIONS.values() for name in names)
 @verbosity
 @click.version_option(package_name="plancc", prog_name=PROGRAM)
 def command(
@@ -193,7 +192,7 @@ def _run(
     stop: Callable[[], str],
 ) -> None:
     """Train and print. Collective."""
-    from plancc_runtime.results import Measures, summarise
+    from plancc_runtime.results import summarise
     from plancc_runtime.rowfiles import RowTarget
     from plancc_runtime.train import trained
     from plancc_runtime.weights import save_weights
@@ -245,7 +244,7 @@ def _run(
                     ]
                 )
             if table.shows(measure.epoch):  # collective
-                [epoch] = summarise(Measures([measure]), transport)
+                [epoch] = summarise([measure], transport)
                 with transport.agreement():
                     if first:
                         print_over(lambda: _write_out(partial(table.print_row, epoch)))

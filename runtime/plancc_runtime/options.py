@@ -270,8 +270,8 @@ class TrainOptions:
     )
     features_on_disk: bool = of_batches(
         False,
-        "leave features in the plan's file, from where a mini-batch reads its rows; "
-        "`feature_cache` says how many stay in memory",
+        "leave features in the plan's file, which is mapped into memory: the system keeps of them "
+        "what is read often and there is room for",
     )
 
     passes: tuple[str, ...] = of_messages(
@@ -283,8 +283,7 @@ class TrainOptions:
     )
     feature_cache: int | None = of_messages(
         None,
-        "memory per rank to cache features of halo rows (2G), for mini-batches; what is left is "
-        "for own rows with `features_on_disk`",
+        "memory per rank to cache features of halo rows (2G), for mini-batches",
         otherwise="an eighth of what own features take, at least 16M",
         more="In bytes.",
     )
@@ -512,7 +511,8 @@ class TrainOptions:
     def _check_on_disk(self) -> None:
         if not self.features_on_disk:
             return
-        for name in self.chosen(("normalize_features", "standardize_features", "device")):
+        of_rows = ("normalize_features", "standardize_features", "row_order", "device")
+        for name in self.chosen(of_rows):
             why = "where the CPU reads them as the plan has them"
             raise self._wrong(name, f"does not go with `features_on_disk`, {why}")
         if self.dtype == "bfloat16":

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from plancc.clock import PHASES
 from plancc.plan.values import Header
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.transport.base import Traffic, Transport
+from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
     from plancc_runtime.layouts.pipeline import Pipelining
@@ -321,6 +320,16 @@ class Measure:
     volume_per_step: float = 0.0
     steps: int = 0
 
+    def seconds(self) -> list[float]:
+        """Seconds of every phase, and of the evaluation."""
+        evaluation = 0.0 if self.evaluating is None else self.evaluating.seconds["total"]
+        return [*(self.spent.seconds[phase] for phase in TIMES), evaluation]
+
+    def traffic(self) -> list[int]:
+        """Counters of `Traffic`, and the words of the evaluation."""
+        words = 0 if self.evaluating is None else self.evaluating.traffic[WORDS_SENT]
+        return [*self.spent.traffic.tolist(), int(words)]
+
 
 def spent_by_all(spent: Spent, transport: Transport) -> Setup:
     """The set-up over all ranks. Collective."""
@@ -331,58 +340,15 @@ def spent_by_all(spent: Spent, transport: Transport) -> Setup:
     return Setup(float(seconds[0]), words, messages, num_bytes)
 
 
-class Measures:
-    """Measures of many epochs, a few numbers each: runs may have very many."""
-
-    def __init__(self, measures: Iterable[Measure] = ()) -> None:
-        self._numbers = array("d")  # traffic too: counts below 2**53 are exact
-        self._scores: dict[int, Scores] = {}  # of epochs that have any
-        for each in measures:
-            self.append(each)
-
-    def append(self, measure: Measure) -> None:
-        """Add the next one."""
-        evaluating = measure.evaluating or Spent({"total": 0.0}, _NO_TRAFFIC)
-        if measure.scores != Scores():
-            self._scores[len(self)] = measure.scores.without_classes()
-        self._numbers.extend(
-            [
-                *(measure.epoch, measure.loss, measure.learning_rate),
-                *(measure.volume_per_step, measure.steps),
-                *(measure.spent.seconds[phase] for phase in TIMES),
-                evaluating.seconds["total"],
-                *measure.spent.traffic.tolist(),
-                int(evaluating.traffic[WORDS_SENT]),
-            ]
-        )
-
-    def __len__(self) -> int:
-        return len(self._numbers) // _NUMBERS
-
-    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Epoch, loss, rate, volume, steps; seconds; traffic: a line for every measure."""
-        rows = np.array(self._numbers).reshape(-1, _NUMBERS)
-        last = 5 + len(TIMES) + 1
-        return rows[:, :5], rows[:, 5:last].copy(), rows[:, last:].astype(np.int64)
-
-    def scores(self, place: int) -> Scores:
-        """Those of a measure, without figures of single classes."""
-        return self._scores.get(place) or Scores()
-
-
 def scores_of(epoch: Epoch) -> dict[str, dict[str, float]]:
     """The metrics that an epoch has, by name and split."""
     return {each.name: found for each in fields(Metrics) if (found := getattr(epoch, each.name))}
 
 
-_NO_TRAFFIC = Traffic().as_array()
-_NUMBERS = 5 + len(TIMES) + 1 + len(_NO_TRAFFIC) + 1
-"""Numbers of a measure."""
-
-
-def summarise(measures: Measures, transport: Transport) -> list[Epoch]:
-    """Sums and maxima over ranks, once for all `measures`. Collective."""
-    heads, seconds_max, traffic_sum = measures.columns()
+def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
+    """Sums and maxima over ranks, once for all `measures`, one at least. Collective."""
+    seconds_max = np.array([each.seconds() for each in measures])
+    traffic_sum = np.array([each.traffic() for each in measures])
     least = -seconds_max[:, TIMES.index("allreduce")]
     seconds_mean = seconds_max[:, : len(TIMES)].copy()
     traffic_max = traffic_sum.copy()
@@ -393,17 +359,17 @@ def summarise(measures: Measures, transport: Transport) -> list[Epoch]:
     transport.allreduce_sum(traffic_sum)
     seconds_mean /= transport.size
     result = []
-    for k, (epoch, loss, rate, volume, steps) in enumerate(heads.tolist()):
-        scores = measures.scores(k)
+    for k, measure in enumerate(measures):
+        scores, steps = measure.scores, measure.steps
         messages, words, num_bytes = traffic_sum[k, :3].tolist()
         messages_max, words_max, _ = traffic_max[k, :3].tolist()
         *slowest, evaluation_seconds = seconds_max[k].tolist()
         mean = dict(zip(TIMES, seconds_mean[k].tolist(), strict=True))
         result.append(
             Epoch(
-                epoch=int(epoch),
-                loss=loss,
-                learning_rate=rate,
+                epoch=measure.epoch,
+                loss=measure.loss,
+                learning_rate=measure.learning_rate,
                 val_loss=scores.loss.get("val"),
                 **{each.name: getattr(scores, each.name) for each in fields(Metrics)},
                 seconds_max=dict(zip(TIMES, slowest, strict=True)),
@@ -416,14 +382,14 @@ def summarise(measures: Measures, transport: Transport) -> list[Epoch]:
                 words_reduced=int(traffic_max[k, 7]),
                 evaluation_seconds=evaluation_seconds,
                 evaluation_words=int(traffic_sum[k, -1]),
-                volume_per_step=volume if steps else None,
+                volume_per_step=measure.volume_per_step if steps else None,
                 step_seconds=_of_step(mean, -least[k], steps) if steps else None,
             )
         )
     return result
 
 
-def _of_step(mean: dict[str, float], reduce: float, steps: float) -> dict[str, float]:
+def _of_step(mean: dict[str, float], reduce: float, steps: int) -> dict[str, float]:
     """`Epoch.step_seconds`, from the phases of an epoch; `reduce`: of who waits least in it."""
     found = {name: mean[phase] for name, phase in STEP.items()}
     found |= {"reduce": reduce, "waiting": found["waiting"] + found["reduce"] - reduce}

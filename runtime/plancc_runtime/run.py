@@ -7,7 +7,7 @@ from dataclasses import asdict, fields, replace
 from hashlib import sha256
 from os import PathLike, fspath
 from os.path import exists
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,28 +19,21 @@ from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.registry import check_choice
 from plancc.text import shown
-from plancc_runtime.checkpoint import Checkpoints
 from plancc_runtime.data import LocalData, load_data, load_link_data
 from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
 from plancc_runtime.execution.figures import words_of_outputs
-from plancc_runtime.execution.mini_batches import Drawn, chosen_batches, recorded_sampler
 from plancc_runtime.gathering import Ids, RowsOfRank
-from plancc_runtime.kernels.rows_on_disk import is_finite
 from plancc_runtime.kernels.spmm import KERNELS
-from plancc_runtime.layouts.draws import owners_draw
-from plancc_runtime.layouts.order import in_order, reordered
+from plancc_runtime.layouts.order import by_type, in_order, reordered
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.stack import by_type
 from plancc_runtime.layouts.wire import WIRES, arriving
-from plancc_runtime.learner import Learner
-from plancc_runtime.link_learner import LinkLearner
+from plancc_runtime.learner import Learner, is_finite
 from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
 from plancc_runtime.nn import model_of
 from plancc_runtime.nn.network import Network, NetworkOptions
-from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.nodes import check_exchange, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import FULL, WATCHFUL, TrainOptions, learns_links
@@ -57,7 +50,6 @@ from plancc_runtime.remarks import (
 from plancc_runtime.results import (
     BatchStep,
     Measure,
-    Measures,
     RunOutline,
     Scores,
     TrainResult,
@@ -69,10 +61,15 @@ from plancc_runtime.slices import Opened, Slice, rows_of_rank
 from plancc_runtime.targets import LinkTarget, Target
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
-from plancc_runtime.typed_data import joined
 from plancc_runtime.views import place_of
 from plancc_runtime.weights import read_description, read_weights
 from plancc_runtime.workspace import return_memory
+
+if TYPE_CHECKING:
+    from plancc_runtime.checkpoint import Checkpoints
+    from plancc_runtime.execution.drawn import Drawn
+    from plancc_runtime.link_learner import LinkLearner
+    from plancc_runtime.nn.relations import TypesOfNetwork
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 """Types of weights and sums."""
@@ -93,19 +90,19 @@ def agree(
         check_choice("kernel", options.kernel, KERNELS)
     check_layout(header, options)
     check_exchange(header, options.exchange, num_ranks)
+    if not options.mini_batches:
+        return None
+    from plancc_runtime.execution.drawn import chosen_batches
+
     return chosen_batches(plan, options, header)
 
 
-def remarks_on_plan(
-    plan: str | PathLike[str] | Slice, options: TrainOptions, transport: Transport
-) -> list[str]:
+def remarks_on_plan(plan: Opened, options: TrainOptions, transport: Transport) -> list[str]:
     """What the plan is for, if the options leave it open and it is not what they train."""
     if options.mini_batches or options.batch_size == FULL:
         return []
-    recorded = ""
     with transport.agreement():
-        if transport.rank == 0:
-            recorded = recorded_sampler(plan)
+        recorded = plan.sampler if transport.rank == 0 else ""
     return of_sampler(transport.gather(recorded)[0])
 
 
@@ -128,11 +125,13 @@ class Run:
             self._links = learns_links(header, options)
             self._drawn = agree(opened.plan, header, options, transport.size)
             if header.types is not None:
+                from plancc_runtime.typed_data import joined
+
                 rows, self._types = joined(rows, header.types, options, self._name)
                 self._opened = replace(opened, rows=rows)
                 self._learnt = header.types.vertices(self._types.target)
                 self.options = options = replace(options, target=self._types.target)
-        self._remarks = remarks_on_plan(opened.plan, options, transport)
+        self._remarks = remarks_on_plan(opened, options, transport)
         if header.types is not None and options.target in header.types.unreached():
             self._remarks.append(
                 f"no relation leads to '{shown(options.target)}': it is learnt from its own "
@@ -167,15 +166,20 @@ class Run:
                     "no labels: plancc predict takes them"
                 )
         known = None if self._types is None else asdict(self._types)
-        sizes = self._resources.dtype, known, opened.edge_width
-        network = make_network(options, self._data, transport, *sizes)
-        learner = LinkLearner if self._links else Learner
+        network = make_network(options, self._data, transport, self._resources.dtype, known)
+        learner: type[Learner] = Learner
+        if self._links:
+            from plancc_runtime.link_learner import LinkLearner
+
+            learner = LinkLearner
         self._learner = learner(network, options, transport, self._resources.clock)
         with transport.agreement():
             self._validated = _is_validated(options, self._data)
         self._best, self._first = Validation(), 0
-        self._checkpoints = None
+        self._checkpoints: Checkpoints | None = None
         if options.checkpoint is not None:
+            from plancc_runtime.checkpoint import Checkpoints
+
             self._checkpoints = Checkpoints(options, self.content, transport)
             try:
                 self._resume(self._checkpoints)
@@ -187,7 +191,7 @@ class Run:
             if options.log is not None and transport.rank == 0:
                 check_target(options.log)
         self._outline: RunOutline | None = None
-        self._measures = Measures()
+        self._measures = list[Measure]()
         self._steps: list[BatchStep] = []
         self._done = self._first
 
@@ -237,6 +241,8 @@ class Run:
         self._use_features()
         drawn, self._drawn = self._drawn, None
         if drawn is not None:
+            from plancc_runtime.layouts.draws import owners_draw
+
             by_owners, why = owners_draw(options.draw, drawn.sampler, part, self.header, transport)
             self._drawn_by = ("owners" if by_owners else "everywhere") + f": {why}" * bool(why)
         with transport.agreement():
@@ -248,9 +254,8 @@ class Run:
                     self._remarks.append(f"{log}: the log of an earlier run is {log}{FORMER} now")
                 self._log = LogWriter(options.log, self._first, known)
         before = self._learner.start()
-        if isinstance(self._learner, LinkLearner):
-            self._learner.hold(part, self.header, self._resources)
-            drawn = drawn and replace(drawn, directory=self._learner.directory)
+        directory = self._learner.hold(part, self.header, self._resources)
+        drawn = drawn and replace(drawn, directory=directory)
         self._execution = execution_of(
             self.header, part, self._data, options, self._resources, drawn
         )
@@ -291,7 +296,7 @@ class Run:
         if self._outline is None:
             network, execution, data = self._learner.network, self._execution, self._data
             figures = execution.figures(network)
-            if figures is not None and isinstance(self._learner, LinkLearner):
+            if figures is not None:
                 figures = figures.with_more(self._learner.words(0))
             grid = self.header.grid
             copies = 1 if grid is None else grid.copies  # that count every vertex
@@ -357,9 +362,10 @@ class Run:
                     self._stop_if_asked(stop)
                 measure = self.epoch(epoch)
                 self._done = epoch + 1
-                self._measures.append(measure)
+                scores = measure.scores.without_classes()
+                self._measures.append(replace(measure, scores=scores))
                 if options.log is not None:
-                    [row] = summarise(Measures([measure]), self.transport)
+                    [row] = summarise([measure], self.transport)
                     with self.transport.agreement():
                         if self._log is not None:
                             self._log.write(row)
@@ -508,9 +514,8 @@ class Run:
 
     def score(self, pairs: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
         """`LinkLearner.score` by the weights as they are. Collective."""
-        assert isinstance(self._learner, LinkLearner)
-        outputs = self._learner.outputs(self._execution.whole(), self._data)
-        return self._learner.score(outputs, pairs)
+        learner = cast("LinkLearner", self._learner)
+        return learner.score(learner.outputs(self._execution.whole(), self._data), pairs)
 
     def words_of_outputs(self) -> tuple[int, int]:
         """Words that all ranks send for outputs of training vertices, and of all. Collective."""
@@ -631,13 +636,11 @@ def make_network(
     transport: Transport,
     dtype: torch.dtype,
     types: Mapping[str, Any] | None = None,
-    edge_width: int | None = None,
 ) -> Network:
     """The network of these options, the same on all ranks. Collective.
 
     Parameters:
         types: As of `NetworkOptions`.
-        edge_width: Width of the features of edges; None: there are none.
 
     Raises:
         InputError: If the model cannot be made so, or the initial weights do not fit it.
@@ -645,12 +648,11 @@ def make_network(
     hidden = [options.hidden] * (options.layers - 1)
     kind = model_of(options.model, bool(types))
     with transport.agreement():
-        choices = options.conv_options(kind.option_names())
         network = Network(
             [data.num_features, *hidden, data.num_classes],
             NetworkOptions(
                 model=options.model,
-                conv=kind.Options.with_edges(choices, edge_width, options.model),
+                conv=options.conv_options(kind.option_names()),
                 activation=options.activation,
                 norm=options.norm,
                 residual=options.residual,

@@ -18,7 +18,6 @@ from plancc.registry import check_choice
 from plancc.text import shown
 from plancc.version import __version__
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.stack import StackGraph
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.decoders import DECODERS
 from plancc_runtime.nn.network import ACTIVATIONS, NORMS, Network, NetworkOptions
@@ -200,7 +199,7 @@ class TrainedNetwork(nn.Module):
             )
         if self.description.normalize_features:
             x = functional.normalize(x, p=1, dim=1)
-        x = self.network.standardized(x, graph.row_type if isinstance(graph, StackGraph) else 0)
+        x = self.network.standardized(x, graph.row_type)
         return self.network([graph] * len(self.network.convs), x)
 
     def probabilities(self, outputs: Tensor) -> Tensor:

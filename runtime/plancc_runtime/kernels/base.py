@@ -10,7 +10,6 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from plancc.errors import InputError
-from plancc_runtime.kernels.rows_on_disk import RowsOnDisk, in_memory
 
 
 class Epilogue(NamedTuple):
@@ -39,11 +38,9 @@ class SparseMatrix(ABC):
         name: The kernel's name in `KERNELS`.
         shape (tuple of int): (m, n).
         nnz: int.
-        reads_disk: Whether x may be a `RowsOnDisk`, of which a product reads some rows at a time.
     """
 
     name: ClassVar[str]
-    reads_disk: ClassVar[bool] = False
 
     def __init__(self, matrix: csr_matrix, dtype: torch.dtype, device: torch.device) -> None:
         self.shape: tuple[int, int] = matrix.shape
@@ -103,8 +100,6 @@ class SparseMatrix(ABC):
         if where is not None:
             self._check("where", where, (m, width))
         if m and width:
-            if isinstance(x, RowsOnDisk) and not self.reads_disk:
-                x = in_memory(x)
             self._multiply(x, out, Epilogue(add, rows, bias, relu, where))
 
     @abstractmethod

@@ -177,16 +177,6 @@ def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
     return out
 
 
-def sums_of_ends(pattern: Pattern, source: Tensor, target: Tensor) -> Tensor:
-    """out[e] = source[j] + target[i] for all nonzeros e = (i, j); [n, d], [m, d], [nnz, d]."""
-    side = pattern.rows
-    if not side.native:
-        return rows_of(source, side.index).add_(rows_of(target, pattern.row))
-    out = empty(pattern.num_nonzeros, source.shape[1], source)
-    by_group(_sums_of_ends, side, source.shape[1], side.ptr, side.index, source, target, out)
-    return out
-
-
 def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
     """out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros of group i.
 
@@ -426,18 +416,6 @@ def _sum(begin: int, end: int, ptr: Any, index: Any, x: Any, out: Any) -> None:
             for k in range(d):
                 y[k] += a[k]
             p += 1
-
-
-@_compiled
-def _sums_of_ends(
-    begin: int, end: int, ptr: Any, index: Any, source: Any, target: Any, out: Any
-) -> None:
-    for i in range(begin, end):
-        b = target[i]
-        for p in range(ptr[i], ptr[i + 1]):
-            a, y = source[index[p]], out[p]
-            for k in range(out.shape[1]):
-                y[k] = a[k] + b[k]
 
 
 @_compiled
