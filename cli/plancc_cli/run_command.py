@@ -110,6 +110,12 @@ def command(
 
     if signals and settings["checkpoint"] is None:
         raise InputError(f"--signal {signals[0]}: give --checkpoint, the folder, too")
+    if settings["profile"] is not None:
+        launch.need_torch(PROGRAM)
+        from torch.profiler import profile
+
+        with profile():  # sets it up in the thread that loads torch; in another it complains
+            pass
     job = RankJob(PROGRAM, command)
 
     def end() -> None:
