@@ -40,7 +40,9 @@ from plancc.models.medium_grain import lighter_columns
 from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
 from plancc.owners.request import prepared
+from plancc.passes import edges as passes_of_edges
 from plancc.passes.flows import _unevenness
+from plancc.passes.kernels import split
 from plancc.passes.multilevel import Sweeps
 from plancc.passes.presets import CUTS
 from plancc.passes.refine import Merit, Refined, _Rounds
@@ -108,7 +110,8 @@ SETTINGS = {
     "balanced": Setting(graphs=GRAPHS, parts=(*PARTS, 512)),
     "fast": Setting(effort="fast", graphs=GRAPHS, parts=(*PARTS, 512)),
     "balanced-nnz": Setting(balance="nnz", graphs=GRAPHS, parts=(*PARTS, 512)),
-    "medium-grain": Setting("medium-grain"),
+    "balanced-tight": Setting(balance="nnz,rows", graphs=GRAPHS, parts=(*PARTS, 512)),
+    "medium-grain": Setting("medium-grain", graphs=GRAPHS),
     "fine-grain": Setting("fine-grain"),
     "stochastic-hp": Setting("stochastic-hp", options={"sampler": "neighbour", "fanouts": (10, 5)}),
     "max-volume": Setting(objective="max-volume", graphs=GRAPHS),
@@ -175,6 +178,11 @@ def _is_improved(problem: Any) -> bool:
     return problem.vertex_weights.ndim == 1 and len(problem.pins) >= IMPROVED[0]
 
 
+def _is_above(cut: Any, left: Any, right: Any, load: Any, limit: Any, at: Any) -> bool:
+    """Whether a part has more nonzeros than its limit."""
+    return bool((load > limit).any())
+
+
 def _starts_by(name: str) -> Pass:
     def others(function: Any, *args: Any) -> Iterator[Any]:
         return (each for each in function(*args) if each.adapter.name != name)
@@ -234,6 +242,10 @@ PASSES: dict[str, Pass] = {
         edges.RefineEdges, "refine", lambda f, self, *args: f(replace(self, rounds=0), *args)),
     "splits by vertex covers": Pass(
         Resplit, "split", lambda f, self, owner, matrix, context: lighter_columns(matrix)),
+    "splits below the limit": Pass(split, "relieve", _returns(0), _is_above),
+    "traffic while nonzeros move": Pass(
+        passes_of_edges._Search, "_tariff", lambda f, self, strength: {},
+        lambda self, strength: self.objective.is_volume),
     "splits after the first": Pass(EdgeJob, "split", _split_once),
     "V-cycles of splits": Pass(edges, "RefineVolume", lambda f, cycles: f(cycles=0)),
     "combination of edge plans": Pass(EdgeJob, "_combine_until_end", _returns(None)),
