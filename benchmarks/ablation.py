@@ -40,13 +40,10 @@ from plancc.models.medium_grain import lighter_columns
 from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
 from plancc.owners.request import prepared
-from plancc.passes import edges as passes_of_edges
 from plancc.passes.flows import _unevenness
-from plancc.passes.kernels import split
 from plancc.passes.multilevel import Sweeps
 from plancc.passes.presets import CUTS
 from plancc.passes.refine import Merit, Refined, _Rounds
-from plancc.passes.split import Resplit
 from plancc.search import edges, effort, rows
 from plancc.search.edges import EdgeJob
 from plancc.search.expectation import SampledExpectation
@@ -178,11 +175,6 @@ def _is_improved(problem: Any) -> bool:
     return problem.vertex_weights.ndim == 1 and len(problem.pins) >= IMPROVED[0]
 
 
-def _is_above(cut: Any, left: Any, right: Any, load: Any, limit: Any, at: Any) -> bool:
-    """Whether a part has more nonzeros than its limit."""
-    return bool((load > limit).any())
-
-
 def _starts_by(name: str) -> Pass:
     def others(function: Any, *args: Any) -> Iterator[Any]:
         return (each for each in function(*args) if each.adapter.name != name)
@@ -241,11 +233,7 @@ PASSES: dict[str, Pass] = {
     "rounds of single nonzeros": Pass(
         edges.RefineEdges, "refine", lambda f, self, *args: f(replace(self, rounds=0), *args)),
     "splits by vertex covers": Pass(
-        Resplit, "split", lambda f, self, owner, matrix, context: lighter_columns(matrix)),
-    "splits below the limit": Pass(split, "relieve", _returns(0), _is_above),
-    "traffic while nonzeros move": Pass(
-        passes_of_edges._Search, "_tariff", lambda f, self, strength: {},
-        lambda self, strength: self.objective.is_volume),
+        edges, "resplit", lambda f, owner, matrix, context: lighter_columns(matrix)),
     "splits after the first": Pass(EdgeJob, "split", _split_once),
     "V-cycles of splits": Pass(edges, "RefineVolume", lambda f, cycles: f(cycles=0)),
     "combination of edge plans": Pass(EdgeJob, "_combine_until_end", _returns(None)),

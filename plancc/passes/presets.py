@@ -231,12 +231,6 @@ class EdgeRounds:
     least_progress: float = 0.002
     # Rounds in a row that gain less than `least_progress` after which refinement stops.
     patience: int = 3
-    # Price of traffic for the volume as well, in sweeps beyond the limit: owners leave the busiest
-    # parts, and later sweeps find better places around them.
-    stray: float = 0.3
-    # Price of messages for the volume, in the same sweeps of every round but the first: nonzeros
-    # leave small messages, and fewer messages mean less volume in the end.
-    stray_fees: float = 1.0
     # Price of messages in the first round: one that is not there yet is never wanted. Other traffic
     # has none then.
     first_fees: float = 4.0
