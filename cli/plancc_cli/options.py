@@ -184,8 +184,8 @@ class Sections(Interruptible):
 
     Parameters:
         sections: Names of parameters by the title of their section; the others stand in "Other".
-        common: Parameters that ``--help`` shows; ``--help TOPIC`` shows a section, ``--help all``
-            all of them. Empty: ``--help`` shows all.
+        common: Parameters that ``--help`` shows; ``--help all`` shows all of them. Empty:
+            ``--help`` shows all.
         details: An epilog of ``--help all``.
     """
 
@@ -211,9 +211,9 @@ class Sections(Interruptible):
                 flag_value="",
                 is_eager=True,
                 expose_value=False,
-                metavar="[TOPIC]",
+                metavar="[all]",
                 callback=_show_help,
-                help="Show this message, or other options, and exit.",
+                help="Show this message, or all options, and exit.",
             )
         return self._help_option
 
@@ -223,35 +223,25 @@ class Sections(Interruptible):
             for p in self.get_params(ctx)
             if isinstance(p, click.Option) and (record := p.get_help_record(ctx))
         }
-        topic = ctx.meta.get(_TOPIC, "" if self.common else ALL)
-        if topic == "":
+        if self.common and ALL not in ctx.meta:
             common = dict.fromkeys((*self.common, "help"))
             with formatter.section("Options that are used most"):
                 formatter.write_dl([records[name] for name in common if name in records])
-            with formatter.section(f"More options ({ctx.command_path} --help TOPIC)"):
-                formatter.write_text(", ".join([*map(_topic_of, self.sections), "other", ALL]))
+            formatter.write(f"\nAll options: {ctx.command_path} --help all\n")
             return
-        for title, names in self.sections.items():
+        for title, names in {**self.sections, "Other": tuple(records)}.items():
             shown = [records.pop(name) for name in names if name in records]
-            if shown and topic in (ALL, _topic_of(title)):
+            if shown:
                 with formatter.section(title):
                     formatter.write_dl(shown)
-        if topic in (ALL, "other"):
-            with formatter.section("Other"):
-                formatter.write_dl(list(records.values()))
-        if topic == ALL and self.details:
+        if self.details:
             formatter.write_paragraph()
             formatter.write_text(self.details)
 
 
 ALL = "all"
-"""The topic that stands for all options."""
-_TOPIC = "plancc.help topic"
+"""What ``--help`` is given for all options, and a key of the context's `meta` then."""
 _RANGE = r"-?[\d.]*<?=?x(?:[<>]=?-?[\d.]+)?"
-
-
-def _topic_of(title: str) -> str:
-    return title.split()[0].lower()
 
 
 def _plain(flags: str, words: str) -> tuple[str, str]:
@@ -264,12 +254,9 @@ def _plain(flags: str, words: str) -> tuple[str, str]:
 def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -> None:
     if topic is None or ctx.resilient_parsing:
         return
-    command = ctx.command
-    assert isinstance(command, Sections)
-    topics = [ALL, *map(_topic_of, command.sections), "other"]
     if topic:
-        check_choice("topic of help", topic, topics)
-        ctx.meta[_TOPIC] = topic
+        check_choice("topic of help", topic, [ALL])
+        ctx.meta[ALL] = True
     click.echo(ctx.get_help(), color=ctx.color)
     ctx.exit()
 
