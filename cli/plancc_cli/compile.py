@@ -18,7 +18,7 @@ from plancc.partitioners.options import AUTO
 from plancc_cli import options
 from plancc_cli.progress import QUIET, command_line, progress, verbosity, verbosity_level
 from plancc_cli.run import started_by_launcher
-from plancc_cli.stopping import KeepBest
+from plancc_cli.signals import KeepBest
 from plancc_runtime.launch import TIMEOUT
 
 TAKEN = options.taken()

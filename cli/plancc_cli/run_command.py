@@ -39,8 +39,7 @@ from plancc_cli.ranks import RankJob, checked_header, told
 from plancc_cli.render_profile import print_profile
 from plancc_cli.render_run import EpochTable
 from plancc_cli.run_options import SECTIONS, refuse_twice, run_option
-from plancc_cli.signals import end_now
-from plancc_cli.stopping import StopSignals
+from plancc_cli.signals import StopSignals, end_now
 from plancc_cli.tables import console, count_of, line_width, say, screen_width
 from plancc_cli.words import in_flags, predictions_line, usage_words
 from plancc_runtime import launch

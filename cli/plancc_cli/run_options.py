@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from plancc.errors import InputError
 from plancc.sampling import SAMPLERS
 from plancc_cli import options
-from plancc_cli.stopping import SIGNALS
+from plancc_cli.signals import SIGNALS
 from plancc_runtime import launch
 from plancc_runtime.nn import MODELS
 from plancc_runtime.options import FULL, OF_MODELS, PASSES, TrainOptions
