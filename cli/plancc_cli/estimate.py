@@ -6,7 +6,7 @@ import click
 
 from plancc.errors import InputError
 from plancc.graph.graph import MAX_VERTICES
-from plancc.options import EFFORT, EFFORTS
+from plancc.options import EFFORT
 from plancc.report.table import Table
 from plancc_cli import options
 from plancc_cli.tables import print_data, print_table
@@ -23,17 +23,11 @@ from plancc_cli.tables import print_data, print_table
 @click.option(
     "--features", default=0, type=int, metavar="F", help="Numbers (float32) of every vertex."
 )
-@click.option(
-    "--effort",
-    default=EFFORT,
-    show_default=True,
-    type=options.NameIn("effort", EFFORTS),
-    help=f"Search effort: {', '.join(EFFORTS)}.",
-)
+@options.searching("effort", default=EFFORT)
 @click.option(
     "--ranks", type=int, metavar="R", help="Number of ranks that compile together, from a folder."
 )
-@click.option("--memory", type=options.MEMORY, help="Available memory.  [default: this computer's]")
+@options.searching("memory", "Available memory.  [default: this computer's]")
 @options.as_data
 def command(
     vertices: int,

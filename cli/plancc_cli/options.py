@@ -391,27 +391,13 @@ TITLES = {"metis": "METIS", "kahypar": "KaHyPar", "kaminpar": "KaMinPar", "mtkah
 """Names of partitioners as their authors write them."""
 
 
-class MemorySize(click.ParamType):
-    """Bytes, with K, M, G or T for powers of 1024."""
-
-    name = "memory"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        return "SIZE"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)", value.strip().upper())
-        if found is None:
-            self.fail(f"'{value}': give bytes, such as 512M or 2G", param, ctx)
-        size = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
-        if not size:
-            self.fail(f"'{value}': give bytes above 0, such as 512M or 2G", param, ctx)
-        return size
-
-
-MEMORY = MemorySize()
+def size(text: str | int) -> int:
+    """Read bytes, with K, M, G or T for powers of 1024."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)", str(text).strip().upper())
+    number = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else 0
+    if not number:
+        raise click.BadParameter(f"'{text}': give bytes above 0, such as 512M or 2G")
+    return number
 
 
 class NameIn(click.ParamType):
@@ -639,7 +625,7 @@ READERS: dict[str, dict[str, Any]] = {
     "machine": {"type": click.Path(), "callback": read_by(find_machine)},
     "capacities": {"callback": read_by(_parse_capacities)},
     "partitioner": {"type": NameIn("partitioner", [AUTO, *PARTITIONERS])},
-    "memory": {"type": MEMORY},
+    "memory": {"type": size},
     "weights": {"type": click.Path()},
     "fixed": {"type": click.Path()},
     "data": {"type": click.Path(), "multiple": True, "default": ()},

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 
 from plancc.report.table import Table
 from plancc_cli.render_epochs import FROM
-from plancc_cli.tables import (
-    count_of,
-    duration,
-    number,
-    print_table,
-    ratio,
-    say,
-    size,
-)
+from plancc_cli.tables import count_of, duration, number, print_table, ratio, say, size
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
@@ -85,11 +77,8 @@ def machine_words(machine: Machine, ranks: int, where: str) -> str:
     nodes = count_of(-(-ranks // machine.node.ranks), "node")
     of_node = f"{machine.node.ranks} to a node"
     speeds = machine.speeds(ranks)
-    unequal = (
-        ""
-        if speeds.min() == speeds.max()
-        else f"speeds from {speeds.min():g} to {speeds.max():g}, "
-    )
+    least, most = speeds.min(), speeds.max()
+    unequal = f"speeds from {least:g} to {most:g}, " * bool(least != most)
     return (
         f"machine {machine.name or 'given'}{where}: {count_of(ranks, 'rank')} on {nodes} "
         f"({of_node}), {unequal}"

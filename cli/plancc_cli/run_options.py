@@ -40,7 +40,7 @@ READERS: dict[str, dict[str, Any]] = {
     "sampler": {"type": options.NameIn("sampler", SAMPLERS)},
     "batch_size": {"callback": _parse_batch_size},
     "passes": {"default": "all", "callback": _parse_passes},
-    "feature_cache": {"type": options.MEMORY},
+    "feature_cache": {"type": options.size},
 }
 """Settings of options whose texts are read in a way of their own."""
 FIELDS = {each.name: each for each in fields(TrainOptions)}
