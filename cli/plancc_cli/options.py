@@ -186,7 +186,6 @@ class Sections(Interruptible):
         sections: Names of parameters by the title of their section; the others stand in "Other".
         common: Parameters that ``--help`` shows; ``--help all`` shows all of them. Empty:
             ``--help`` shows all.
-        details: An epilog of ``--help all``.
     """
 
     def __init__(
@@ -194,11 +193,10 @@ class Sections(Interruptible):
         *args: Any,
         sections: Mapping[str, tuple[str, ...]],
         common: Collection[str] = (),
-        details: str = "",
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
-        self.sections, self.common, self.details = sections, common, details
+        self.sections, self.common = sections, common
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         names = self.get_help_option_names(ctx)
@@ -234,9 +232,6 @@ class Sections(Interruptible):
             if shown:
                 with formatter.section(title):
                     formatter.write_dl(shown)
-        if self.details:
-            formatter.write_paragraph()
-            formatter.write_text(self.details)
 
 
 ALL = "all"
@@ -316,21 +311,11 @@ COMMANDS_OWN = (
 """Parameters of `plancc.compile` and of the commands with generated options, beside `FIELDS`."""
 
 
-def pairs(
-    needed: str,
-    divide: Any = str.partition,
-    rename: Callable[[str], str] = str,
-    empty: str = "",
-) -> dict[str, Any]:
-    """Settings of an option ``NAME=VALUE`` that may be repeated; errors say what is `needed`.
+def pairs(needed: str, **how: Any) -> dict[str, Any]:
+    """Settings of an option ``NAME=VALUE`` that may be repeated; see `parsed_pairs`."""
 
-    The value of the name `empty` may be left out.
-    """
-
-    def parse(
-        context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
-    ) -> dict[str, str] | None:
-        return parsed_pairs(parameter.opts[0], given, needed, divide, rename, empty)
+    def parse(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:
+        return parsed_pairs(parameter.opts[0], given, needed, **how)
 
     return {"multiple": True, "callback": parse}
 
@@ -343,7 +328,13 @@ def parsed_pairs(
     rename: Callable[[str], str] = str,
     empty: str = "",
 ) -> dict[str, str] | None:
-    """The pairs ``NAME=VALUE`` of an option, see `pairs`; None: there are none."""
+    """The pairs ``NAME=VALUE`` of an option; None: there are none.
+
+    Parameters:
+        needed: What is to be given, for errors.
+        divide: Splits a text at its "=".
+        empty: The name whose value may be left out.
+    """
     found: dict[str, str] = {}
     for text in given:
         name, _, value = divide(text, "=")

@@ -35,7 +35,7 @@ READERS: dict[str, dict[str, Any]] = {
     "model": {"type": options.NameIn("model", MODELS)},
     "model_options": options.NAMED,
     "sampler_options": options.NAMED,
-    "relation_fanouts": options.pairs("NAME=F1,F2,...", str.rpartition),
+    "relation_fanouts": options.pairs("NAME=F1,F2,...", divide=str.rpartition),
     "split": options.shares("three shares, such as 0.6,0.2,0.2"),
     "sampler": {"type": options.NameIn("sampler", SAMPLERS)},
     "batch_size": {"callback": _parse_batch_size},
