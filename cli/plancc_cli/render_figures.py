@@ -237,21 +237,14 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
         "\n".join([f"epoch: predicted, {of_provenance(provenance)}", *failed]),
     )
     for each in candidates:
-        figures = [
-            amount(each.get("volume")),
-            amount(each.get("messages")),
-            amount(each.get("max_volume")),
-            number(each.get("nonzero_imbalance")),
-            number(each.get("row_imbalance")),
-            duration(each.get("epoch_seconds") or 0.0),
-            size(each["memory"]) if each.get("memory") else "-",
-        ]
-        table.add_row(
-            each["model"],
-            *(["left out", *["-"] * 6] if each["failed"] else figures),
-            f"{each.get('seconds') or 0:.1f}",
-            "*" if each.get("chosen") else "",
-        )
+        figures = ["left out", *["-"] * 6]
+        if not each["failed"]:
+            moved = (amount(each.get(name)) for name in ("volume", "messages", "max_volume"))
+            uneven = (number(each.get(name)) for name in NO_RATIO)
+            memory = size(each["memory"]) if each.get("memory") else "-"
+            figures = [*moved, *uneven, duration(each.get("epoch_seconds") or 0.0), memory]
+        seconds = f"{each.get('seconds') or 0:.1f}"
+        table.add_row(each["model"], *figures, seconds, "*" * bool(each.get("chosen")))
     return table
 
 
@@ -275,7 +268,7 @@ def _tried(tried: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Ta
             *[objective_words(objective, each.get("value"))] * others,
             amount(each.get("volume")),
             *[number(each.get("overload"))] * over,
-            "*" if each.get("best") else "",
+            "*" * bool(each.get("best")),
         )
     notes = []
     if objective == "time":
