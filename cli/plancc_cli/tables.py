@@ -166,7 +166,7 @@ def print_table(table: Table | str, out: Console | None = None, boxed: bool | No
     )
     labels = table.justify.count("left")
     for place, (head, justify) in enumerate(zip(table.columns, table.justify, strict=True)):
-        cells = [printable(row[place]) for row in table.rows]
+        cells: list[Any] = [printable(row[place]) for row in table.rows]
         widest = max(map(cell_len, cells), default=1)
         word = max(map(cell_len, head.split()), default=1)
         least = max(widest, min(word, WORD_WIDTH))
