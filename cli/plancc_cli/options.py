@@ -419,22 +419,16 @@ def convolution_of(
     model: str,
     choices: Mapping[str, Any],
     has_types: bool = False,
-    plan: str | None = None,
 ) -> Convolution:
     """The convolution of a model of `plancc-run`, for plans with types or without.
 
-    Those by relation and a third party's are imported, with torch. `plan` has the features of edges
-    that it reads.
+    Those by relation and a third party's are imported, with torch.
     """
     from plancc.plan.convolutions import CONVOLUTIONS, Convolution
-    from plancc.plan.reader import PlanFile
     from plancc_runtime.nn import model_of
 
     plain = {} if has_types else CONVOLUTIONS
     kind = plain[model] if model in plain else model_of(model, has_types).Options
-    if kind.reads_edges and plan is not None:
-        with PlanFile(plan) as file:
-            choices = kind.with_edges(choices, file.edge_width, model)
     return Convolution(model, kind.read(choices, f"model {model}"))
 
 

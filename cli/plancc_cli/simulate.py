@@ -112,7 +112,7 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
     if approximation is not None and given["ranks"] is not None:
         raise InputError("--ranks cannot be combined with --boundary-sampling or --fold")
     dims = basis.predictor.dims
-    convolution = _convolution(plan, given, header)
+    convolution = _convolution(given, header)
     if header.types is not None:
         from plancc_runtime.typed_data import with_weights
 
@@ -198,7 +198,7 @@ def _approximation(given: dict[str, Any]) -> Approximation | None:
     return None if found.is_exact else found
 
 
-def _convolution(plan: str, given: dict[str, Any], header: Header) -> Convolution:
+def _convolution(given: dict[str, Any], header: Header) -> Convolution:
     from plancc_runtime.options import TrainOptions
 
     asked = {name: given[name] for name in CONVOLUTION if given[name] is not None}
@@ -209,7 +209,7 @@ def _convolution(plan: str, given: dict[str, Any], header: Header) -> Convolutio
 
         others = {name: given[name] for name in ("target", *APPROXIMATE) if given[name] is not None}
         check_layout(header, replace(told, **others))
-    return options.convolution_of(told.model, told.conv_options(CONVOLUTION), has_types, plan)
+    return options.convolution_of(told.model, told.conv_options(CONVOLUTION), has_types)
 
 
 def _pipeline(plan: str, tables: Tables, text: str | None) -> Pipeline | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from plancc.predict.simulation import Prediction
     from plancc.report.epochs import Basis
     from plancc_lab.rehearse.links import Links
-    from plancc_runtime.execution.mini_batches import Drawn
+    from plancc_runtime.execution.drawn import Drawn
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.results import Measure
 
@@ -214,7 +214,7 @@ def _asked(
         **settings,
     )
     drawn = agree(plan, header, asked, size)
-    predictor = replace(basis.predictor, dims=changed, **_epoch(plan, asked, header))
+    predictor = replace(basis.predictor, dims=changed, **_epoch(asked, header))
     if header.types is not None:
         from plancc_runtime.typed_data import with_weights
 
@@ -224,7 +224,7 @@ def _asked(
     return replace(basis, predictor=predictor), asked, drawn, task
 
 
-def _epoch(plan: str, asked: TrainOptions, header: Header) -> dict[str, Any]:
+def _epoch(asked: TrainOptions, header: Header) -> dict[str, Any]:
     """What a `Predictor` may know of an epoch of this plan with these options."""
     from plancc.predict.schedules import Approximation
     from plancc_runtime.nn import model_of
@@ -238,9 +238,7 @@ def _epoch(plan: str, asked: TrainOptions, header: Header) -> dict[str, Any]:
     return {
         "passes": tuple(name for name in known if name in asked.passes),
         "approximation": None if late.is_exact else late,
-        "convolution": options.convolution_of(
-            asked.model, asked.conv_options(names), has_types, plan
-        ),
+        "convolution": options.convolution_of(asked.model, asked.conv_options(names), has_types),
     }
 
 
