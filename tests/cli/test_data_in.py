@@ -196,22 +196,6 @@ def test_several_splits(folder: Path) -> None:
     assert "train mask 2" in compiled(folder, "--split-name", "random")
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--data", "x.npy", "--no-data"], "--data and --no-data exclude each other"),
-        (["--key", "features"], "--key 'features': give WHAT=NAME, such as features=X_pca"),
-        (["--key", "features=a", "--key", "features=b"], "features is given twice"),
-        (["--keep-ids"], "--keep-ids is for edgelist"),
-        (["--key", "labels=kind"], "key 'kind' is missing"),
-    ],
-)
-def test_wrong_usage(folder: Path, words: list[str], says: str) -> None:
-    done = plancc("compile", folder, "-p", 2, "-o", folder.parent / "plan.h5", *words)
-    assert done.code == 2
-    assert says in done.error
-
-
 TEMPORAL = "source,target,timestamp\n0,1,1217567877\n0,1,1217567880\n1,2,1217567878\n"
 
 

@@ -125,39 +125,6 @@ def test_compile_verify_inspect_export_and_back(
     assert again["content_sha256"] == compiled["content_sha256"]
 
 
-def test_summary_of_compile_is_its_json(graph: Path, tmp_path: Path) -> None:
-    words = ["compile", graph, "-p", 4, "--model", "rcm", "-o", tmp_path / "plan.h5"]
-    compiled = as_json(*words)
-    text = ok(*words)
-    metrics, random = compiled["metrics"], compiled["random"]
-    assert f"content {compiled['content_sha256']}" in text
-    assert len(text.splitlines()) <= 6
-    share = metrics["volume"] / random["volume"]
-    assert f"rows moved {metrics['volume']:,} ({share:.2f} of random)" in text
-    balance = compiled["provenance"]["balance"]
-    even = f"{metrics['nonzero_imbalance']:.1%} above the mean in nonzeros"
-    assert f"balance {balance}: fullest part {even}" in text
-    assert ok(*words, "-q").endswith(f"plan.h5: content {compiled['content_sha256']}\n")
-    assert f"bandwidth after: {compiled['provenance']['bandwidth_after']}" in text
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("", "D^-1/2 (A+I) D^-1/2; --normalize none --no-self-loops leaves it as it came; "),
-        ("--normalize row --no-self-loops", "D^-1 A; --normalize none --no-self-loops leaves it"),
-        ("--normalize none", "A+I; --normalize none --no-self-loops leaves it as it came"),
-        ("--normalize none --no-self-loops", "A; "),
-    ],
-)
-def test_the_summary_says_which_matrix_is_multiplied(
-    words: str, says: str, graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    said = ok("compile", graph, "-p", 2, "--model", "rp", *words.split(), "-o", tmp_path / "p.h5")
-    assert f"\nmatrix: {says}" in said
-
-
 def test_rcm_records_the_pipeline_of_paper_002(tmp_path: Path) -> None:
     path = tmp_path / "band.mtx"
     ok("dataset", "grid", "--rows", 4, "--cols", 25, "-o", path)
