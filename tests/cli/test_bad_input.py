@@ -8,31 +8,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import damages
 import h5py
 import pytest
-from cases import pairs, turns
+from cases import pairs
 from cli_helpers import SLOWER, Outcome, execute, fails, ok, plancc, plancc_run
 
 MTX = "%%MatrixMarket matrix coordinate real general\n"
-
-GRAPHS = {
-    # name: (file, its content, what the message says)
-    "row too large": ("g.mtx", MTX + "2 2 1\n3 2 1\n", ["g.mtx, line 3", "row", "'3'", "1..2"]),
-    "negative sum": ("g.mtx", MTX + "2 2 2\n1 2 -1\n2 1 1\n", ["g.mtx", "vertex 0", "--normalize"]),
-    "no extension": ("g", "0 1\n", ["--format", "mtx", "metis", "edgelist", "npz"]),
-}
-
-
-@pytest.mark.parametrize(("name", "content", "says"), GRAPHS.values(), ids=GRAPHS.keys())
-def test_graphs(name: str, content: str, says: list[str], tmp_path: Path) -> None:
-    source = tmp_path / name
-    source.write_text(content)
-    error = fails(tmp_path, "compile", source, "-p", 1, "-o", tmp_path / "plan.h5")
-    assert not [word for word in says if word not in error], error
-    if "--normalize" not in error:  # export reads graphs too
-        assert error.startswith(str(source))
-        assert fails(tmp_path, "export", source, "-o", tmp_path / "x.mtx") == error
 
 
 def unasked(done: Outcome) -> str:
@@ -76,27 +57,6 @@ def test_an_input_is_never_written_over(graph: Path, data: Path, plan: Path, tmp
 
 
 # -- plans -----------------------------------------------------------------------------------------
-
-
-@turns(
-    damage=["cut off", "missing", "soft link", "shorter"],
-    command=["inspect", "verify", "against", "compare", "export"],
-)
-def test_damaged_plans(damage: str, command: str, plan: Path, graph: Path, tmp_path: Path) -> None:
-    """All damages are in tests/plan/test_hostile.py."""
-    broken = Path(shutil.copy(plan, tmp_path / "broken.h5"))
-    if damage == "cut off":
-        broken.write_bytes(broken.read_bytes()[:3000])
-    else:
-        damages.damage(broken, "rows/global_id", damage)
-    words = {
-        "inspect": ["inspect", broken, "--dims", "5,4"],
-        "verify": ["verify", broken],
-        "against": ["verify", broken, "--against", graph],
-        "compare": ["compare", plan, broken, "--dims", "5,4"],
-        "export": ["export", broken, "-o", tmp_path / "x.part.7"],
-    }
-    assert fails(tmp_path, *words[command], code=1).startswith(str(broken))
 
 
 def test_names_that_are_no_text(graph: Path, tmp_path: Path) -> None:

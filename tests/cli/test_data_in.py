@@ -194,36 +194,3 @@ def test_several_splits(folder: Path) -> None:
     assert "--no-data leaves the vertex data out" in done.error
     assert not (folder.parent / "plan.h5").exists()
     assert "train mask 2" in compiled(folder, "--split-name", "random")
-
-
-TEMPORAL = "source,target,timestamp\n0,1,1217567877\n0,1,1217567880\n1,2,1217567878\n"
-
-
-def test_weights_are_said(tmp_path: Path) -> None:
-    """Where they come from and how large they are: by compile, convert and inspect."""
-    source, plan = tmp_path / "a.csv", tmp_path / "a.h5"
-    source.write_text(TEMPORAL)
-    words = "column 'timestamp', 1,217,567,877 to 1,217,567,880, repeated entries summed: 1"
-    block = ("-p", 2, "--model", "block", "-o", plan)
-    done = plancc("compile", source, *block)
-    assert f"; weights of the edges: {words};" in done.out
-    assert "the name says timestamp; --pattern reads the graph without weights" in done.err
-    shown = " ".join(ok("inspect", "-v", plan).split())
-    assert f"directed, weighted: {words}" in shown
-    ok("compile", source, *block, "--pattern")
-    assert "directed, without weights" in ok("inspect", "-v", plan)
-    converted = ok("convert", source, "-o", tmp_path / "folder", warned=True)
-    assert f"\nweights of the edges: {words}\n" in converted
-    assert f"; weights of the edges: {words};" in ok("compile", tmp_path / "folder", *block)
-
-
-def test_columns_of_a_text(tmp_path: Path) -> None:
-    source, plan = tmp_path / "a.txt", tmp_path / "a.h5"
-    source.write_text("0 1 1217567877 a\n1 2 1217567878 b\n")
-    block = ("-p", 2, "--model", "block", "-o", plan)
-    done = plancc("compile", source, *block)
-    words = "expected (--columns 1,2 takes the first two of more, 1,2,3 weights too), not '0 1 121"
-    assert words in done.err
-    ok("compile", source, *block, "--columns", "1,2")
-    assert library.load(plan).provenance["source_reading"] == "columns=1,2"
-    ok("verify", plan, "--against", source)

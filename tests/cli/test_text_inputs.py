@@ -29,6 +29,8 @@ TRIANGLE = {(0, 1): 1.0, (1, 2): 1.0, (2, 0): 1.0}
 ACCENTED = "src,dst\nMu\u0308ller,Zoe\u0308\nM\u00fcller,Bob\n"
 BELOW = "#a,b\nsource,target\n#py,ann\nbob,c\n"
 C, CSV = "compile g.txt PLAIN", "compile g.csv PLAIN"
+TEMPORAL = "source,target,timestamp\n0,1,1217567877\n0,1,1217567880\n1,2,1217567878\n"
+TIMES = "weights of the edges: column 'timestamp', 1,217,567,877 to 1,217,567,880, repeated"
 RATED = "source,target,rating,timestamp\n0,1,4,9\n1,2,5,8\n"
 
 
@@ -287,6 +289,12 @@ CASES = [
          says=("warning|1,217,567,877.5 to|numbers as large are often times",)),
     Case("F15: distances", {"g.csv": "u,v,distance\n0,1,0.5\n1,0,0.5\n"},
          says=("warning|the name says distance, and what is near has a small weight",)),
+    Case("F15: times that are there twice", {"g.csv": TEMPORAL}, says=(f"; {TIMES} entries summed: 1;",
+         "the name says timestamp; --pattern reads the graph without weights")),
+    Case("F15: times without weights", {"g.csv": TEMPORAL}, "--pattern", silent=(TIMES,)),
+    Case("F15: converted times", {"g.csv": TEMPORAL}, "convert g.csv -o f", says=(TIMES,)),
+    Case("columns of a text", {"g.txt": "0 1 1217567877 a\n1 2 1217567878 b\n"}, "--columns 1,2",
+         entries=ones((0, 1), (1, 2))),
     # F3a: columns that are not taken
     Case("F3: four columns", {"g.csv": RATED},
          says=("not taken: 'rating', 'timestamp' (--columns source,target,rating takes 'rating'",),
