@@ -29,6 +29,7 @@ from typing import Any
 from rich.console import Console
 
 import plancc
+from benchmarks.generated import SHAPES, extreme
 from benchmarks.inputs import ROOT, Inputs
 from benchmarks.replay import sources_hash
 from benchmarks.report import Report
@@ -36,8 +37,6 @@ from benchmarks.tables import Table
 from plancc.clock import compilation
 from plancc.errors import PlanccError
 from plancc.models import MODELS
-from plancc_datasets import load_dataset
-from plancc_datasets.extreme import SHAPES
 from plancc_lab.kept import Kept
 
 VERTICES = 200_000
@@ -83,7 +82,7 @@ class Cell:
 
     def measured(self) -> dict[str, Any]:
         """Compile the plan in this process: seconds, volume, or the sentence that declines."""
-        graph = load_dataset("extreme", shape=self.shape, vertices=self.vertices).graph
+        graph = extreme(self.shape, self.vertices)
         settings = dict(SETTINGS.get(self.shape, {}))
         if self.effort:
             settings["effort"] = self.effort

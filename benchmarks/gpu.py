@@ -222,14 +222,11 @@ def _rates(device: str, quick: bool) -> Iterator[Row]:
     """Copy bandwidth, and the rate of dense products."""
     import torch
 
-    from plancc_runtime.profile import copy_bandwidth, product_rate
-    from plancc_runtime.transport.single import SingleTransport
-
-    place, alone = torch.device(device), SingleTransport()
+    place = torch.device(device)
     name = torch.cuda.get_device_name(place) if place.type == "cuda" else platform.processor()
     yield {"name": "device", "is": name or platform.machine(), "torch": torch.__version__}
-    yield {"name": "copying", "GB/s": copy_bandwidth(place, alone) / 1e9}
-    yield {"name": "dense products, float32", "GFLOP/s": product_rate(place, alone) / 1e9}
+    yield {"name": "copying", "GB/s": _copy_bandwidth(place) / 1e9}
+    yield {"name": "dense products, float32", "GFLOP/s": _product_rate(place) / 1e9}
 
 
 def _correctness(device: str, quick: bool) -> Iterator[Row]:
@@ -262,11 +259,9 @@ def _products(device: str, quick: bool) -> Iterator[Row]:
     import torch
 
     from plancc_runtime.kernels.spmm import prepare
-    from plancc_runtime.profile import copy_bandwidth
-    from plancc_runtime.transport.single import SingleTransport
 
     place = torch.device(device)
-    bandwidth = copy_bandwidth(place, SingleTransport())
+    bandwidth = _copy_bandwidth(place)
     n, nnz = _sizes(device, quick)
     matrix = _matrix(n, nnz)
     kernel = "torch" if place.type == "cuda" else "numba"
@@ -508,6 +503,26 @@ def _in_turns(sides: dict[str, Callable[[], Any]], place: Any) -> dict[str, floa
             done()
             took[name].append(time.perf_counter() - begin)
     return {name: statistics.median(seconds[1:]) for name, seconds in took.items()}
+
+
+def _copy_bandwidth(place: Any) -> float:
+    """Bytes per second, read and written, of copying an array that no cache holds."""
+    import torch
+
+    source = torch.zeros(1 << 25, device=place)
+    target = torch.ones_like(source)
+    seconds = _in_turns({"copy": lambda: target.copy_(source)}, place)["copy"]
+    return 2 * source.nbytes / seconds
+
+
+def _product_rate(place: Any) -> float:
+    """Flops per second of a dense float32 product."""
+    import torch
+
+    size = 8192 if place.type == "cuda" else 2048
+    x = torch.ones(size, size, device=place)
+    out = torch.empty_like(x)
+    return 2 * size**3 / _in_turns({"mm": lambda: torch.mm(x, x, out=out)}, place)["mm"]
 
 
 def _pyg_seconds(device: str, n: int, nnz: int, hidden: int) -> dict[str, float]:

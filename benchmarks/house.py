@@ -72,7 +72,7 @@ THREADS = {
     "mini-batches": (r"batch|batches|Batch|samplers?|fanouts", r"batch|sampl|draw"),
     "disk": (
         r"disk|mapped|external",
-        r"disk|mapped|external|folders|row_cache|csr",
+        r"disk|mapped|external|folders|csr",
     ),
 }
 """Features that are optional: the words that name one in code, and what paths of its own files

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.generated import extreme
 from benchmarks.inputs import BIN, SHARED, Inputs
 from benchmarks.report import Report
 from plancc.graph.canonical import build_graph
@@ -79,7 +80,7 @@ KINDS: dict[str, Callable[[bool], Graph]] = {
     ),
     "social": lambda quick: load_dataset("rmat", scale=12 if quick else 18, edge_factor=16).graph,
     "web": lambda quick: web(10_000 if quick else 400_000),
-    "star": lambda quick: load_dataset("extreme", vertices=10_000 if quick else 600_000).graph,
+    "star": lambda quick: extreme(vertices=10_000 if quick else 600_000),
     "components": lambda quick: pieces(10_000 if quick else 600_000),
 }
 """Makers of graphs by kind; the argument says whether of small ones."""

@@ -64,8 +64,8 @@ class Variant:
     ) -> None:
         import torch
 
+        from plancc.clock import Clock
         from plancc.plan.slices import read_rank_slice
-        from plancc_runtime.clock import Clock
         from plancc_runtime.data import load_data
         from plancc_runtime.layouts.feature import FeatureGraph
         from plancc_runtime.layouts.order import in_order

@@ -33,6 +33,7 @@ from benchmarks.comparison import (
     over_best,
     ratios_to,
 )
+from benchmarks.generated import web
 from benchmarks.inputs import SHARED, Inputs
 from benchmarks.means import KINDS, mean_over_kinds
 from benchmarks.methods import (
@@ -49,6 +50,7 @@ from benchmarks.tables import RowPrinter, markdown, summaries
 from plancc.cost.owners import traffic
 from plancc.files import atomic_write, check_target
 from plancc.graph.formats import write_graph
+from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
 from plancc.models.weights import Balance
@@ -60,7 +62,7 @@ from plancc_datasets import load_dataset
 
 QUICK_GRAPHS = ("CoauthorCS", "email-Enron", "finan512")
 CRAWLS = {"crawl-100k": {"pages": 100_000, "seed": 1}, "crawl-300k": {"pages": 300_000, "seed": 2}}
-"""Web graphs (Kumar et al. 2000, in hosts): options of dataset `web`."""
+"""Web graphs (Kumar et al. 2000, in hosts): parameters of `web`."""
 PARTS, QUICK_PARTS = (2, 4, 8, 16, 64, 256, 512), (64,)
 
 RIVALS = ("metis-cut", "metis-volume", "kaminpar", REFERENCE)
@@ -121,20 +123,22 @@ def _graphs(inputs: Inputs) -> tuple[dict[str, Path], str]:
     if all(path.exists() for path in found.values()):
         crawls = {} if inputs.quick else {name: CRAWLS[name] for name in KINDS["crawl"]}
         note = f"{len(found)} graphs of {SHARED.name}, {len(crawls)} crawls by a copying model"
-        return found | _generated("web", crawls, inputs), note
+        made = {name: web(**options) for name, options in crawls.items()}
+        return found | _written(made, inputs), note
     side = 64 if inputs.quick else 256
-    graphs = _generated("rmat", {"rmat": {"scale": 12 if inputs.quick else 15, "seed": 1}}, inputs)
-    graphs |= _generated("grid", {"grid": {"rows": side, "cols": side}}, inputs)
+    made = {
+        "rmat": load_dataset("rmat", scale=12 if inputs.quick else 15, seed=1).graph,
+        "grid": load_dataset("grid", rows=side, cols=side).graph,
+    }
+    graphs = _written(made, inputs)
     return graphs, f"generated graphs ({', '.join(graphs)}), since {SHARED} lacks the real ones"
 
 
-def _generated(
-    dataset: str, graphs: Mapping[str, Mapping[str, int]], inputs: Inputs
-) -> dict[str, Path]:
-    """Files of generated graphs by name, from the options of each."""
+def _written(graphs: Mapping[str, Graph], inputs: Inputs) -> dict[str, Path]:
+    """Write generated graphs: their files, by name."""
     files = {name: inputs.folder / f"{name}-quality.mtx" for name in graphs}
-    for name, options in graphs.items():
-        write_graph(load_dataset(dataset, **options).graph, files[name])
+    for name, graph in graphs.items():
+        write_graph(graph, files[name])
     return files
 
 

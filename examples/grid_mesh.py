@@ -12,11 +12,10 @@ import sys
 import numpy as np
 import torch
 from scipy.spatial import cKDTree
-from torch.nn import ModuleList
+from torch.nn import LayerNorm, Linear, ModuleList, ReLU, Sequential
 
 import plancc
 import plancc_runtime
-from plancc_runtime.nn import EdgeBlock, LinearMap
 
 GRID, MESH, WIDTH, EPOCHS = 400, 60, 16, 30
 RELATIONS = {("grid", "up", "mesh"): 9, ("mesh", "on", "mesh"): 6, ("mesh", "down", "grid"): 3}
@@ -34,22 +33,43 @@ def compile_plan(path: str, parts: int) -> None:
     plancc.compile(graph, num_parts=parts, normalize="none").save(path)
 
 
+class Block(torch.nn.Module):
+    """A layer of one's own, the step of MeshGraphNet (Pfaff et al. 2021) over the edges uv.
+
+    e_uv = e_uv + MLP([h_u, h_v, e_uv]), then h_v = h_v + MLP([h_v, sum of e_uv])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.edge, self.vertex = mlp(3 * WIDTH), mlp(2 * WIDTH)
+
+    def forward(self, columns, h: torch.Tensor, edges: torch.Tensor, ends) -> torch.Tensor:
+        source, target = ends
+        edges = edges + self.edge(torch.cat([columns[source], h[target], edges], 1))
+        total = torch.zeros_like(h).index_add(0, target, edges)
+        return h + self.vertex(torch.cat([h, total], 1))
+
+
+def mlp(width: int) -> torch.nn.Module:
+    return Sequential(Linear(width, WIDTH), ReLU(), Linear(WIDTH, WIDTH), LayerNorm(WIDTH))
+
+
 class Model(torch.nn.Module):
     """A block for every relation: to the mesh, on it, and back to the grid."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.vertices = LinearMap(3, WIDTH)
-        self.edges = ModuleList(LinearMap(2, WIDTH) for _ in "abc")
-        self.blocks, self.out = ModuleList(EdgeBlock(WIDTH) for _ in "abc"), LinearMap(WIDTH, 1)
+        self.vertices, self.out = Linear(3, WIDTH), Linear(WIDTH, 1)
+        self.edges = ModuleList(Linear(2, WIDTH) for _ in RELATIONS)
+        self.blocks = ModuleList(Block() for _ in RELATIONS)
 
     def forward(self, graph: plancc_runtime.TypedGraph, x: dict) -> torch.Tensor:
         h = {name: self.vertices(rows) for name, rows in x.items()}
         for block, edge, relation in zip(self.blocks, self.edges, RELATIONS, strict=True):
             source, _, destination = relation
-            local, (columns, rows) = graph.relation(relation), graph.edges(relation)
-            way = local.columns(x[source][:, :2])[columns] - x[destination][rows, :2]
-            h[destination], _ = block(local, h[source], edge(way), h[destination])
+            local, ends = graph.relation(relation), graph.edges(relation)
+            way = local.columns(x[source][:, :2])[ends[0]] - x[destination][ends[1], :2]
+            h[destination] = block(local.columns(h[source]), h[destination], edge(way), ends)
         return self.out(h["grid"])
 
 

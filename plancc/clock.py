@@ -1,4 +1,4 @@
-"""Wall-clock seconds, without those in which kernels are compiled.
+"""Wall-clock seconds, without those in which kernels are compiled; in all, and by phase.
 
 numba compiles a kernel at its first call after an installation, and keeps it on disk. That may take
 45 seconds once, and would count as the time of the kernel's first caller.
@@ -10,14 +10,16 @@ import _thread
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from threading import Timer
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import Timer, get_ident
 from typing import Any
 
 BEGIN = time.time()
 """When this program began to import plancc, about, in seconds since 1970."""
 ANNOUNCED_AFTER = 1.0
 """Seconds of compilation after which it is announced."""
+PHASES = ("draw", "mask", "features", "pack", "wait", "spmm", "dense", "allreduce")
+"""Phases of an epoch; they never overlap, so that they add up to its time."""
 
 
 class Compilation:
@@ -120,3 +122,66 @@ def announcing(announce: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         listener.announce = before
+
+
+class Clock:
+    """Seconds per phase since the last `restart`; what no phase claims is "other".
+
+    Phases nest: an inner one interrupts the outer one, so that no second counts twice. Those of
+    other threads than the one that restarted it last are left out.
+
+    Parameters:
+        now: The time in seconds.  [default: wall-clock time without that in which kernels are
+            compiled]
+
+    Attributes:
+        mark (callable): What is entered around every phase: a context manager made of its name,
+            such as `torch.profiler.record_function`.
+    """
+
+    def __init__(self, now: Callable[[], float] = wall_seconds) -> None:
+        self.now = now
+        self.mark: Callable[[str], AbstractContextManager[object]] = nullcontext
+        self._running: list[str] = []
+        self.restart()
+
+    def enter(self, stage: str) -> None:
+        """Begin a stage of an epoch, such as "layer 1 forward": for clocks that keep stages."""
+
+    def restart(self) -> None:
+        """Set all phases to zero; to be called outside of them."""
+        self._seconds = dict.fromkeys(PHASES, 0.0)
+        self._start = self._since = self.now()
+        self._thread = get_ident()
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        """Count the time of the block, except for phases within it, as `phase`."""
+        if get_ident() != self._thread:
+            yield
+            return
+        self._close()
+        self._running.append(phase)
+        try:
+            with self.mark(phase):
+                yield
+        finally:
+            self._close()
+            self._running.pop()
+
+    def read(self) -> dict[str, float]:
+        """Seconds of every phase, and "communication" (pack and wait), "other" and "total"."""
+        total, seconds = self.now() - self._start, self._seconds
+        return {
+            **seconds,
+            "communication": seconds["pack"] + seconds["wait"],
+            "other": total - sum(seconds.values()),
+            "total": total,
+        }
+
+    def _close(self) -> None:
+        """End the current stretch of the running phase."""
+        now = self.now()
+        if self._running:
+            self._seconds[self._running[-1]] += now - self._since
+        self._since = now

@@ -176,13 +176,6 @@ def temporary_name(target: str, is_folder: bool = False) -> str:
     return os.path.join(parent, f".{stem}.{token}.tmp{suffix}")
 
 
-def _may_live(token: str) -> bool:
-    """Whether the process that made a temporary name is there, as far as this machine knows."""
-    if len(token) != 18 or token[:6] != _home():
-        return True
-    return _lives(int(token[6:12], 16))
-
-
 def _lives(process: int) -> bool:
     """Whether a process of this machine is there, as far as that is known."""
     try:
@@ -205,22 +198,20 @@ def remove_leftovers(
     Parameters:
         path: The file or folder that was to be written.
         is_folder: Which of both it is.
-        alone: The caller knows that nobody else writes this file: leftovers of other machines and
-            of earlier versions go too. Otherwise only those of processes of this machine that are
-            gone.
+        alone: The caller knows that nobody else writes this file: leftovers of other machines go
+            too. Otherwise only those of processes of this machine that are gone.
     """
     folder, name = os.path.split(os.path.realpath(path))
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)
-    form = re.compile(
-        rf"{re.escape(f'.{stem}.')}([0-9a-f]{{18}}|[0-9a-f]{{12}})\.tmp{re.escape(suffix)}"
-    )
+    token = "([0-9a-f]{6})([0-9a-f]{6})[0-9a-f]{6}"  # machine, process, random
+    form = re.compile(rf"\.{re.escape(stem)}\.{token}\.tmp{re.escape(suffix)}")
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             match = form.fullmatch(entry.name)
             if match is None:
                 continue
-            others = len(match[1]) == 12 or match[1][:6] != _home()
-            if not (alone if others else not _may_live(match[1])):
+            is_gone = not _lives(int(match[2], 16)) if match[1] == _home() else alone
+            if not is_gone:
                 continue
             if is_folder and entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
@@ -348,22 +339,35 @@ def atomic_write(
     shown = os.fspath(path)
     target = os.path.realpath(shown)
     check_target(shown)
-    remove_leftovers(target)
-    temporary = temporary_name(target)
+    with _temporary(shown, target, is_folder=False) as temporary:
+        # created by os.open, so that the user's umask decides the mode
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        yield Path(temporary)
+        _sync(temporary, os.O_RDWR)
+        for newer, older in reversed([*pairwise(former)]):
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(newer, older)
+        if former:
+            _keep(target, former[0])
+        os.replace(temporary, target)
+
+
+@contextlib.contextmanager
+def _temporary(shown: str, target: str, is_folder: bool) -> Iterator[str]:
+    """Yield a new name beside `target`, which the block makes, fills and renames.
+
+    What has the name is removed if the block raises anything; OutputError of `shown` where the
+    disk or a permission is to blame.
+    """
+    remove_leftovers(target, is_folder=is_folder)
+    temporary = temporary_name(target, is_folder)
     with unfinished(temporary):
         try:
-            # created by os.open, so that the user's umask decides the mode
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-            yield Path(temporary)
-            _sync(temporary, os.O_RDWR)
-            for newer, older in reversed([*pairwise(former)]):
-                with contextlib.suppress(FileNotFoundError):
-                    os.replace(newer, older)
-            if former:
-                _keep(target, former[0])
-            os.replace(temporary, target)
+            yield temporary
             note_written(shown)
         except BaseException as error:
+            if is_folder:
+                shutil.rmtree(temporary, ignore_errors=True)
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             if isinstance(error, OSError) or "No space left on device" in str(error):
@@ -407,24 +411,13 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     shown = os.fspath(path)
     target = check_folder_target(shown)
-    remove_leftovers(target, is_folder=True)
-    temporary = temporary_name(target, is_folder=True)
-    with unfinished(temporary):
-        try:
-            os.mkdir(temporary)
-            yield Path(temporary)
-            for folder, _, names in os.walk(temporary):
-                for each in names:
-                    _sync(os.path.join(folder, each), os.O_RDWR)
-            os.replace(temporary, target)
-            note_written(shown)
-        except BaseException as error:
-            shutil.rmtree(temporary, ignore_errors=True)
-            if isinstance(error, OSError) or "No space left on device" in str(error):
-                raise output_error(shown, error) from error
-            raise
-    with contextlib.suppress(OSError):
-        _sync(os.path.dirname(target), os.O_RDONLY)
+    with _temporary(shown, target, is_folder=True) as temporary:
+        os.mkdir(temporary)
+        yield Path(temporary)
+        for folder, _, names in os.walk(temporary):
+            for each in names:
+                _sync(os.path.join(folder, each), os.O_RDWR)
+        os.replace(temporary, target)
 
 
 @contextlib.contextmanager

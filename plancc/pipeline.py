@@ -16,7 +16,6 @@ from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.owners import random_traffic
 from plancc.errors import InputError, PlanccWarning
 from plancc.fields import divided, taking
-from plancc.graph.folders import check_reading
 from plancc.graph.graph import Graph
 from plancc.graph.links import SplitLinks, learnt
 from plancc.graph.normalize import normalize as normalized
@@ -27,11 +26,9 @@ from plancc.graph.union import without_relations
 from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
 from plancc.models import DEFAULT_MODEL, MODELS
-from plancc.models.file import part_vector
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, DEFAULT_BALANCE, Balance
 from plancc.options import PlanOptions, SearchOptions
-from plancc.owners.choice import choose
 from plancc.owners.find import find_owners
 from plancc.owners.memory import allowed_memory, needed_memory
 from plancc.owners.numbering import numbered
@@ -109,6 +106,8 @@ def compile(
     give_back_at_once()
     taken = allowed_memory(wishes.memory)
     if isinstance(graph, str | os.PathLike):
+        from plancc.graph.folders import check_reading
+
         check_reading(graph, taken)
     with observer("load"):
         read = graph
@@ -136,6 +135,8 @@ def compile(
             wanted.check_given(graph)
         task = with_dims(task, vertex_data)
         if search.fixed is not None:
+            from plancc.models.file import part_vector
+
             fixed = part_vector(search.fixed, graph.num_vertices, num_parts, -1)
             warn_of_lines(graph, search.fixed)
             task = replace(task, options=replace(task.options, fixed=fixed))
@@ -186,6 +187,8 @@ def compile(
         return task.options.predictor.epoch(tables_of(plan)).seconds
 
     if task.model.layout == "any":
+        from plancc.owners.choice import choose
+
         found = choose(
             *(matrix, task, wanted, observer, report),
             grids=not (of_rows or graph.types or task.options.nodes or relays_only),

@@ -89,7 +89,7 @@ class Registry:
                 another type than the registry's; the message names its package.
         """
         if name in self._targets:
-            return _loaded(self._targets[name])
+            return load(self._targets[name])
         check_choice(self.kind, name, self.names())
         point = self._read_plugins()[name]
         who = self.words_of(name)
@@ -120,10 +120,10 @@ class Registry:
 
     def _wrong_with(self, found: object) -> str:
         """What keeps a third party's object from being an entry, in words; "" for nothing."""
-        if self._instance_of and not isinstance(found, _loaded(self._instance_of)):
+        if self._instance_of and not isinstance(found, load(self._instance_of)):
             return f"is no instance of {self._instance_of.replace(':', '.')}"
         if self._subclass_of:
-            if not (isinstance(found, type) and issubclass(found, _loaded(self._subclass_of))):
+            if not (isinstance(found, type) and issubclass(found, load(self._subclass_of))):
                 return f"is no subclass of {self._subclass_of.replace(':', '.')}"
             missing = sorted(getattr(found, "__abstractmethods__", ()))
             if missing:
@@ -178,7 +178,8 @@ def _entry_words(points: list[EntryPoint], module: str, frame: FrameType) -> str
     return f"{_kinds[named[0].group]} '{named[0].name}' of {package}"
 
 
-def _loaded(target: str) -> Any:
+def load(target: str) -> Any:
+    """The object of a target ``"module:attribute"``."""
     module, _, attribute = target.partition(":")
     return getattr(import_module(module), attribute)
 

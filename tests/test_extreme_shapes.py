@@ -12,6 +12,7 @@ from cases import long, turns
 from test_edge_pipeline import volume_of
 
 import plancc
+from benchmarks.generated import SHAPES, extreme
 from plancc.errors import InputError
 from plancc.graph.normalize import normalize
 from plancc.models import MODELS, crowd, make_model, stochastic
@@ -23,15 +24,13 @@ from plancc.passes.bound import least_volume
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of
 from plancc.passes.kernels.volume import sweep
-from plancc_datasets import load_dataset
-from plancc_datasets.extreme import SHAPES
 
 COMPILED = [name for name in MODELS if name != "file"]
 BARE = {"normalize": "none", "self_loops": False}
 
 
 def graph_of(shape, vertices):
-    return load_dataset("extreme", shape=shape, vertices=vertices).graph
+    return extreme(shape, vertices)
 
 
 def compiled(graph, model, num_parts, **settings):

@@ -11,7 +11,7 @@ import plancc
 from plancc.fields import check_options, described, divided, like, option, options_of, taking
 from plancc.options import PlanOptions, RefineOptions, SearchOptions
 from plancc.predict.machine_files import find_machine
-from plancc_cli.generated import option_of
+from plancc_cli.options import option_of
 from plancc_runtime.options import TrainOptions
 
 

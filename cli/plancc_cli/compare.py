@@ -12,7 +12,6 @@ import click
 from plancc.errors import InputError, warn
 from plancc.registry import check_choice
 from plancc_cli import options
-from plancc_cli.generated import Sections
 from plancc_cli.progress import progress, verbosity
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    cls=Sections,
+    cls=options.Sections,
     sections={
         "Figures": ("baseline",),
         "Epoch": ("dims", "machine"),

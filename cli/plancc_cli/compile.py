@@ -16,16 +16,6 @@ from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.options import BATCHES, SearchOptions
 from plancc.partitioners.options import AUTO
 from plancc_cli import options
-from plancc_cli.generated import (
-    Sections,
-    fields_of,
-    flag_of,
-    of_class,
-    option_of,
-    refuse_taken,
-    sections_of,
-    with_options,
-)
 from plancc_cli.progress import QUIET, command_line, progress, verbosity, verbosity_level
 from plancc_cli.run import started_by_launcher
 from plancc_cli.stopping import KeepBest
@@ -33,11 +23,11 @@ from plancc_runtime.launch import TIMEOUT
 
 TAKEN = options.taken()
 """Names that a model's option cannot have here."""
-OF_MODELS = fields_of(
+OF_MODELS = options.fields_of(
     {name: model.option_fields() for name, model in MODELS.loaded().items()}, TAKEN
 )
 """Options of the models, those of third parties included."""
-OF_BATCHES = fields_of(
+OF_BATCHES = options.fields_of(
     {name: m.option_fields() for name, m in MODELS.loaded().items() if m.of_batches}, TAKEN
 )
 """Options of the models of mini-batches, which the help shows in a section."""
@@ -58,7 +48,7 @@ OF_COMPILE = [each for name, each in options.FIELDS.items() if name not in BY_HA
 
 def _sections() -> dict[str, tuple[str, ...]]:
     """The sections of the help; in each stands first what people use first."""
-    found = sections_of(OF_COMPILE)
+    found = options.sections_of(OF_COMPILE)
     sections = {
         "Plan": ("output", "parts", *found["Plan"], "compress"),
         "Model": ("model", *found["Model"], "no_self_loops"),
@@ -81,13 +71,13 @@ def _of_single_models() -> str:
     for name, of_models in OF_MODELS.items():
         if name not in OF_BATCHES:
             field = next(iter(of_models.values()))
-            flags.setdefault(", ".join(of_models), []).append(flag_of(field.name))
+            flags.setdefault(", ".join(of_models), []).append(options.flag_of(field.name))
     lines = [f"  {models}: {' '.join(each)}" for models, each in flags.items()]
     return "\n".join(["\b\nSingle models (see plancc models NAME):", *lines])
 
 
 @click.command(
-    cls=Sections,
+    cls=options.Sections,
     sections=_sections(),
     common=COMMON,
     details=_of_single_models(),
@@ -104,13 +94,13 @@ def _of_single_models() -> str:
     show_default=True,
     help=f"Partitioning model: {', '.join(MODELS)}.",
 )
-@with_options(
-    option_of(*of_models.values(), hidden=name not in OF_BATCHES)
+@options.with_options(
+    options.option_of(*of_models.values(), hidden=name not in OF_BATCHES)
     for name, of_models in OF_MODELS.items()
     if name not in SAMPLING
 )
 @options.sampling("uniform", OF_MODELS)
-@with_options(map(options.field_option, OF_COMPILE))
+@options.with_options(map(options.field_option, OF_COMPILE))
 @options.searching("data", otherwise="those of GRAPH")
 @click.option("--no-data", is_flag=True, help="Do not store GRAPH's vertex data.")
 @click.option("--split-name", metavar="NAME", help="The split to take where there are several.")
@@ -180,14 +170,14 @@ def command(
     model = MODELS[settings["model"]]
     samplers = sampler_options() if model.of_batches else {}
     own = [name for name in model.option_fields() if name not in samplers]
-    refuse_taken(f"model '{settings['model']}'", own, TAKEN)
+    options.refuse_taken(f"model '{settings['model']}'", own, TAKEN)
     data = settings.pop("data")
     of_edges = {name: settings.pop(name) for name in ("features_from_edges", "edge_features")}
     given_files = (settings.get(name) for name in GIVEN_FILES)
     options.check_plan_output(output, graph, *given_files, *data)
     reading = {name: settings.pop(name) for name in options.READING}
     of_model = {name: value for name, value in settings.items() if name in OF_MODELS}
-    of_model = of_class(of_model, model.option_fields())
+    of_model = options.of_class(of_model, model.option_fields())
     settings |= of_model
     _, task, _ = prepared(settings["model"], parts, of_model, search, settings["balance"])
     if task.model.problem is None and task.model.layout != "any":

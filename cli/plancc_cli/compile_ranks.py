@@ -14,7 +14,6 @@ from plancc.clock import wall_seconds
 from plancc.errors import InputError, warn
 from plancc.models import DEFAULT_MODEL, MODELS
 from plancc_cli import options
-from plancc_cli.generated import of_class
 from plancc_cli.progress import QUIET, USUAL, command_line, progress, verbosity_level
 from plancc_cli.ranks import RankJob
 from plancc_cli.render import how_read, moved_words, origin, sizes_of, words_of_links
@@ -56,7 +55,7 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
             inputs = given["graph"], given["part"], given["links"], *given["data"]
             options.check_plan_output(output, *inputs)
         model = given["model"] or DEFAULT_MODEL
-        asked = of_class(settings, MODELS[model].option_fields()) | {"model": model}
+        asked = options.of_class(settings, MODELS[model].option_fields()) | {"model": model}
     start = wall_seconds()
     level = verbosity_level()
     with progress(None) if first and level >= USUAL else nullcontext() as shown:

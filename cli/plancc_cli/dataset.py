@@ -11,7 +11,6 @@ from plancc.errors import PlanccError
 from plancc.registry import check_choice
 from plancc.text import docstring, first_sentence
 from plancc_cli import options
-from plancc_cli.generated import option_of
 from plancc_cli.words import name_flags, say
 from plancc_datasets.dataset import DATASETS, dataset_options
 
@@ -55,7 +54,7 @@ def _dataset_command(name: str) -> click.Command:
             "folder, of a graph of types.",
         )
     ]
-    parameters += [option_of(field) for field in dataset_options(name)]
+    parameters += [options.option_of(field) for field in dataset_options(name)]
 
     def write(output: str, **values: Any) -> None:
         from plancc.errors import InputError

@@ -49,7 +49,7 @@ SECTIONS = {
         "partition": "Partition the hypergraph of an .hgr file.",
     },
     "Others": {
-        "doctor": "Check libraries, MPI, threads, memory and GPU.",
+        "doctor": "Check libraries, MPI, threads and GPU.",
         "warm-up": "Compile all kernels ahead, for images and clusters.",
         "completion": "Print the completion script of a shell.",
         "models": "List the models, or explain one.",

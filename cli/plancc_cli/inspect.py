@@ -9,7 +9,6 @@ import click
 
 from plancc.predict.machine_files import DEFAULT_MACHINE
 from plancc_cli import options
-from plancc_cli.generated import Sections
 from plancc_cli.progress import VERBOSE, progress, verbosity, verbosity_level
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ SECTIONS = {
 }
 
 
-@click.command(cls=Sections, sections=SECTIONS)
+@click.command(cls=options.Sections, sections=SECTIONS)
 @click.argument("plan", type=click.Path())
 @options.searching(
     "dims",

@@ -11,7 +11,6 @@ from plancc.errors import InputError
 from plancc.fields import options_of
 from plancc.options import PatchOptions
 from plancc_cli import options
-from plancc_cli.generated import Sections, sections_of, with_options
 from plancc_cli.progress import command_line, progress, verbosity
 from plancc_cli.words import say
 
@@ -25,11 +24,11 @@ LISTS: Any = {"type": click.Path(), "multiple": True, "metavar": "EDGES"}
 
 
 @click.command(
-    cls=Sections,
+    cls=options.Sections,
     sections={
         "Plan": ("output", "compress", "migration"),
         "Changes": ("graph", "add", "remove", "data"),
-        **sections_of(options_of(PatchOptions)),
+        **options.sections_of(options_of(PatchOptions)),
         "Graph file": options.READING,
         "Output": options.OUTPUT,
     },
@@ -52,7 +51,7 @@ LISTS: Any = {"type": click.Path(), "multiple": True, "metavar": "EDGES"}
     help="Write the rows that change their owner: row,from,to (-1: no part).",
 )
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
-@with_options(options.field_option(each) for each in options_of(PatchOptions))
+@options.with_options(options.field_option(each) for each in options_of(PatchOptions))
 @options.reading
 @options.as_data
 @verbosity

@@ -13,7 +13,6 @@ import click
 
 from plancc.errors import InputError
 from plancc_cli import options
-from plancc_cli.generated import with_options
 from plancc_cli.ranks import RankJob, checked_header
 from plancc_cli.run_options import run_option
 from plancc_cli.simulate import is_graph
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     type=click.Path(),
     help="Score these links alone, by weights trained on links: a file with source,target a line.",
 )
-@with_options(
+@options.with_options(
     [
         run_option("embeddings", help="Write the outputs of this layer (1: the first) too."),
         click.Option(

@@ -13,7 +13,6 @@ from plancc.errors import InputError
 from plancc.fields import options_of
 from plancc.options import RefineOptions
 from plancc_cli import options
-from plancc_cli.generated import Sections, sections_of, with_options
 from plancc_cli.progress import command_line, progress, verbosity
 
 OF_GRAPHS = ("parts", "normalize", "no_self_loops", "data", *options.READING)
@@ -25,10 +24,10 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
 
 
 @click.command(
-    cls=Sections,
+    cls=options.Sections,
     sections={
         "Plan": ("output", "compress"),
-        **sections_of(options_of(RefineOptions)),
+        **options.sections_of(options_of(RefineOptions)),
         "Start from a part vector": ("part", "parts", "fixed"),
         "Graph file": ("data", "normalize", "no_self_loops", *options.READING),
         "Output": options.OUTPUT,
@@ -36,7 +35,7 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
 )
 @click.argument("source", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The plan file to write.")
-@with_options(
+@options.with_options(
     options.field_option(each, **OBJECTIVE.get(each.name, {})) for each in options_of(RefineOptions)
 )
 @click.option(

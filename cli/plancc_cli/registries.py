@@ -18,7 +18,6 @@ from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.registry import Registry, check_choice
 from plancc.text import docstring, first_sentence, shown
 from plancc_cli import options
-from plancc_cli.generated import flag_of
 from plancc_cli.words import say
 
 Entries = dict[str, dict[str, Any]]
@@ -38,7 +37,7 @@ def _of_class(declared: type, fields: Iterable[Field[Any]]) -> dict[str, Any]:
     for field in fields:
         default = default_in_words(field)
         words = str(field.metadata.get("help", ""))
-        told[flag_of(field.name)] = words + (f" [{default}]" if default else "")
+        told[options.flag_of(field.name)] = words + (f" [{default}]" if default else "")
     return {"what": first_sentence(about.split("\n\n")[0]), "about": about, "options": told}
 
 

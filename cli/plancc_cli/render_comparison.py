@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> None:
-    """Plans side by side, in as many tables as the width asks for.
+    """Print plans side by side.
 
     Ratios are to an even random partition, or to the plan whose path is `baseline`.
     """

@@ -27,7 +27,6 @@ from rich.console import Console
 
 from plancc.errors import InputError, OutputError, PlanccError, why_not_written
 from plancc_cli import options
-from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import (
     EVERY,
     QUIET,
@@ -37,7 +36,6 @@ from plancc_cli.progress import (
     warnings_on_stderr,
 )
 from plancc_cli.ranks import RankJob, checked_header, told
-from plancc_cli.render_profile import print_profile
 from plancc_cli.render_run import EpochTable
 from plancc_cli.run_options import SECTIONS, refuse_twice, run_option
 from plancc_cli.signals import end_now
@@ -72,7 +70,7 @@ COMMON = (
 
 
 @click.command(
-    cls=Sections,
+    cls=options.Sections,
     sections=SECTIONS,
     common=COMMON,
     epilog="Several ranks, up to the plan's number of parts: --ranks 4, mpirun -n 4 plancc-run, or "
@@ -80,7 +78,7 @@ COMMON = (
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("plan", type=click.Path())
-@with_options(run_option(name) for names in SECTIONS.values() for name in names)
+@options.with_options(run_option(name) for names in SECTIONS.values() for name in names)
 @verbosity
 @click.version_option(package_name="plancc", prog_name=PROGRAM)
 def command(
@@ -188,7 +186,7 @@ def _run(
     stop: Callable[[], str],
 ) -> None:
     """Train and print. Collective."""
-    from plancc_runtime.results import Measures, summarise
+    from plancc_runtime.results import summarise
     from plancc_runtime.rowfiles import RowTarget
     from plancc_runtime.train import trained
     from plancc_runtime.weights import save_weights
@@ -202,7 +200,7 @@ def _run(
         predictions = []
         if train_options.predict is not None:
             predictions = RowTarget.parse(train_options.predict).files(transport.size)
-        for path in (save, json_path, settings["log"], settings["trace"], *predictions):
+        for path in (save, json_path, settings["log"], settings["profile"], *predictions):
             if first and path:
                 options.check_output(path, *taken)
                 taken.append(path)
@@ -240,7 +238,7 @@ def _run(
                     ]
                 )
             if table.shows(measure.epoch):  # collective
-                [epoch] = summarise(Measures([measure]), transport)
+                [epoch] = summarise([measure], transport)
                 with transport.agreement():
                     if first:
                         print_over(lambda: _write_out(partial(table.print_row, epoch)))
@@ -256,7 +254,7 @@ def _run(
             _write_out(lambda out: ended.print_end(result, out))
             if result.profile is not None:
                 profile = result.profile
-                _write_out(lambda out: print_profile(profile, out))
+                _write_out(lambda out: say(f"profile of {profile}", out))
             _warn(result.remarks[told:])
     with transport.agreement():
         if first and json_path:
@@ -264,7 +262,7 @@ def _run(
     with transport.agreement():
         if first and save:
             save_weights(save, result.weights, result.network)
-            wanted = "--links pairs.csv" if "decoder" in result.network else "-o classes.csv"
+            wanted = "--links pairs.csv" if result.network["decoder"] else "-o classes.csv"
             again = f" (plancc predict {plan} --weights {save} {wanted})"
             line = f"{save}: the weights{again * (not result.random_labels)}"
             _write_out(lambda out: say(line, out))

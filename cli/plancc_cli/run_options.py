@@ -12,7 +12,6 @@ from click.core import ParameterSource
 from plancc.errors import InputError
 from plancc.sampling import SAMPLERS
 from plancc_cli import options
-from plancc_cli.generated import flag_of, sections_of
 from plancc_cli.stopping import SIGNALS
 from plancc_runtime import launch
 from plancc_runtime.nn import MODELS
@@ -83,7 +82,7 @@ OF_RUN = {
     ),
 }
 """Options of the job, beside the fields of `TrainOptions`."""
-SECTIONS = sections_of(FIELDS.values())
+SECTIONS = options.sections_of(FIELDS.values())
 JOB, RESULTS = (
     ("ranks", "transport_name", "timeout"),
     ("signals", "restart_on", "f1", "save", "json_path"),
@@ -108,5 +107,5 @@ def refuse_twice(given: Mapping[str, Any]) -> None:
         own = given[name]
         if str(own).lower() != other.lower():  # bias=true
             truth = {True: f"--{name}", False: f"--no-{name}"}
-            flag = truth[own] if isinstance(own, bool) else f"{flag_of(name)} {own}"
+            flag = truth[own] if isinstance(own, bool) else f"{options.flag_of(name)} {own}"
             raise InputError(f"{flag} and --model-option {name}={other}: give one of them")

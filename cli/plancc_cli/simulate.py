@@ -10,7 +10,6 @@ import click
 from plancc.errors import InputError
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, PASSES
 from plancc_cli import options
-from plancc_cli.generated import with_options
 from plancc_cli.progress import verbosity
 from plancc_cli.run_options import refuse_twice, run_option
 
@@ -42,7 +41,7 @@ LINK_TASK = ("task", "decoder", "negatives")
     help=f"Passes: {', '.join(COMMON_PASSES)} and, of row plans, {DEAD_ROWS}; or none.  [default: "
     f"{','.join(COMMON_PASSES)}]",
 )
-@with_options(
+@options.with_options(
     run_option(name, default=None)
     for name in (*CONVOLUTION, *LINK_TASK, "target", "split", *APPROXIMATE)
 )
@@ -113,7 +112,7 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
     if approximation is not None and given["ranks"] is not None:
         raise InputError("--ranks cannot be combined with --boundary-sampling or --fold")
     dims = basis.predictor.dims
-    convolution = _convolution(plan, given, header)
+    convolution = _convolution(given, header)
     if header.types is not None:
         from plancc_runtime.typed_data import with_weights
 
@@ -199,7 +198,7 @@ def _approximation(given: dict[str, Any]) -> Approximation | None:
     return None if found.is_exact else found
 
 
-def _convolution(plan: str, given: dict[str, Any], header: Header) -> Convolution:
+def _convolution(given: dict[str, Any], header: Header) -> Convolution:
     from plancc_runtime.options import TrainOptions
 
     asked = {name: given[name] for name in CONVOLUTION if given[name] is not None}
@@ -210,7 +209,7 @@ def _convolution(plan: str, given: dict[str, Any], header: Header) -> Convolutio
 
         others = {name: given[name] for name in ("target", *APPROXIMATE) if given[name] is not None}
         check_layout(header, replace(told, **others))
-    return options.convolution_of(told.model, told.conv_options(CONVOLUTION), has_types, plan)
+    return options.convolution_of(told.model, told.conv_options(CONVOLUTION), has_types)
 
 
 def _pipeline(plan: str, tables: Tables, text: str | None) -> Pipeline | None:

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import IO, Any
 
 from rich import box
@@ -141,10 +140,9 @@ def _lines(text: object) -> str:
 
 
 def print_table(table: Table | str, out: Console | None = None, boxed: bool | None = None) -> None:
-    """Print a table within the width of the lines, as several where it is wider.
+    """Print a table; labels and heads are folded where it is wider than the lines.
 
-    Each of them repeats the labels of the rows, which are the columns up to the last that is flush
-    left, or the first column. Figures are neither cut nor broken.
+    Figures are neither cut nor broken: lines may be longer than the width.
 
     Parameters:
         table: A sentence is printed where there is nothing to put into a table.
@@ -161,94 +159,36 @@ def print_table(table: Table | str, out: Console | None = None, boxed: bool | No
     out.print()
     if table.title:
         out.print(printable(table.title), style="italic")
-    for place, columns in enumerate(_side_by_side(_printable_columns(table), out.width)):
-        if place:
-            out.print()
-        one = Grid(
-            box=box.SIMPLE_HEAD if light else None,
-            padding=(0, GAP - 1 if light else GAP, 0, 0),
-            show_header=table.has_heads,
-            show_edge=False,
-            pad_edge=False,
-        )
-        one.columns = [replace(column, _index=index) for index, column in enumerate(columns)]
-        one.rows = [Row(end_section=row in table.breaks) for row in range(len(table.rows))]
-        out.print(one)
+    shown = Grid(
+        box=box.SIMPLE_HEAD if light else None,
+        padding=(0, GAP - 1 if light else GAP, 0, 0),
+        show_header=table.has_heads,
+        show_edge=False,
+        pad_edge=False,
+    )
+    labels = table.justify.count("left")
+    for place, (head, justify) in enumerate(zip(table.columns, table.justify, strict=True)):
+        cells = [printable(row[place]) for row in table.rows]
+        widest = max(map(cell_len, cells), default=1)
+        word = max(map(cell_len, head.split()), default=1)
+        least = max(widest, min(word, WORD_WIDTH))
+        if justify == "left":
+            least = min(least, LABEL_WIDTH // labels)
+        style = "" if table.has_heads or place else "bold"
+        wide = justify == "left" or cell_len(head) > least
+        column = Column(
+            printable(head), justify=justify, style=style, min_width=least, no_wrap=not wide,
+            overflow="fold", _cells=cells, _index=place,
+        )  # fmt: skip
+        shown.columns.append(column)
+    shown.rows = [Row(end_section=row in table.breaks) for row in range(len(table.rows))]
+    least = sum((column.min_width or 0) + GAP for column in shown.columns) - GAP
+    if least > out.width:  # else rich leaves columns out
+        shown.width = least
+    out.print(shown, crop=False)
     if table.caption:
         out.print()
         out.print(_lines(table.caption), style="dim")
-
-
-def _printable_columns(table: Table) -> list[Column]:
-    """The columns of a table, their cells printable."""
-    return [
-        Column(
-            header=printable(name),
-            justify=justify,
-            style="" if table.has_heads or place else "bold",
-            _cells=[printable(row[place]) for row in table.rows],
-        )
-        for place, (name, justify) in enumerate(zip(table.columns, table.justify, strict=True))
-    ]
-
-
-def _side_by_side(columns: Sequence[Column], width: int) -> list[list[Column]]:
-    """The columns with their widths, for the number of tables that the width asks for."""
-    left = [column.justify == "left" for column in columns]
-    count = max((place for place, is_left in enumerate(left) if is_left), default=0) + 1
-    labels, figures = columns[:count], columns[count:]
-    if not figures:
-        *labels, text = labels
-        shown = [_wide(column) for column in labels]
-        return [[*shown, _limited(_wide(text), width - _used(shown))]]
-    wide = [_wide(column) for column in (*labels, *figures)]
-    if _used(wide) - GAP <= width:
-        return [wide]
-    narrow = [_limited(_wide(column), _least(column, LABEL_WIDTH // count)) for column in labels]
-    room = width - _used(narrow)
-    shown = [_limited(_wide(column), min(_least(column), room)) for column in figures]
-    groups: list[list[Column]] = [[]]
-    for column in shown:
-        if groups[-1] and _used([*groups[-1], column]) - GAP > room:
-            groups.append([])
-        groups[-1].append(column)
-    return [[*_spread(labels, narrow, room - _used(group) + GAP), *group] for group in groups]
-
-
-def _used(columns: Sequence[Column]) -> int:
-    """Characters of columns, with the spaces after each."""
-    return sum((column.width or 0) + GAP for column in columns)
-
-
-def _wide(column: Column) -> Column:
-    """A column as wide as its longest line, which is folded where it is made narrower."""
-    width = max(map(cell_len, [str(column.header), *map(str, column.cells)]), default=1)
-    return replace(column, width=max(width, 1), no_wrap=False, overflow="fold")
-
-
-def _limited(column: Column, most: int) -> Column:
-    return replace(column, width=max(1, min(column.width or 1, most)))
-
-
-def _least(column: Column, of_cells: int | None = None) -> int:
-    """Width that a column needs: that of its cells, or at least `of_cells`; no word is folded
-    unless it is longer than `WORD_WIDTH`."""
-    words = str(column.header).split()
-    if of_cells is None:
-        of_cells = max(map(cell_len, map(str, column.cells)), default=1)
-    else:
-        words += [word for cell in column.cells for word in str(cell).split()]
-    return max(of_cells, min(WORD_WIDTH, max(map(cell_len, words), default=1)))
-
-
-def _spread(labels: Sequence[Column], narrow: Sequence[Column], free: int) -> list[Column]:
-    """Labels that take the characters that are left, the first of them first."""
-    found = []
-    for column, least in zip(labels, narrow, strict=True):
-        shown = _limited(_wide(column), (least.width or 1) + free)
-        free -= (shown.width or 1) - (least.width or 1)
-        found.append(shown)
-    return found
 
 
 def count_of(number: int, what: str) -> str:

@@ -23,12 +23,10 @@ DATASETS = Registry(
         "rmat": "plancc_datasets.rmat:Rmat",
         "grid": "plancc_datasets.grid:GridMesh",
         "sbm": "plancc_datasets.sbm:Sbm",
-        "web": "plancc_datasets.web:Web",
         "geometric": "plancc_datasets.geometric:Geometric",
         "academic": "plancc_datasets.typed:Academic",
         "ratings": "plancc_datasets.typed:Ratings",
         "weather": "plancc_datasets.typed:Weather",
-        "extreme": "plancc_datasets.extreme:Extreme",
     },
 )
 

@@ -8,6 +8,7 @@ import io
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import compress, islice
@@ -56,7 +57,7 @@ from plancc.graph.union import Entries, rectangular
 from plancc.text import shown
 
 COMMENT = (b"#", b"%")
-_TO_LINES = bytes.maketrans(b" \t\r", b"\n\n\n")
+_TO_LINES = bytes.maketrans(b" ", b"\n")
 CHUNK = 1 << 24
 """Bytes of a text that are read at once where it is not read whole."""
 _NEXT_BYTES = 1 << 16  # in which the line below a line of names is looked for
@@ -70,7 +71,7 @@ _TRAILING = re.compile(rb"(?m)(?<=\S)[ \t]+#.*$")
 _LIKE_NAMES = re.compile(rb"(?m)^[#%][^\s#%].*$")
 _MARKS = {b"|", b"->", b"--", b"-", b"=>", b"<->"}
 """What stands between ends in place of a separator."""
-_PLUS = re.compile(rb"(?m)(?<=[ \t])\+(?=[.\d]\S*[ \t\r]*$)")
+_PLUS = re.compile(rb"(?m) \+(?=[.\d]\S*$)")
 
 
 class End(NamedTuple):
@@ -107,11 +108,6 @@ class _Table(NamedTuple):
     claims: Said
     named: bool
     below: int
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether u, v and weights are all columns in this order."""
-        return self.chosen == tuple(range(self.columns))
 
 
 def read_edgelist(
@@ -362,27 +358,23 @@ def _warn_of_names(
 
 def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False) -> Entries:
     """Ids u and v, and weights where there are any; with `pattern` weights may be wrong."""
-    given, separator, columns = data, table.separator, table.columns
     if b'"' in data:
-        quoted = _QUOTED if separator == b"," else _QUOTED_COMMA
+        quoted = _QUOTED if table.separator == b"," else _QUOTED_COMMA
         data = quoted.sub(rb"\1", data)
-    if table.is_whole and data.find(b"#", table.start) >= 0:
+    is_whole = table.chosen == tuple(range(table.columns))
+    if is_whole and data.find(b"#", table.start) >= 0:
         data = _TRAILING.sub(b"", data)
     if table.comma and b"," in data:
         data = data.replace(b",", b".")
-    if not table.is_whole:
-        data = _taken(path, data, separator, columns, table.chosen)
-        separator, columns = b"", len(table.chosen)
-    try:
-        found = read_integer_columns(path, data, separator, columns)
-        return found if columns == 3 else (*found[:2], None)
-    except InputError:  # weights with a decimal point, or a wrong line
-        if columns == 2:
-            _taken(path, data, separator, columns, (0, 1))  # a line of other columns is said first
-            raise
-        if pattern:
-            return _columns_of(path, given, table._replace(chosen=table.chosen[:2]))
-        return _read_weighted(path, data, separator)
+    layout = table.separator, table.columns
+    with suppress(InputError):  # of weights with a decimal point, and of wrong lines
+        has_blanks = is_whole and not table.separator
+        plain = data if has_blanks else _taken(path, data, *layout, table.chosen)
+        u, v, last = _integers(path, plain, len(table.chosen))
+        return u, v, last if table.weights else None
+    if table.weights and not pattern:
+        return _read_weighted(path, _taken(path, data, *layout, table.chosen))
+    return *_integers(path, _taken(path, data, *layout, table.chosen[:2]), 2)[:2], None
 
 
 def _taken(
@@ -602,18 +594,23 @@ def _is_like_a_number(word: bytes) -> bool:
 
 
 def read_integer_columns(
-    path: StrPath, data: bytes, separator: bytes, columns: int
+    path: StrPath, data: bytes, separator: bytes
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Ids u and v of the lines of a text of two columns; InputError for a wrong line."""
+    return _integers(path, _taken(path, data, separator, 2, (0, 1)), 2)[:2]
+
+
+def _integers(
+    path: StrPath, plain: bytes, columns: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Ids u and v of the lines of a text, and their last column; InputError for a wrong line."""
-    plain = data.replace(separator, b" ") if separator else data
+    """Ids u and v of lines as `_taken` makes them, and their last column."""
     numbers = read_integers(path, plain, comments=b"#%", usual=True, advice=_advice)
     count = np.diff(numbers.ptr)
     wrong = (count != columns) & (count != 0)
     if wrong.any():
         line = int(numbers.line[np.argmax(wrong)])
-        _fail_columns(path, line, data.split(b"\n", line)[line - 1], separator, columns)
+        _fail_columns(path, line, plain.split(b"\n", line)[line - 1], b"", columns)
     table = numbers.values.reshape(-1, columns)
-    _check_separators(path, data, separator, columns, len(table))
     u, v = table[:, 0], table[:, 1]
     if (u < 0).any() or (v < 0).any():
         lines, values = numbers.line[count > 0], np.where(u < 0, u, v)
@@ -662,40 +659,26 @@ def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Rela
 
 
 def _read_weighted(
-    path: StrPath, data: bytes, separator: bytes
+    path: StrPath, plain: bytes
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Ids u and v, and weights, of lines as `_taken` makes them."""
     from scipy.io import mmread
 
-    plain = _without_comments(data)
-    plain = (plain.replace(separator, b" ") if separator else plain) + b"\n"
-    if b" +" in plain or b"\t+" in plain:  # mmread takes no plus sign
-        plain = _PLUS.sub(b"", plain)
+    if b" +" in plain:  # mmread takes no plus sign
+        plain = _PLUS.sub(b" ", plain)
     entries = kernels.check_entries(np.frombuffer(plain, np.uint8), 3)
     if entries > 0:
-        _check_separators(path, data, separator, 3, entries)
         # the quickest parser at hand: a dense MatrixMarket matrix of three rows, one token a line
         head = b"%%%%MatrixMarket matrix array real general\n3 %d\n" % entries
         u, v, w = mmread(io.BytesIO(head + plain.translate(_TO_LINES)))
         if np.isfinite(w).all():
             if max(u.max(), v.max()) < _EXACT:
                 return u.astype(np.int64), v.astype(np.int64), w.copy()
-            ids = _taken(path, plain, b"", 3, (0, 1))
-            return *read_integer_columns(path, ids, b"", 2)[:2], w.copy()
-    _explain(path, data, separator, 3)
+            return *_integers(path, _taken(path, plain, b"", 3, (0, 1)), 2)[:2], w.copy()
+    _integers(path, _taken(path, plain, b"", 3, (0, 1)), 2)
+    for line, text in data_lines(path, io.BytesIO(plain)):
+        read_number(path, line, "weight", text.split()[2], float)
     raise InputError(f"{os.fspath(path)}: not an edge list")
-
-
-def _check_separators(
-    path: StrPath, data: bytes, separator: bytes, columns: int, entries: int
-) -> None:
-    """Refuse empty columns, which vanish when separators are read as blanks."""
-    wanted = (columns - 1) * entries
-    if (
-        separator
-        and data.count(separator) != wanted
-        and _without_comments(data).count(separator) != wanted
-    ):
-        _explain(path, data, separator, columns)
 
 
 def _advice(word: bytes) -> str:
@@ -715,23 +698,6 @@ def _advice(word: bytes) -> str:
         "ids are whole numbers, as in the first line, or names, if the first line has one: move "
         "one there (put # before a line of sizes)"
     )
-
-
-def _without_comments(data: bytes) -> bytes:
-    """The same lines, comments empty."""
-    if b"\n#" in data or b"\n%" in data or data.startswith(COMMENT):
-        return re.sub(rb"(?m)^[#%].*$", b"", data)
-    return data
-
-
-def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None:
-    """Raise the InputError for the first wrong line. Slow: only for files that are wrong."""
-    _taken(path, data, separator, columns, tuple(range(columns)))
-    if columns == 3:
-        read_integer_columns(path, _taken(path, data, separator, 3, (0, 1)), b"", 2)
-        for line, text in data_lines(path, io.BytesIO(data), comments=COMMENT):
-            word = re.sub(rb"^\+(?=[.\d])", b"", _words(text, separator)[2].strip())
-            read_number(path, line, "weight", word, float)
 
 
 FORMAT = Format(

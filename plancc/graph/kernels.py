@@ -233,8 +233,8 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
     """Number of entries if every line is a MatrixMarket entry, else -1.
 
     An entry is two whole numbers and, for `field` 1, an integer or, for `field` 2, a decimal
-    number; for 3 as well, and the whole numbers have no zeros before them. Blank lines pass. `text`
-    must end with a newline.
+    number; for 3 as well, and the whole numbers have no zeros before them; for -1 anything. Blank
+    lines pass. `text` must end with a newline.
     """
     entries = k = 0
     while k < len(text):
@@ -253,7 +253,9 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
             first, k = k, _after_blanks(text, k)
             if k == first and text[k] != _NEWLINE and text[k] != _RETURN:
                 return -1
-        if field:
+        while field < 0 and text[k] != _NEWLINE:
+            k += 1
+        if field > 0:
             k += text[k] == _MINUS  # mmread takes no plus sign here
             first, k = k, _after_digits(text, k)
             digits = k - first
@@ -278,44 +280,26 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _digits(value: int) -> int:
-    count = 1 if value >= 0 else 2
-    value = abs(value)
-    while value >= 10:
-        value //= 10
-        count += 1
-    return count
-
-
-@njit(cache=True, nogil=True)
 def format_lines(ptr: npt.NDArray[np.int64], values: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
     """uint8[bytes]: line k holds ``values[ptr[k]:ptr[k + 1]]`` separated by blanks."""
-    size = 0
-    for value in values:
-        size += _digits(value) + 1
-    empty = 0
-    for row in range(len(ptr) - 1):
-        empty += ptr[row] == ptr[row + 1]
-    text = np.empty(size + empty, np.uint8)
-    end = 0
-    for row in range(len(ptr) - 1):
-        for token in range(ptr[row], ptr[row + 1]):
-            value = values[token]
-            count = _digits(value)
-            if value < 0:
-                text[end] = _MINUS
-                value = -value
-            end += count
-            k = end - 1
+    # from the end on, as digits come; what is never written takes no memory
+    text = np.empty(21 * len(values) + len(ptr), np.uint8)
+    k = len(text)
+    for row in range(len(ptr) - 2, -1, -1):
+        k -= 1
+        text[k] = _NEWLINE
+        for token in range(ptr[row + 1] - 1, ptr[row] - 1, -1):
+            value = abs(values[token])
             while True:
+                k -= 1
                 text[k] = _ZERO + value % 10
                 value //= 10
-                k -= 1
                 if value == 0:
                     break
-            text[end] = _BLANK
-            end += 1
-        if ptr[row] == ptr[row + 1]:
-            end += 1
-        text[end - 1] = _NEWLINE
-    return text
+            if values[token] < 0:
+                k -= 1
+                text[k] = _MINUS
+            if token > ptr[row]:
+                k -= 1
+                text[k] = _BLANK
+    return text[k:]

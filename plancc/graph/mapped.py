@@ -1,10 +1,8 @@
-"""Arrays whose content is in a file, mapped into memory or read row by row."""
+"""Arrays whose content is in a file that is mapped into memory."""
 
 from __future__ import annotations
 
 import mmap
-import os
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,14 +37,14 @@ class MappedRows:
     take it as the whole matrix, which is made in memory for them.
 
     Parameters:
-        source (number[m, width] or FileRows): Mapped, of any type of numbers; or in an open file.
+        source (number[m, width]): Mapped, of any type of numbers.
         order (int[num_rows], optional): Which of its rows these are; None: all.
     """
 
     ndim = 2
 
     def __init__(
-        self, source: npt.NDArray[Any] | FileRows, order: npt.NDArray[np.integer] | None = None
+        self, source: npt.NDArray[Any], order: npt.NDArray[np.integer] | None = None
     ) -> None:
         self.source, self.order = source, order
         self.dtype = feature_type(source.dtype.newbyteorder("="))
@@ -85,48 +83,3 @@ class MappedRows:
         step = max(1, PIECE // max(1, self.shape[1]))
         for first in range(start, stop, step):
             yield self[first : min(first + step, stop)]
-
-
-class FileRows:
-    """Rows of a matrix that stand one behind the other in an open file; they are not mapped.
-
-    Parameters:
-        file (int): A descriptor, which is closed with this object.
-        start (int): Where the first row begins, in bytes.
-        shape (int, int): Rows and width.
-        dtype (dtype): Type of the numbers.
-    """
-
-    def __init__(self, file: int, start: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
-        weakref.finalize(self, os.close, file)
-        self.file, self.start, self.shape, self.dtype = file, start, shape, dtype
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row."""
-        return self.shape[1] * self.dtype.itemsize
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, key: slice | npt.NDArray[np.integer]) -> npt.NDArray[Any]:
-        """The rows of a slice with step 1, or with these numbers."""
-        if isinstance(key, slice):
-            first, last, _ = key.indices(len(self))
-            out = np.empty((max(0, last - first), self.shape[1]), self.dtype)
-            self.read(first, out)
-        else:
-            out = np.empty((len(key), self.shape[1]), self.dtype)
-            for row, into in zip(key.tolist(), out, strict=True):
-                self.read(row, into)
-        return out
-
-    def read(self, first: int, out: npt.NDArray[Any]) -> None:
-        """Read consecutive rows into a contiguous array; OSError if the file ends before."""
-        left = memoryview(out.reshape(-1).view(np.uint8).data)
-        at = self.start + first * self.row_bytes
-        while left:
-            count = os.preadv(self.file, [left], at)
-            if not count:
-                raise OSError("the file was cut off while it was read")
-            left, at = left[count:], at + count

@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.errors import InputError, warn
 from plancc.graph.canonical import build_graph, is_symmetric
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.kernels import format_lines
+from plancc.graph.listed_edges import ListedEdges, nonzeros_of_edges
 from plancc.graph.textfile import Integers, StrPath, fail, fail_first, read_bytes, read_integers
 
 MOST_BYTES = 80
@@ -140,12 +140,18 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
         source=Source.of_file(path, "metis", "the edge weights"),
     )
     if graph.num_nonzeros < len(row):
-        key = row.astype(np.int64) * n + (entry - 1)
-        order = np.argsort(key, kind="stable")
-        k = int(order[1:][np.diff(key[order]) == 0].min())
-        fail(path, int(line[row[k]]), "a neighbour is listed twice:", entry[k])
+        first = np.unique(nonzeros_of_edges(graph, ListedEdges(row, entry - 1)), return_index=True)
+        again = ~np.isin(np.arange(len(row)), first[1])
+        fail_first(path, again, line, "a neighbour is listed twice:", entry, row)
     if not is_symmetric(graph, values=True):
-        _explain_asymmetry(path, n, row, entry - 1, weight, line)
+        mirror = nonzeros_of_edges(graph, ListedEdges(entry - 1, row))
+        k = int(np.argmin(mirror))
+        if mirror[k] < 0:
+            message = f"vertex {entry[k]} does not list {row[k] + 1} in turn; an edge is stored in"
+            fail(path, int(line[row[k]]), f"{message} both directions:", f"{row[k] + 1} {entry[k]}")
+        assert graph.values is not None
+        message = "the edge to this vertex has another weight in the other direction:"
+        fail_first(path, graph.values[mirror] != weight, line, message, weight, row)
     if len(row) != 2 * edges:
         fail(path, int(numbers.line[first]), f"the header declares {edges} edges; the file holds",
              len(row) // 2)  # fmt: skip
@@ -177,31 +183,6 @@ def _header(path: StrPath, numbers: Integers) -> tuple[int, int, int, int, int]:
         fail(path, line, "the number of edges is negative:", edges)
     check_num_vertices(n, f"{os.fspath(path)}, line {line}")
     return first, n, edges, digits, ncon
-
-
-def _explain_asymmetry(
-    path: StrPath,
-    n: int,
-    row: npt.NDArray[np.int32],
-    col: npt.NDArray[np.int64],
-    weight: npt.NDArray[np.int64] | None,
-    line: npt.NDArray[np.int64],
-) -> None:
-    """Raise the InputError for the first edge whose other direction is missing or differs."""
-    key = row.astype(np.int64) * n + col
-    mirror = col * n + row
-    lonely = ~np.isin(mirror, key)
-    if lonely.any():
-        k = int(np.argmax(lonely))
-        fail(path, int(line[row[k]]), f"vertex {col[k] + 1} does not list {row[k] + 1} in turn; "
-             "an edge is stored in both directions:", f"{row[k] + 1} {col[k] + 1}")  # fmt: skip
-    if weight is not None:
-        here, there = np.argsort(key), np.argsort(mirror)
-        unequal = np.zeros(len(key), np.bool_)
-        unequal[here] = weight[here] != weight[there]
-        k = int(np.argmax(unequal))
-        fail(path, int(line[row[k]]), f"the edge to vertex {col[k] + 1} has another weight in "
-             "the other direction:", weight[k])  # fmt: skip
 
 
 def write_metis(

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -40,15 +40,23 @@ from plancc.graph.textfile import (
 from plancc.graph.union import Entries, rectangular
 
 _FIELDS = {"pattern": 0, "integer": 1, "unsigned-integer": 1, "real": 2, "double": 2}
+_ANYTHING = -1
+"""In place of a field: what stands behind row and column is not looked at."""
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 _CHUNK = 1 << 22
-_VALUES = re.compile(rb"(?m)^([ \t]*\d+[ \t]+\d+)[ \t]+[^\r\n]+")
 _SMALL = 1 << 19  # bytes; below, plain Python is quicker than loading numba
 
 
 @dataclass(frozen=True)
 class _Header:
-    """What stands before the entries, and the number of its lines."""
+    """What stands before the entries.
+
+    Attributes:
+        size, columns, entries: 0 where the size line is none, or that of a rectangle.
+        lines: Lines before the entries, with the size line.
+        words: Of the size line.
+        without_values: Whether values are left out, whatever they are.
+    """
 
     field: str
     symmetry: str
@@ -56,13 +64,23 @@ class _Header:
     columns: int
     entries: int
     lines: int
-    one_percent: bool = False
-    without_values: bool = False
+    words: tuple[bytes, ...]
+    one_percent: bool
+    without_values: bool
 
-    def text(self, symmetry: str, entries: int) -> bytes:
-        """The header of the same matrix, or of some of its entries, as `mmread` takes it."""
+    @property
+    def has_values(self) -> bool:
+        """Whether values are read."""
+        return self.field != "pattern" and not self.without_values
+
+    def text(self, entries: int) -> bytes:
+        """The header of some of the entries, as `mmread` takes it.
+
+        In a pattern `mmread` passes over what stands behind row and column.
+        """
+        field = self.field if self.has_values else "pattern"
         return (
-            f"%%MatrixMarket matrix coordinate {self.field} {symmetry}\n"
+            f"%%MatrixMarket matrix coordinate {field} general\n"
             f"{self.size} {self.columns} {entries}\n"
         ).encode()
 
@@ -89,24 +107,37 @@ def read_mtx(
     entries = MtxEntries(path, pattern=pattern)
     row, col, values = entries.whole()
     how: Any = {"symmetrize": symmetrize, "transpose": transpose, "source": entries.source}
-    if pattern:
-        values = None
     if entries.shape[0] != entries.shape[1]:
         return rectangular(entries.shape, (row, col, values), **how)
     return build_graph(entries.num_vertices, row, col, values, directed=entries.directed, **how)
 
 
-def _read_header(path: StrPath) -> _Header:
-    """The header; where the size line is none, with 0 vertices, and the lines before it."""
+def _read_header(path: StrPath, *, pattern: bool = False) -> _Header:
+    """The header; where the size line is none, or that of a rectangle, with 0 vertices."""
     check_readable(path)
     with input_errors(path), open_input(path) as stream:
-        return _header_of(path, stream)
-
-
-def _header_of(path: StrPath, stream: BinaryIO) -> _Header:
-    banner = stream.readline(4096)
+        banner = stream.readline(4096)
+        lines, text = 1, b"%"
+        while text and (not text.strip() or text.lstrip().startswith(b"%")):
+            text, lines = stream.readline(), lines + 1
     check_encoding(path, banner)
     banner = banner.removeprefix(codecs.BOM_UTF8)
+    field, symmetry = _banner(path, banner)
+    if not text:
+        fail(path, lines, "the file ends before the line 'ROWS COLUMNS ENTRIES'")
+    words, sizes = tuple(text.split()), (0, 0, 0)
+    if len(words) == 3 and all(map(bytes.isdigit, words)):
+        if long := [word for word in words if len(word) > 20]:
+            fail(path, lines, "a size of the matrix is out of range:", long[0])
+        rows, columns, entries = map(int, words)
+        if rows == columns:
+            check_num_vertices(rows, f"{os.fspath(path)}, line {lines}")
+            sizes = rows, columns, entries
+    return _Header(field, symmetry, *sizes, lines, words, banner[1:2] != b"%", pattern)
+
+
+def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
+    """Field and symmetry by the first line."""
     words = banner.decode("latin-1").split()
     # the one word whose case matters; Network Repository writes it with one percent sign
     if not words or words[0] not in ("%%MatrixMarket", "%MatrixMarket"):
@@ -129,23 +160,7 @@ def _header_of(path: StrPath, stream: BinaryIO) -> _Header:
         fail(path, 1, f"the symmetry must be one of {', '.join(_SYMMETRIES)}, not", symmetry)
     if field == "unsigned-integer" and symmetry == "skew-symmetric":
         fail(path, 1, "skew-symmetric values have signs, so the field cannot be", field)
-    lines, one_percent = 1, not banner.startswith(b"%%")
-    while True:
-        text = stream.readline()
-        lines += 1
-        if not text:
-            fail(path, lines, "the file ends before the line 'ROWS COLUMNS ENTRIES'")
-        if text.strip() and not text.lstrip().startswith(b"%"):
-            break
-    words = text.decode("latin-1").split()
-    if len(words) == 3 and all(word.isascii() and word.isdigit() for word in words):
-        if long := [word for word in words if len(word) > 20]:
-            fail(path, lines, "a size of the matrix is out of range:", long[0])
-        rows, columns, entries = map(int, words)
-        if rows == columns:
-            check_num_vertices(rows, f"{os.fspath(path)}, line {lines}")
-            return _Header(field, symmetry, rows, columns, entries, lines, one_percent)
-    return _Header(field, symmetry, 0, 0, 0, lines - 1, one_percent)
+    return field, symmetry
 
 
 def _of_another_format(line: bytes) -> str:
@@ -162,28 +177,22 @@ def _of_another_format(line: bytes) -> str:
 
 def _sized(path: StrPath, header: _Header) -> _Header:
     """The header, its numbers counted where the file's are missing: slow, and with a warning."""
-    name, line = os.fspath(path), header.lines + 1
+    name, line = os.fspath(path), header.lines
     if header.one_percent:
         what = "the banner begins with one '%', and is read as '%%MatrixMarket'"
         warn(f"{name}: {what}")
     if header.size:
         return header
-    with input_errors(path), open_input(path) as stream:
-        for _ in range(header.lines):
-            stream.readline()
-        text = stream.readline()
-    numbers = [int(word) if re.fullmatch(rb"\d{1,18}", word) else -1 for word in text.split()]
-    most: Any = {"size": MAX_VERTICES, "columns": MAX_VERTICES}
-    below = _counted(path, replace(header, **most, lines=line))
-    found, square = None, numbers[:1] == numbers[1:2]
+    numbers = [int(word) if re.fullmatch(rb"\d{1,18}", word) else -1 for word in header.words]
+    square = numbers[:1] == numbers[1:2]
+    without = replace(header, size=MAX_VERTICES, columns=MAX_VERTICES)
+    below, found = _counted(path, without), None
     least, entries = (max(below[:2]), below[2]) if below else (0, -1)
     # three numbers that are too small for the entries below are an entry with its value
     pairs = zip(below or (), numbers, strict=False)
-    fits = header.field == "pattern" or all(least <= number for least, number in pairs)
+    fits = not _FIELDS.get(header.field) or all(least <= number for least, number in pairs)
     if len(numbers) == 2 and numbers[1] == entries and least <= numbers[0] <= MAX_VERTICES:
-        size = numbers[0]
-        found = replace(header, size=size, columns=size, entries=entries, lines=line)
-        what = "the size line of two numbers is taken as"
+        found, what = (numbers[0], entries), "the size line of two numbers is taken as"
     elif len(numbers) == 3 and min(numbers) >= 0 and not square and fits:
         rows, columns, entries = numbers
         if header.symmetry != "general":
@@ -191,41 +200,48 @@ def _sized(path: StrPath, header: _Header) -> _Header:
             fail(path, line, f"a {header.symmetry} matrix must be square, not one of", shape)
         for each in (rows, columns, rows + columns):
             check_num_vertices(each, f"{name}, line {line}")
-        return replace(header, size=rows, columns=columns, entries=entries, lines=line)
+        return replace(header, size=rows, columns=columns, entries=entries)
     elif least and len(numbers) > 1 and (not square or min(numbers) < 0):
-        every = _counted(path, replace(header, **most))
-        if every is not None:
-            size = max(every[:2])
-            found = replace(header, size=size, columns=size, entries=every[2])
+        header = replace(header, lines=line - 1)
+        if every := _counted(path, replace(without, lines=line - 1)):
+            found = max(every[:2]), every[2]
             what = "a size line 'ROWS COLUMNS ENTRIES' is missing: counted are"
     if found is None:
-        fail(path, line, "three whole numbers 'ROWS COLUMNS ENTRIES' are expected, not", text)
-    check_num_vertices(found.size, f"{name}, line {line}")
-    sizes = f"{found.size:,} vertices and {found.entries:,} entries"
+        words = b" ".join(header.words)
+        fail(path, line, "three whole numbers 'ROWS COLUMNS ENTRIES' are expected, not", words)
+    size, entries = found
+    check_num_vertices(size, f"{name}, line {line}")
+    sizes = f"{size:,} vertices and {entries:,} entries"
     warn(f"{name}, line {line}: {what} {sizes}")
-    return found
+    return replace(header, size=size, columns=size, entries=entries)
 
 
 def _counted(path: StrPath, header: _Header) -> tuple[int, int, int] | None:
     """Largest row and column, counted from 1, and entries; None where a line is no entry."""
     rows = columns = entries = 0
+    for text in _lines(path, header):
+        try:
+            row, col, _ = _parsed(header, _checked(header, text), text)
+        except (ValueError, OverflowError):
+            return None
+        rows = max(rows, int(row.max(initial=-1)) + 1)
+        columns = max(columns, int(col.max(initial=-1)) + 1)
+        entries += len(row)
+    return rows, columns, entries
+
+
+def _lines(path: StrPath, header: _Header) -> Iterator[bytes]:
+    """The lines of the entries, about `_CHUNK` bytes of them at a time."""
     with input_errors(path), open_input(path) as stream:
         for _ in range(header.lines):
             stream.readline()
-        for text in text_chunks(stream, _CHUNK):
-            try:
-                row, col, _ = _parsed(header, _checked(header, text), text)
-            except (ValueError, OverflowError):
-                return None
-            rows = max(rows, int(row.max(initial=-1)) + 1)
-            columns = max(columns, int(col.max(initial=-1)) + 1)
-            entries += len(row)
-    return rows, columns, entries
+        yield from text_chunks(stream, _CHUNK)
 
 
 def _checked(header: _Header, text: bytes) -> int:
     """The number of entries in some lines; ValueError where one is none."""
-    count = int(kernels.check_entries(np.frombuffer(text, np.uint8), _FIELDS[header.field]))
+    field = _ANYTHING if header.without_values else _FIELDS[header.field]
+    count = int(kernels.check_entries(np.frombuffer(text, np.uint8), field))
     if count < 0:
         raise ValueError("a line is no entry")
     return count
@@ -235,16 +251,21 @@ def _parsed(header: _Header, count: int, text: bytes) -> Entries:
     """The entries of some lines, not mirrored; ValueError or OverflowError for what is wrong."""
     from scipy.io import mmread
 
-    matrix = mmread(io.BytesIO(header.text("general", count) + text), spmatrix=False)
-    values = matrix.data if header.field != "pattern" else None
+    matrix = mmread(io.BytesIO(header.text(count) + text), spmatrix=False)
+    values = matrix.data if header.has_values else None
     if values is not None and not all_finite(values):
         raise ValueError("a value is not finite")
     return *matrix.coords, values
 
 
+def _joined(parts: tuple[Any, ...]) -> Any:
+    """Arrays one after the other; None where there are none."""
+    return None if parts[0] is None else np.concatenate(parts)
+
+
 def _check_size(path: StrPath, header: _Header) -> None:
     """Refuse a count of entries that the file is too short for, before memory is asked for it."""
-    if header.entries * (4 if header.field == "pattern" else 6) > _most_bytes(path) + 1:
+    if header.entries * (6 if header.has_values else 4) > _most_bytes(path) + 1:
         _explain(path, header)
         fail(path, header.lines, "the file is too short for so many entries:", header.entries)
 
@@ -258,7 +279,7 @@ class MtxEntries:
     """The entries of a MatrixMarket file, chunk by chunk (`plancc.graph.external.Entrywise`).
 
     Parameters:
-        path: As `read_mtx` takes it.
+        path, pattern: As `read_mtx` takes them.
 
     Raises:
         InputError: As `read_mtx`; what is wrong with an entry is said when it is read.
@@ -275,29 +296,18 @@ class MtxEntries:
         return entries * (1 if header.symmetry == "general" else 2)
 
     def __init__(self, path: StrPath, *, pattern: bool = False) -> None:
-        header = _read_header(path)
-        self._pattern, is_complex = pattern, header.field == "complex"
-        if is_complex and not pattern:
+        header = _read_header(path, pattern=pattern)
+        if header.field == "complex" and not pattern:
             message = "complex matrices are not supported (`pattern` reads them without values):"
             fail(path, 1, message, header.field)
-        if is_complex:
-            header = replace(header, field="pattern", without_values=True)
         self._header = header = _sized(path, header)
         _check_size(path, header)
         self._path = path
         self.num_vertices, self.shape = header.size, (header.size, header.columns)
         self.directed = header.symmetry == "general"
-        self.weighted = header.field != "pattern"
+        self.weighted = header.has_values
         self.most = header.entries * (1 if self.directed else 2)
         self.source = Source.of_file(path, "mtx")
-
-    def _leaves_values(self) -> bool:
-        """Whether rows and columns alone are read from now on, whatever stands behind them."""
-        if not self._pattern or self._header.without_values:
-            return False
-        self.weighted = False
-        self._header = replace(self._header, field="pattern", without_values=True)
-        return True
 
     def __iter__(self) -> Iterator[Entries]:
         if self.shape[0] != self.shape[1]:
@@ -305,54 +315,38 @@ class MtxEntries:
                 f"{os.fspath(self._path)}: a matrix of {self.shape[0]} rows and {self.shape[1]} "
                 "columns is read as a whole: compile it on one rank, without `memory`"
             )
-        for _, entries in self._chunks():
+        for entries in self._chunks():
             yield self._mirrored(*entries)
 
     def whole(self) -> Entries:
         """All entries together, the mirrored ones last."""
-        none, count = np.empty(0, np.int32), self._header.entries
-        found: list[Any] = [none, none, np.empty(0) if self.weighted else None]
+        none = np.empty(0, np.int32)
         try:
-            for first, entries in self._chunks():
-                for k, each in enumerate(entries):
-                    if each is not None:
-                        found[k] = found[k] if first else np.empty(count, each.dtype)
-                        found[k][first : first + len(each)] = each
+            parts = [*self._chunks()] or [(none, none, np.empty(0) if self.weighted else None)]
+            row, col, values = map(_joined, zip(*parts, strict=True))
         except MemoryError as error:
             self._fail(error)
-        row, col, values = found
-        return self._mirrored(row, col, values if self.weighted else None)
+        return self._mirrored(row, col, values)
 
-    def _chunks(self) -> Iterator[tuple[int, Entries]]:
-        """The entries as the file has them, with the number of those before."""
-        found, small = 0, os.path.getsize(self._path) < _SMALL and not is_gzip(self._path)
+    def _chunks(self) -> Iterator[Entries]:
+        """The entries as the file has them."""
+        found, header = 0, self._header
+        small = os.path.getsize(self._path) < _SMALL and not is_gzip(self._path)
         if small:
-            self._leaves_values()
-            _explain(self._path, self._header)
-        header = self._header
-        with input_errors(self._path), open_input(self._path) as stream:
-            for _ in range(header.lines):
-                stream.readline()
-            whole = [stream.read() + b"\n"] if small else ()
-            for text in whole or text_chunks(stream, _CHUNK):
-                entries = self._entries(text, small)
-                if found + len(entries[0]) > header.entries:
-                    self._fail()
-                yield found, entries
-                found += len(entries[0])
+            _explain(self._path, header)
+        lines = _lines(self._path, header)
+        for text in [b"".join(lines)] if small else lines:
+            try:
+                count = header.entries if small else _checked(header, text)
+                entries = _parsed(header, count, text)
+            except (ValueError, OverflowError) as error:
+                self._fail(error)
+            found += len(entries[0])
+            if found > header.entries:
+                self._fail()
+            yield entries
         if found != header.entries:
             self._fail()
-
-    def _entries(self, text: bytes, small: bool) -> Entries:
-        """`_parsed`, of a text that is looked at already if it is small."""
-        header = self._header
-        words = _VALUES.sub(rb"\1", text) if header.without_values else text
-        try:
-            return _parsed(header, header.entries if small else _checked(header, words), words)
-        except (ValueError, OverflowError) as error:
-            if not self._leaves_values():
-                self._fail(error)
-            return self._entries(text, small)
 
     def _mirrored(self, row: Any, col: Any, values: Any) -> Entries:
         """Entries with those of the other half of a symmetric matrix."""
@@ -361,8 +355,7 @@ class MtxEntries:
         off = row != col
         if values is not None:
             sign = -1 if self._header.symmetry == "skew-symmetric" else 1
-            if not self._pattern:
-                self._check_half(row, col, values, sign)
+            self._check_half(row, col, values, sign)
             values = np.concatenate([values, sign * values[off]])
         return np.concatenate([row, col[off]]), np.concatenate([col, row[off]]), values
 
@@ -395,8 +388,8 @@ class MtxEntries:
 
 def _explain(path: StrPath, header: _Header) -> None:
     """Raise the InputError for the first wrong line, if any. Plain Python: slow for large files."""
-    valued = header.field != "pattern"
-    number: Any = float if _FIELDS[header.field] == 2 else int
+    valued = header.has_values
+    number: Any = float if _FIELDS.get(header.field) == 2 else int
     least = 0 if header.field == "unsigned-integer" else -(2**63)
     count, line = 0, header.lines
     way = " (`pattern` reads without values)"

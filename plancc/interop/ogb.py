@@ -81,7 +81,7 @@ def read_record(path: StrPath) -> Record:
         where = os.path.join(folder, sizes)
         n = _one_graph(read_numbers(where), where)
         edges = os.path.join(folder, _table(folder, "raw/edge"))
-        pair = np.stack(read_integer_columns(edges, read_bytes(edges), b",", 2)[:2])
+        pair = np.stack(read_integer_columns(edges, read_bytes(edges), b","))
         _check_number(folder, "raw/edge", pair)
         _tell_others(folder, "raw/", os.listdir(os.path.join(folder, "raw")))
         features = _table(folder, "raw/edge-feat")
@@ -131,7 +131,7 @@ def _relations(folder: str) -> Record:
             raise InputError(f"{folder}: {COUNTS} has no number of vertices of '{shown(name)}'")
         where = os.path.join(folder, _table(folder, _edges(triple)) or f"{_edges(triple)}.csv.gz")
         text = read_bytes(where)
-        pair = np.stack(read_integer_columns(where, text, b",", 2)[:2])
+        pair = np.stack(read_integer_columns(where, text, b","))
         ends = [
             End(ids, int(record[name]["num_nodes"]), name)
             for ids, name in zip(pair, triple[::2], strict=True)
@@ -282,8 +282,8 @@ def read_ogb_links(path: StrPath) -> dict[str, Any]:
         for table, end in (("edge", ""), ("edge_neg", "_negative")):
             if file := _table(os.path.join(root, name), f"{part}/{table}"):
                 where = os.path.join(root, name, file)
-                columns = read_integer_columns(where, read_bytes(where), b",", 2)
-                found[f"{key}{end}"] = np.stack(columns[:2])
+                ends = read_integer_columns(where, read_bytes(where), b",")
+                found[f"{key}{end}"] = np.stack(ends)
     return {name: each for name, each in found.items() if not name.startswith("train_")}
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from plancc.graph.graph import Graph
 from plancc.models.weights import Balance
-from plancc.owners.edges import find_edge_owners
 from plancc.owners.numbering import mapped
 from plancc.owners.rows import find_row_owners
 from plancc.owners.task import Observer, Ownership, Report, Task
@@ -31,7 +30,11 @@ def find_owners(
     Raises:
         InputError, BackendUnavailable, BackendError
     """
-    find = find_edge_owners if task.model.layout == "edge" else find_row_owners
+    find = find_row_owners
+    if task.model.layout == "edge":
+        from plancc.owners.edges import find_edge_owners
+
+        find = find_edge_owners
     found, nodes = find(matrix, task, balance, observer, report), task.options.nodes
     if nodes is not None and "topology" not in found.how:
         owners = found.owners

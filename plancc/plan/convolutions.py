@@ -19,8 +19,6 @@ from plancc.plan.layers import (
     Attention,
     Bias,
     BothWays,
-    EdgeLinear,
-    EdgeMessages,
     GatherNeighbours,
     Linear,
     Maximum,
@@ -54,8 +52,6 @@ class ConvOptions:
         bias: None: as the parametrization has it.
         paper_bias: Whether the equations of the model's paper have biases.
         printed: Names of the options that predictions print.
-        reads_edges: Whether layers read features of edges; their width is the option `edge_width`.
-        passes_off: Passes of an execution that layers do not take, and why.
     """
 
     parametrization: str = of_model(
@@ -71,39 +67,9 @@ class ConvOptions:
 
     paper_bias: ClassVar[bool] = False
     printed: ClassVar[tuple[str, ...]] = ()
-    reads_edges: ClassVar[bool] = False
-    passes_off: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:
         check_options(self)
-
-    @classmethod
-    def with_edges(
-        cls, choices: Mapping[str, Any], width: int | None, model: str
-    ) -> dict[str, Any]:
-        """Return the choices for a plan with features of edges of this width.
-
-        Parameters:
-            width: None: it has none.
-            model: Its name, for messages.
-
-        Raises:
-            InputError: If layers read features of edges of another width, or there are none.
-        """
-        found = dict(choices)
-        if not cls.reads_edges:
-            return found
-        if width is None:
-            raise InputError(
-                f"`model` {model}: reads features of edges, and the plan has none: compile the "
-                "graph with `edge_features`"
-            )
-        if str(found.setdefault("edge_width", width)) != str(width):
-            raise InputError(
-                f"the plan has features of edges of width {width}, and the network takes "
-                f"{shown(found['edge_width'])}"
-            )
-        return found
 
     @classmethod
     def read(cls, choices: Mapping[str, Any], of: str) -> Self:
@@ -148,10 +114,6 @@ class ConvOptions:
         """
         raise InputError(f"{type(self).__name__} does not say the steps of a layer: define `steps`")
 
-    def first_steps(self, d_in: int, d_out: int, last: bool) -> Steps:
-        """Return what the first layer does before `steps`, whose parameters these are."""
-        return []
-
     def both_ways(
         self, widths: tuple[int, int], last: bool, first: bool, fixed: bool, after: Steps = ()
     ) -> BothWays:
@@ -163,18 +125,15 @@ class ConvOptions:
             fixed: Whether what depends on the input alone is at hand (pass "constant").
             after: What the network does with the outputs.
         """
-        steps = [*self._checked_steps(*widths, last, first), *after]
+        steps = [*self._checked_steps(*widths, last), *after]
         forward = placed(input_at_hand(steps) if fixed else steps)
         return BothWays(forward, adjoint(self._transposed(forward), first))
 
-    def _checked_steps(self, d_in: int, d_out: int, last: bool, first: bool) -> Steps:
+    def _checked_steps(self, d_in: int, d_out: int, last: bool) -> Steps:
         """Return `steps`; BackendError, which names the file and line, if they cannot be right."""
         where = f"steps of {type(self).__name__} ({place_of(type(self).steps)})"
         try:
-            before = self.first_steps(d_in, d_out, last) if first else []
             found = self.steps(d_in, d_out, last)
-            if isinstance(found, list | tuple):
-                found = [*before, *found]
         except PlanccError:
             raise
         except Exception as error:  # their code runs
@@ -293,79 +252,6 @@ class GINOptions(ProductOptions):
 
 
 @dataclass(frozen=True)
-class GINEOptions(GINOptions):
-    """What the isomorphism network with features of edges (Hu et al. 2020) may be told.
-
-    Attributes:
-        edge_width: Width of the features of edges; that of the plan.
-    """
-
-    edge_width: int = option(1, at_least=1)
-    reads_edges: ClassVar[bool] = True
-
-    def in_order(self, d_in: int, d_out: int, coefficients: str) -> Steps:
-        edges = [EdgeLinear(self.edge_width, d_in), EdgeMessages(d_in), *self._with_bias(d_in)]
-        return [GatherNeighbours(d_in), *edges, Linear(d_in, d_out)]
-
-
-@dataclass(frozen=True)
-class MeshGraphNetOptions(ConvOptions):
-    """What MeshGraphNet (Pfaff et al. 2021) may be told.
-
-    Attributes:
-        edge_width: As of `GINEOptions`.
-    """
-
-    edge_width: int = option(1, at_least=1)
-    reads_edges: ClassVar[bool] = True
-    passes_off: ClassVar[Mapping[str, str]] = {
-        "constant": "model meshgraphnet encodes features before rows travel",
-        "dead-rows": "model meshgraphnet has the same edges in all layers",
-    }
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, value in (("parametrization", "pyg"), ("bias", True)):
-            if getattr(self, name) not in (value, None):
-                raise InputError(
-                    f"`{name}` {getattr(self, name)}: maps of model meshgraphnet have biases, and "
-                    "are drawn as torch draws them; leave it out"
-                )
-
-    def width(self, d_in: int, d_out: int, last: bool, first: bool) -> int:
-        """Return the width of hidden rows; InputError if those of the layer differ."""
-        if not (first or last or d_in == d_out):
-            raise InputError(
-                f"model meshgraphnet: hidden layers have one width, not {d_in} and {d_out}"
-            )
-        return d_in if last else d_out
-
-    def first_steps(self, d_in: int, d_out: int, last: bool) -> Steps:
-        width = d_in if last else d_out
-        of_edges = EdgeLinear(self.edge_width, width), EdgeLinear(width, width), Bias(4 * width)
-        return [*of_edges, *_map(d_in, width, width), Bias(2 * width)]
-
-    def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
-        width = d_in if last else d_out
-        own, edges = OwnLinear(width, width), [EdgeLinear(width, width)] * 2
-        return [
-            *(own, *edges, Bias(4 * width)),
-            *(Linear(width, width), GatherNeighbours(width), EdgeMessages(width)),
-            *(own, *_map(width, width, width), Bias(2 * width)),
-            *(_map(width, width, d_out) if last else ()),
-        ]
-
-    def title(self, name: str) -> str:
-        return "MeshGraphNet"
-
-
-def _map(d_in: int, width: int, d_out: int) -> Steps:
-    """Steps of Linear, ReLU, Linear."""
-    first = [Linear(d_in, width), Bias(width), Activation(width)]
-    return [*first, Linear(width, d_out), Bias(d_out)]
-
-
-@dataclass(frozen=True)
 class GATOptions(ConvOptions):
     """What the graph attention network (Velickovic et al. 2018) may be told.
 
@@ -412,8 +298,6 @@ CONVOLUTIONS: dict[str, type[ConvOptions]] = {
     "gcn": GCNOptions,
     "sage": SAGEOptions,
     "gin": GINOptions,
-    "gine": GINEOptions,
-    "meshgraphnet": MeshGraphNetOptions,
     "gat": GATOptions,
 }
 """Options of the convolutions of plancc, by the name of the model."""

@@ -79,19 +79,12 @@ class Attention(RowStep):
 
 
 @dataclass(frozen=True)
-class EdgeMessages(RowStep):
-    """Sums over the edges of a vertex, of gathered neighbours and rows of edges; in an edge plan
-    partial ones travel."""
-
-
-@dataclass(frozen=True)
 class Linear(LayerStep):
     """The product x W of every row.
 
     Attributes:
         inner, columns: Shape of W.
-        rows: "inputs" of the layer, "columns" of A, "outputs" or "edges"; "": `placed` tells by the
-            list.
+        rows: "inputs" of the layer, "columns" of A or "outputs"; "": `placed` tells by the list.
         of_weights: Whether the adjoint has the gradient of W alone.
     """
 
@@ -122,13 +115,6 @@ class OwnLinear(Linear):
 
 
 @dataclass(frozen=True)
-class EdgeLinear(Linear):
-    """The product of rows of edges and W, which `EdgeMessages` take."""
-
-    rows: str = "edges"
-
-
-@dataclass(frozen=True)
 class Bias(RowStep):
     """Trained numbers, a number a column, that are added to every row or multiply it."""
 
@@ -148,7 +134,7 @@ class WholeRows(RowStep):
 
 
 Steps = Sequence[LayerStep]
-OF_GATHERED = Maximum | Attention | EdgeMessages
+OF_GATHERED = Maximum | Attention
 """Steps that take gathered rows."""
 COEFFICIENTS = ("plan", "mean", "sum", "closed-mean")
 """Values of A in a product (`plancc_runtime.layouts.block.Block.with_coefficients`)."""
@@ -166,8 +152,6 @@ def steps_problem(steps: object, d_in: int) -> str:
             return f"coefficients '{step.coefficients}': choose from {', '.join(COEFFICIENTS)}"
         if isinstance(step, OF_GATHERED) and not isinstance(before, GatherNeighbours):
             return f"{type(step).__name__} takes gathered rows: GatherNeighbours comes before it"
-        if isinstance(step, EdgeLinear):
-            continue
         columns = width
         if isinstance(step, Aggregate | GatherNeighbours | OF_GATHERED):
             columns = step.columns

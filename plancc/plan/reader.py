@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, PlanError
 from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
-from plancc.graph.mapped import FileRows, MappedRows
+from plancc.graph.mapped import MappedRows
 from plancc.graph.types import Types
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.attributes import digest_of_attributes, is_plain, stored
@@ -218,11 +218,6 @@ class PlanFile:
         """Columns of a dataset; None where it is not there."""
         return int(self.node(name).shape[1]) if self.has(name) else None
 
-    @property
-    def edge_width(self) -> int | None:
-        """Width of the features of edges; None where there are none."""
-        return self.width("matrix/edge_features")
-
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
         """The entries of parts ``first..last-1`` of a dataset, after comparing their digests.
 
@@ -356,26 +351,27 @@ class PlanFile:
         return Exchange(*sides)
 
     def rows_on_disk(self, name: str, first: int, last: int) -> MappedRows:
-        """The rows of parts ``first..last-1`` of a matrix, which stay in the file; see `read`.
-
-        Digests are compared, without holding many rows at a time.
+        """The rows of parts ``first..last-1`` of a matrix, mapped from the file; see `read`.
 
         Raises:
-            InputError: If they do not stand one behind the other.
+            InputError: If they do not stand one behind the other, or not at a multiple of their
+                numbers' size: memory is read by whole numbers.
         """
         dataset, points = self.node(name), self._cut(node_of(name).cut, first, last)
         start, stop = points[[0, -1]].tolist()
         with self._container.reading(f"/{name}"):
-            at = dataset.id.get_offset()
-            if at is None and start < stop:
+            at, kind = dataset.id.get_offset(), dataset.dtype
+            if start == stop:
+                return MappedRows(np.empty((0, dataset.shape[1]), kind))
+            if at is None or at % kind.itemsize:
+                why = "compressed" if at is None else f"at byte {at}, inside a number"
                 raise InputError(
-                    f"{self.path}: /{name} is compressed, where rows cannot be read one by one: "
-                    "compile the graph again without compression"
+                    f"{self.path}: /{name} is {why}, and cannot be mapped into memory: compile the "
+                    "graph again, without compression"
                 )
-            handle = os.dup(dataset.file.id.get_vfd_handle())
-            source = FileRows(handle, (at or 0), (stop - start, dataset.shape[1]), dataset.dtype)
-            source.start += start * source.row_bytes
-            rows = MappedRows(source)
+            at += start * dataset.shape[1] * kind.itemsize
+            with os.fdopen(os.dup(dataset.file.id.get_vfd_handle()), "rb") as file:
+                rows = MappedRows(np.memmap(file, kind, "r", at, (stop - start, dataset.shape[1])))
             found = digests_of(rows, points - start, shared=False)
         self._compare(name, found, first)
         return rows

@@ -24,6 +24,8 @@ CHUNKS_PER_WRITE = 64
 """Sizes of a chunk written between two checks for an interrupt."""
 LIBVER = "v110"
 """HDF5 1.10, from 2016: the first whose structures in the file all have checksums of their own."""
+ALIGNED = {"alignment_threshold": 1, "alignment_interval": 8}
+"""Numbers stand at multiples of their size, so that a dataset can be mapped into memory."""
 
 
 def write_file(
@@ -134,7 +136,7 @@ def _write(
     """Write all but the entries of reserved datasets, and return where these begin."""
     places = {}
     try:
-        with h5py.File(stream, "w", libver=(LIBVER, LIBVER)) as file:
+        with h5py.File(stream, "w", libver=(LIBVER, LIBVER), **ALIGNED) as file:
             write_attributes(file, {"format": FORMAT, "format_version": FORMAT_VERSION})
             write_attributes(file, header_attributes(header))
             of_attributes: dict[str, Digests] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +24,6 @@ from plancc.predict.machine import Machine
 from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine
 from plancc.predict.memory import WORD_BYTES
 from plancc.predict.passes import COMMON_PASSES, DEFAULT_DIMS, moved_widths
-from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import (
     Approximation,
@@ -34,6 +34,9 @@ from plancc.predict.schedules import (
 from plancc.predict.schedules.epoch import ADD_WORDS, PACK_WORDS
 from plancc.predict.simulation import Prediction, simulate, slowness
 from plancc.predict.sizes import even_tables, ring
+
+if TYPE_CHECKING:
+    from plancc.predict.pipelines import Pipeline
 
 shipped = cache(find_machine)
 """A machine that comes with plancc, read once."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,9 @@ from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import StepTraffic
 from plancc.plan.words import Counts, RowMessages, Transfer, count
 from plancc.predict.memory import Memory
-from plancc.predict.pipelines import Pipeline
+
+if TYPE_CHECKING:
+    from plancc.predict.pipelines import Pipeline
 
 STEPS = (
     *("expand", "collect", "cross", "spread"),

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,6 @@ from plancc.plan.words import (
 )
 from plancc.predict.machine import Machine
 from plancc.predict.memory import WORD_BYTES
-from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import (
     COMPUTED,
     DIRECTIONS,
@@ -61,6 +60,9 @@ from plancc.predict.schedule import (
     SparseProduct,
     Work,
 )
+
+if TYPE_CHECKING:
+    from plancc.predict.pipelines import Pipeline
 
 Float64Array = npt.NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import call
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,10 +33,7 @@ from plancc.options import EFFORTS, SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.multilevel import Owner
 from plancc.passes.presets import CUTS
-from plancc.search.expectation import Expectation
-from plancc.search.given_nets import HypergraphJob, check_fixed, fixed_around
 from plancc.search.job import Job
-from plancc.search.memetic import evolve
 from plancc.search.presets import (
     EXPECTED,
     FEW_PARTS,
@@ -52,6 +49,9 @@ from plancc.search.presets import (
 from plancc.search.record import Member, SearchResult, Trial
 from plancc.search.rows import RowJob
 from plancc.search.starts import Beginning
+
+if TYPE_CHECKING:
+    from plancc.search.expectation import Expectation
 
 
 def search(
@@ -100,11 +100,12 @@ def search(
         "expectation": expectation,
         "report": report,
     }
-    around = None
-    if options.fixed is not None:
-        check_fixed(options.fixed, limits)
-        around = fixed_around(options.fixed, hypergraph, limits)
-    job = RowJob(**known) if around is None else HypergraphJob(**known, around=around)
+    if options.fixed is None:
+        job = RowJob(**known)
+    else:
+        from plancc.search.given_nets import job_with_fixed
+
+        job = job_with_fixed(known, options.fixed)
     if expectation is not None:
         expectation.deadline = job.whole
     make_steps(job, leave if hopeless else _refine)
@@ -371,6 +372,8 @@ def _best(job: RowJob) -> list[Owners]:
     job.begun.update((*how.name, seed) for how in job.highest())
     if job.few and job.improvable and not job.deadline.passed():
         founders.append(job.improve(founders[0], seed))
+    from plancc.search.memetic import evolve
+
     members = evolve(job, founders)
     return [member.owners for member in members[: job.numbers.starts]]
 

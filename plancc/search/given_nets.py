@@ -6,8 +6,10 @@ may hold one: so no pass needs to know of them (`plancc.passes.fixed`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -143,3 +145,10 @@ class HypergraphJob(RowJob):
         found = self.record.result([])
         owners = Owners(self.of_rows(found.owners.rows))
         return replace(found, owners=owners, warnings=self.all_warnings(owners))
+
+
+def job_with_fixed(known: Mapping[str, Any], fixed: Owner) -> RowJob:
+    """The search of these fields around fixed vertices; errors as of `fixed_around`."""
+    check_fixed(fixed, known["limits"])
+    around = fixed_around(fixed, known["hypergraph"], known["limits"])
+    return RowJob(**known) if around is None else HypergraphJob(**known, around=around)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plancc.clock import wall_seconds
 from plancc.cost.objectives import objective_value
@@ -16,7 +16,9 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.limits import Limits
 from plancc.passes.multilevel import Owner
-from plancc.search.expectation import Expectation
+
+if TYPE_CHECKING:
+    from plancc.search.expectation import Expectation
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,7 +39,6 @@ from plancc.passes.kernels.state import State, boundary, state_of, volume
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
-from plancc.search.expectation import Expectation
 from plancc.search.job import RefiningJob
 from plancc.search.presets import (
     IMPROVED,
@@ -58,6 +57,9 @@ from plancc.search.starts import (
     kind_of,
     tightest,
 )
+
+if TYPE_CHECKING:
+    from plancc.search.expectation import Expectation
 
 Refiner = Callable[[Sweeps, "Nets", "State"], Any]
 """Improves a state."""

@@ -58,10 +58,9 @@ MOST_TEXT = 1 << 20
 MOST_COUNT = 1 << 53
 """Largest number of epochs, evaluations or updates."""
 FREE = {each.name for each in fields(TrainOptions) if each.metadata.get("free")}
-OWN = {*OF_A_RANK, *PATHS, "resume", "embeddings", "profile"}
+OWN = {*OF_A_RANK, *PATHS, "resume", "embeddings"}
 """Options that every run has of its own: a resumed one takes all others from its checkpoint."""
 OF_EPOCHS = ("step", "cosine")  # schedules that depend on the number of epochs
-FORMER = {"parametrization": "paper"}  # options that once were none, and what held then
 BEST_FACTS = ("loss", "epoch", "since", "drops")  # fields of `Validation` that a checkpoint keeps
 
 
@@ -81,7 +80,7 @@ class _Facts:
         plan: Content hash.
         epoch: Number of epochs that the weights have seen.
         kernels: Kernel of the local products on every rank.
-        options: Those of the run that made it, unchecked: they are only compared.
+        options: Those of the run that made it; every one is there, of its type.
         best: Without weights.
         late: Digest of the file of every rank with partial sums under way; empty: there are none.
     """
@@ -103,28 +102,15 @@ def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> di
     Parameters:
         folder: With checkpoints.
         given: Fields of `TrainOptions`.
-
-    Raises:
-        InputError: If the options of the checkpoint have other types than a run's.
     """
     _need_safetensors()
-    kinds = {each.name: type_in_words(each).split(" | ") for each in fields(TrainOptions)}
     for number in _numbers(Path(folder)):
-        path = Path(folder) / _name(number)
         try:
-            facts, _, _ = _read_file(path)
+            there = _read_file(Path(folder) / _name(number))[0].options
         except (_Damaged, _Unfit, OSError):
             continue
-        there = FORMER | facts.options
-        taken = {name: there[name] for name in OPTION_NAMES if name in there.keys() - OWN}
-        for name, value in taken.items():
-            if not any(_is_of(value, kind) for kind in kinds[name]):
-                raise InputError(
-                    f"{path}: is damaged: its option '{name}' is {shown(reprlib.repr(value), 40)}"
-                )
-            if isinstance(value, list):
-                taken[name] = tuple(value)
-        return {**taken, **given}
+        taken = {name: there[name] for name in OPTION_NAMES if name not in OWN}
+        return {k: tuple(v) if isinstance(v, list) else v for k, v in taken.items()} | dict(given)
     return dict(given)
 
 
@@ -243,7 +229,6 @@ class Checkpoints:
             "epoch": epoch,
             "num_ranks": self._transport.size,
             "kernels": self.kernels,
-            "random": {"seed": self._options.seed, "epoch": epoch},
             "options": _plain(self._options),
             "best": {name: getattr(best, name) for name in BEST_FACTS},
             "late": late,
@@ -269,8 +254,7 @@ class Checkpoints:
             if number > len(former):
                 _remove(self._folder / _name(number))
         if late:
-            heads = [*map(self._folder.joinpath, self._names()), *self._folder.glob("*.damaged")]
-            _remove_late(self._folder, set(map(_epoch_of, heads)))
+            _remove_late(self._folder, epoch, self._options.keep_last)
 
     def _late(self, epoch: int) -> Path:
         """The file with partial sums of this rank that are under way after an epoch."""
@@ -400,14 +384,8 @@ class Checkpoints:
         if self._options.fold == "delayed":
             # they say which sums are on their way, and in which order
             fixed += ["passes", "row_order"]
-            if facts.epoch and not facts.late:
-                raise InputError(
-                    f"{path}: has no partial sums on their way, as `fold` delayed needs them; an "
-                    "earlier version of plancc wrote it"
-                )
         for name in fixed:
-            # an option that is newer than the file had its default
-            before = there.get(name, FORMER.get(name, getattr(TrainOptions, name)))
+            before = there[name]
             if here[name] != before:
                 was = f"with {name.replace('_', '-')} {_in_words(before)}"
                 now = f"with {_in_words(here[name])}: leave `{name}` out"
@@ -464,26 +442,16 @@ def _remove(path: Path) -> None:
         raise OutputError(f"cannot remove {path}: {why_not_written(error)}") from error
 
 
-def _remove_late(folder: Path, kept: set[int]) -> None:
-    """Remove partial sums of checkpoints that are gone; `kept`: epochs of the present ones."""
-    for path in folder.glob("late-*"):
-        epoch = path.name.removeprefix("late-")
-        if epoch.isdecimal() and int(epoch) not in kept:
-            with suppress(OSError):  # something else is there
-                for file in path.glob("*.safetensors"):
-                    file.unlink()
-                path.rmdir()
-
-
-def _epoch_of(path: Path) -> int:
-    """The epochs that a checkpoint has seen; -1 if it does not say."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "pt") as file:
-            return _facts_of(file.metadata()["plancc"]).epoch
-    except (OSError, KeyError, TypeError, SafetensorError, _Unfit):
-        return -1
+def _remove_late(folder: Path, epoch: int, keep: int) -> None:
+    """Remove partial sums, but for those after `epoch` epochs and of the `keep` - 1 before."""
+    late = {path: path.name.removeprefix("late-") for path in folder.glob("late-*")}
+    epochs = {path: int(text) for path, text in late.items() if text.isdecimal()}
+    kept = sorted({each for each in epochs.values() if each <= epoch})[-keep:]
+    for path in (path for path, each in epochs.items() if each not in kept):
+        with suppress(OSError):  # something else is there
+            for file in path.glob("*.safetensors"):
+                file.unlink()
+            path.rmdir()
 
 
 def _set_aside(path: Path) -> None:
@@ -586,10 +554,15 @@ def _facts_of(text: str) -> _Facts:
     kernels = taken(found, "kernels", _are_names, "a list of names")
     if len(kernels) != ranks:
         raise _Unfit(f"is damaged: {len(kernels)} kernels of {ranks} ranks")
-    # checkpoints of earlier versions have none
-    late = taken({"late": [], **found}, "late", _are_names, "a list of digests")
+    late = taken(found, "late", _are_names, "a list of digests")
     if len(late) not in (0, ranks):
         raise _Unfit(f"is damaged: partial sums of {len(late)} of {ranks} ranks")
+    options = taken(found, "options", _is_object, "an object")
+    for each in fields(TrainOptions):
+        kinds = type_in_words(each).split(" | ")
+        if not any(_is_of(options.get(each.name, ...), kind) for kind in kinds):
+            there = shown(reprlib.repr(options.get(each.name, "missing")), 40)
+            raise _Unfit(f"is damaged: its option '{each.name}' is {there}")
     best = taken(found, "best", _is_object, "an object")
     loss = taken(best, "loss", lambda x: x is None or _is_finite(x), "null or a finite number")
     counts = {name: taken(best, name, _is_count, "a number") for name in BEST_FACTS[1:]}
@@ -599,7 +572,7 @@ def _facts_of(text: str) -> _Facts:
         plan=taken(found, "plan", lambda x: isinstance(x, str), "text"),
         epoch=epoch,
         kernels=kernels,
-        options=taken(found, "options", _is_object, "an object"),
+        options=options,
         best=Validation(loss=None if loss is None else float(loss), **counts),
         late=late,
     )
@@ -628,7 +601,7 @@ def _is_of(value: object, kind: str) -> bool:
         return _is_finite(value)
     if kind == "int":
         return isinstance(value, int) and not isinstance(value, bool)
-    types = {"bool": bool, "str": str, "None": type(None), "Mapping[str, Any]": dict}
+    types = {"bool": bool, "str": str, "Path": str, "None": type(None), "Mapping[str, Any]": dict}
     return isinstance(value, types.get(kind, ()))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,13 @@ from plancc.plan.parts import Part
 from plancc.sampling.counter import mix
 from plancc.sampling.splits import random_split
 from plancc.text import shown
-from plancc_runtime.kernels.rows_on_disk import RowsOnDisk
-from plancc_runtime.layouts.link_batches import LinkBatch
 from plancc_runtime.metrics import BALANCED
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.targets import LinkTarget, Numbers, Target, kind_of
 from plancc_runtime.transport.base import Transport
+
+if TYPE_CHECKING:
+    from plancc_runtime.layouts.link_batches import LinkBatch
 
 CPU = torch.device("cpu")
 DEFAULT_FEATURES = 64
@@ -44,7 +45,7 @@ class LocalData:
 
     Attributes:
         features (Tensor[num_rows, num_features]): On a process grid that splits columns, the
-            columns of this rank.
+            columns of this rank. With `features_on_disk` mapped from the plan's file, of its type.
         num_features: Number of all columns.
         first_column: The first of this rank's columns.
         labels (int64[num_rows], bool or float[num_rows, num_classes]): Of every vertex as its kind
@@ -254,8 +255,8 @@ def _width(part: Part, options: TrainOptions) -> int:
 def _features(part: Part, options: TrainOptions, width: int, dtype: torch.dtype) -> Tensor:
     """This rank's columns of the features, or random ones, on the CPU."""
     features, columns = part.vertex_data.features, _own_columns(part, width)
-    if options.features_on_disk and isinstance(features, MappedRows):
-        return RowsOnDisk.of(features, dtype)
+    if options.features_on_disk and isinstance(features, MappedRows) and features.order is None:
+        return torch.from_numpy(np.asarray(_Exposed(features.source)))
     # a norm is that of the whole row
     needed = slice(None) if options.normalize_features else columns
     if features is None:
@@ -266,6 +267,15 @@ def _features(part: Part, options: TrainOptions, width: int, dtype: torch.dtype)
     if options.normalize_features:
         dense = functional.normalize(dense, p=1, dim=1)[:, columns].contiguous()
     return dense
+
+
+class _Exposed:
+    """A mapped array without its mark that nobody may write to it, of which torch warns."""
+
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        address = array.__array_interface__["data"][0]
+        self.__array_interface__ = array.__array_interface__ | {"data": (address, False)}
+        self._array = array  # which keeps the memory
 
 
 def load_link_data(

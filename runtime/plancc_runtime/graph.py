@@ -24,9 +24,8 @@ from plancc_runtime.devices import own_device
 from plancc_runtime.gathering import as_arrays, gather_rows, save_rows
 from plancc_runtime.layouts.block import NONZEROS, Block
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.order import reordered
+from plancc_runtime.layouts.order import by_type, reordered
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.stack import by_type
 from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.nn.aggregation import aggregate
 from plancc_runtime.nn.dropout import dropout

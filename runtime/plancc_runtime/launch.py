@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import zlib
 from collections.abc import Callable
 from typing import NamedTuple
@@ -223,11 +222,10 @@ def need_torch(what: str) -> None:
 
 
 def rendezvous() -> tuple[str, int]:
-    """Address and port of rank 0: MASTER_ADDR and MASTER_PORT, or derived from the job.
+    """Address and port of rank 0: MASTER_ADDR and MASTER_PORT; of one machine also without them.
 
     Raises:
-        BackendUnavailable: If the ranks are on several machines, and no variable says which one has
-            rank 0.
+        BackendUnavailable: If the ranks may be on several machines, and MASTER_ADDR is not set.
         InputError: If MASTER_PORT is no port.
     """
     text = os.environ.get("MASTER_PORT", "")
@@ -238,25 +236,16 @@ def rendezvous() -> tuple[str, int]:
     else:
         # below the ports that systems give to outgoing connections
         port = 10000 + zlib.crc32(_job().encode()) % 20000
-    return os.environ.get("MASTER_ADDR") or _first_host(), port
-
-
-def _first_host() -> str:
-    _, size = announced()
-    found = launcher()
-    if size == 1 or (found is not None and _number(found.local_size) == size):
-        return "localhost"
-    nodes = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_JOB_NODELIST", "")
-    if os.environ.get("SLURM_STEP_NUM_NODES", os.environ.get("SLURM_JOB_NUM_NODES")) == "1":
-        return "localhost"
-    # "gpu[003-010,12]-ib,login" begins with gpu003-ib
-    first = re.match(r"([^,\[]+)(?:\[(\w+)[^\]]*\]([^,\[]*))?", nodes)
-    if first is None:
+    found, (_, size) = launcher(), announced()
+    alone = size == 1 or (found is not None and _number(found.local_size) == size)
+    one_node = os.environ.get("SLURM_STEP_NUM_NODES", os.environ.get("SLURM_JOB_NUM_NODES")) == "1"
+    address = os.environ.get("MASTER_ADDR") or "localhost" * (alone or one_node)
+    if not address:
         raise BackendUnavailable(
             "torch.distributed needs the address of rank 0, which this launcher does not give: set "
             "MASTER_ADDR on all ranks"
         )
-    return "".join(part or "" for part in first.groups())
+    return address, port
 
 
 def _job() -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from plancc.clock import Clock
 from plancc.errors import PlanccError
-from plancc_runtime.clock import Clock
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
 from plancc_runtime.data import LocalData
-from plancc_runtime.kernels.rows_on_disk import is_finite
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.metrics import RANKED
 from plancc_runtime.nn.network import Network
-from plancc_runtime.nn.recompute import recomputed
 from plancc_runtime.optim import clip_gradients, optimizer_of
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.repeated import Repeated
@@ -25,6 +28,11 @@ from plancc_runtime.targets import ClassTarget
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
 
+if TYPE_CHECKING:
+    from plancc_runtime.layouts.ends import Directory
+
+AT_ONCE = 1 << 19
+"""Numbers that are looked at at once."""
 HALF = 65504
 """The largest number of the wire fp16."""
 SMALL = 1 << 18
@@ -47,13 +55,23 @@ class Learner:
         self, network: Network, options: TrainOptions, transport: Transport, clock: Clock
     ) -> None:
         self.network, self.options, self.transport, self.clock = network, options, transport, clock
-        if clock.events is not None:
-            network.entered = clock.enter
         self._parameters = list(network.parameters())
         self.exchanges = self.exchanges or options.metric in RANKED
         self.optimizer = optimizer_of(options, self._parameters)
         self._last: tuple[View, LocalData, Repeated[_Pass]] | None = None
         self._splits: WeakKeyDictionary[View, dict[str, _Split]] = WeakKeyDictionary()
+
+    def hold(self, part: Part, header: Header, resources: Resources) -> Directory | None:
+        """Keep what the loss reads of this rank's slice, before the first pass. Collective.
+
+        Returns:
+            Where vertices are, if it must know.
+        """
+        return None
+
+    def words(self, epoch: int) -> int:
+        """Words that all ranks send in an epoch beside those of the layers. Collective."""
+        return 0
 
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
         """A training pass, forward and back; `update` follows. Collective.
@@ -85,8 +103,12 @@ class Learner:
 
     def _pass(self, view: View, data: LocalData, step: int) -> _Pass:
         self.optimizer.zero_grad()
-        forward = partial(recomputed, self.network) if self.options.recompute else self.network
-        outputs = forward(view.graphs, view.rows_of(data.features), view.fixed, step)
+        network: Callable[..., Tensor] = self.network
+        if self.options.recompute:
+            from plancc_runtime.nn.recompute import recomputed
+
+            network = partial(recomputed, self.network)
+        outputs = network(view.graphs, view.rows_of(data.features), view.fixed, step)
         self.clock.enter("loss")
         share = self._share(outputs, view, data, step)
         with torch.autograd.set_multithreading_enabled(False):  # messages from one thread
@@ -244,10 +266,17 @@ class Learner:
             return loss.item()
 
 
+def is_finite(x: Tensor) -> bool:
+    """Whether all numbers are finite, some at a time: no matrix is made of the answers."""
+    return all(bool(piece.isfinite().all()) for piece in x.reshape(-1).split(AT_ONCE))
+
+
 def _most(features: Tensor) -> float:
     """The largest number of features in memory, by its size."""
-    held = isinstance(features, Tensor) and features.numel() > 0
-    return features.abs().max().item() if held else 0.0
+    if not features.numel():
+        return 0.0
+    least, largest = features.aminmax()
+    return max(-least.item(), largest.item())
 
 
 class _Split:

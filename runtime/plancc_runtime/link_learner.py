@@ -29,15 +29,11 @@ from plancc_runtime.views import View, place_of
 
 
 class LinkLearner(Learner):
-    """The network and its decoder, and how a pass changes them; `hold` comes before the first.
-
-    Attributes:
-        directory: Where vertices are.
-    """
+    """The network and its decoder, and how a pass changes them; `hold` comes before the first."""
 
     exchanges = True
 
-    def hold(self, part: Part, header: Header, resources: Resources) -> None:
+    def hold(self, part: Part, header: Header, resources: Resources) -> Directory:
         """Keep the links of this rank's slice. Collective."""
         links, exchange = part.links, part.link_exchange
         assert links is not None
@@ -66,6 +62,7 @@ class LinkLearner(Learner):
             ends = Ends(links.source[places], number[target], kept, rows, resources)
             self._fixed[split] = [links.number[each] for each in chosen], ends
         self._drawn: dict[int, Ends] = {}
+        return self.directory
 
     def words(self, epoch: int) -> int:
         """Words that all ranks send in an epoch beside those of the layers. Collective."""

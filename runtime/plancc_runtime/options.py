@@ -37,12 +37,22 @@ RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
 """Shares that an epoch keeps (Wan et al. 2022)."""
 DRAWS = ("auto", "owners", "everywhere")
 BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
+ONLY_BATCHES = {
+    "feature_cache": "only mini-batches have one",
+    "relation_fanouts": "only mini-batches have fan-outs",
+    "features_on_disk": "a full batch reads all features in each epoch",
+    "exclude_links": "is for mini-batches",
+    "negatives_from": "is for mini-batches",
+    "steps": "only mini-batches have steps",
+    "draw": "only mini-batches are drawn",
+}
+"""Why an option does not go with the full batch."""
 FULL = "full"
 """The `batch_size` of an explicit full batch."""
 OF_LINKS = ("decoder", "negatives", "negatives_from", "exclude_links")
 OF_A_RANK = ("threads", "device")
 """Options that every rank may have its own of."""
-PATHS_OF_A_RANK = ("init", "log", "trace")
+PATHS_OF_A_RANK = ("init", "log", "profile")
 """Files that may have other names on other ranks; all ranks give one, or none does."""
 GIVEN = "given"
 """What is compared of a file that may have other names on other ranks."""
@@ -260,8 +270,8 @@ class TrainOptions:
     )
     features_on_disk: bool = of_batches(
         False,
-        "leave features in the plan's file, from where a mini-batch reads its rows; "
-        "`feature_cache` says how many stay in memory",
+        "leave features in the plan's file, which is mapped into memory: the system keeps of them "
+        "what is read often and there is room for",
     )
 
     passes: tuple[str, ...] = of_messages(
@@ -273,8 +283,7 @@ class TrainOptions:
     )
     feature_cache: int | None = of_messages(
         None,
-        "memory per rank to cache features of halo rows (2G), for mini-batches; what is left is "
-        "for own rows with `features_on_disk`",
+        "memory per rank to cache features of halo rows (2G), for mini-batches",
         otherwise="an eighth of what own features take, at least 16M",
         more="In bytes.",
     )
@@ -358,11 +367,10 @@ class TrainOptions:
     )
     resume: bool = of_results(False, "resume from the last checkpoint, with its options")
     log: Path | None = of_results(None, "log file: a line of JSON per epoch")
-    trace: Path | None = of_results(None, "timeline of all ranks, for Perfetto or chrome://tracing")
-    profile: bool = of_results(
-        False,
-        "profile epochs after training: the time of every operation, and what it would be at the "
-        "machine's rates",
+    profile: Path | None = of_results(
+        None,
+        "profile epochs after training by torch.profiler: its table, and a timeline of the "
+        "operations for Perfetto or chrome://tracing",
         more="They leave the weights as they are.",
     )
     predict: Path | None = of_results(
@@ -487,18 +495,9 @@ class TrainOptions:
         if isinstance(self.batch_size, str) and self.batch_size != FULL:
             value = repr(self.batch_size)
             raise InputError(f"`batch_size` {value}: give a number of vertices, or {FULL}")
-        if self.feature_cache is not None and not self.mini_batches:
-            raise self._wrong("feature_cache", f"only mini-batches have one; {self._no_batches()}")
-        if self.relation_fanouts is not None and not self.mini_batches:
-            why = f"only mini-batches have fan-outs; {self._no_batches()}"
-            raise InputError(f"`relation_fanouts`: {why}")
+        for name in () if self.mini_batches else self.chosen(ONLY_BATCHES):
+            raise self._wrong(name, f"{ONLY_BATCHES[name]}; {self._no_batches()}")
         self._check_on_disk()
-        for name in () if self.mini_batches else self.chosen(("exclude_links", "negatives_from")):
-            raise self._wrong(name, f"is for mini-batches; {self._no_batches()}")
-        if self.steps is not None and not self.mini_batches:
-            raise self._wrong("steps", f"only mini-batches have steps; {self._no_batches()}")
-        if self.draw != "auto" and not self.mini_batches:
-            raise self._wrong("draw", f"only mini-batches are drawn; {self._no_batches()}")
         if self.recompute and self.product_order == "paper":
             raise InputError("`recompute`: needs the pass order, which `passes` leaves out")
         if self.delay is not None and self.fold != "delayed":
@@ -512,10 +511,8 @@ class TrainOptions:
     def _check_on_disk(self) -> None:
         if not self.features_on_disk:
             return
-        if not self.mini_batches:
-            why = f"a full batch reads all features in each epoch; {self._no_batches()}"
-            raise InputError(f"`features_on_disk`: {why}")
-        for name in self.chosen(("normalize_features", "standardize_features", "device")):
+        of_rows = ("normalize_features", "standardize_features", "row_order", "device")
+        for name in self.chosen(of_rows):
             why = "where the CPU reads them as the plan has them"
             raise self._wrong(name, f"does not go with `features_on_disk`, {why}")
         if self.dtype == "bfloat16":
@@ -553,10 +550,11 @@ class TrainOptions:
             )
 
     def setting(self, name: str) -> str:
-        """An option and its value for messages; a flag, which takes none, alone."""
+        """An option and its value for messages; a flag and a mapping alone."""
         value = getattr(self, name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else value
-        return f"`{name}`" if value is True else f"`{name}` {text}"
+        alone = value is True or isinstance(value, Mapping)
+        return f"`{name}`" + f" {text}" * (not alone)
 
     def _wrong(self, name: str, why: str) -> InputError:
         return InputError(f"{self.setting(name)}: {why}")

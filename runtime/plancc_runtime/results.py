@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plancc.clock import PHASES
 from plancc.plan.values import Header
-from plancc_runtime.clock import PHASES
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.transport.base import Traffic, Transport
+from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
     from plancc_runtime.layouts.pipeline import Pipelining
@@ -27,36 +26,27 @@ STEP = {
 """Parts of a mini-batch's step, and their phases."""
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Scores of the labelled vertices of every split that has any, over all ranks.
+@dataclass(frozen=True, kw_only=True)
+class Metrics:
+    """Metrics of the labelled vertices of every split that has any, over all ranks.
 
     Attributes:
-        loss: Mean, as `plancc_runtime.nn.loss` has it.
         accuracy: Share of the vertices whose class, or with several labels whose set of classes, is
             found.
         f1_micro: F1 of all classes together; with one label per vertex, the accuracy.
         f1_macro: Mean F1 of the classes that occur among the labels or the predictions.
-        class_shares: Share of the vertices that are of each class.
-        auc, ap: Means of the next two over the classes that have one, if the metric is one of
-            these.
-        auc_of_classes, ap_of_classes: Of each class against the others, as of `curves.areas`; of
-            two classes, of the second.
+        auc, ap: Means over the classes that have one, if the metric is one of these.
         rmse, mae, r2: Of real numbers: root of the mean squared error, mean absolute error, and 1 -
             squared error / variance of the split's targets; means over the targets.
         mrr, hits_10, hits_20, hits_50, hits_100: Of links: mean reciprocal rank among negatives,
             and Hits@K (`plancc_runtime.curves.ranks`).
     """
 
-    loss: dict[str, float] = field(default_factory=dict)
     accuracy: dict[str, float] = field(default_factory=dict)
     f1_micro: dict[str, float] = field(default_factory=dict)
     f1_macro: dict[str, float] = field(default_factory=dict)
-    class_shares: dict[str, list[float]] = field(default_factory=dict)
     auc: dict[str, float] = field(default_factory=dict)
     ap: dict[str, float] = field(default_factory=dict)
-    auc_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
-    ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
     rmse: dict[str, float] = field(default_factory=dict)
     mae: dict[str, float] = field(default_factory=dict)
     r2: dict[str, float] = field(default_factory=dict)
@@ -66,14 +56,35 @@ class Scores:
     hits_50: dict[str, float] = field(default_factory=dict)
     hits_100: dict[str, float] = field(default_factory=dict)
 
+
+@dataclass(frozen=True, kw_only=True)
+class Scores(Metrics):
+    """The metrics, and what epochs do not have of every split.
+
+    Attributes:
+        loss: Mean, as `plancc_runtime.nn.loss` has it.
+        class_shares: Share of the vertices that are of each class.
+        auc_of_classes, ap_of_classes: Of each class against the others, as of `curves.areas`; of
+            two classes, of the second.
+    """
+
+    loss: dict[str, float] = field(default_factory=dict)
+    class_shares: dict[str, list[float]] = field(default_factory=dict)
+    auc_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
+    ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
+
     def without_classes(self) -> Scores:
         """The same without the figures of single classes, which may be many."""
         return replace(self, class_shares={}, auc_of_classes={}, ap_of_classes={})
 
 
-@dataclass(frozen=True)
-class Epoch:
+@dataclass(frozen=True, kw_only=True)
+class Epoch(Metrics):
     """One epoch over all ranks; its figures are of its forward pass, before its update.
+
+    It has those metrics that the kind of targets has, those of curves if they are asked for; none
+    where the epoch was not evaluated. The accuracy of an epoch in mini-batches then has "train"
+    alone, over the same targets as the loss, if there were any.
 
     Attributes:
         epoch: From 0; a row that stands for no epoch has their number.
@@ -82,12 +93,6 @@ class Epoch:
         learning_rate: 0 where there was no update.
         val_loss: Mean over the labelled validation vertices; None where the epoch was not
             evaluated.
-        accuracy, f1_micro, f1_macro, auc, ap, rmse, mae, r2, mrr, hits_10, hits_20, hits_50,
-            hits_100: The metrics of `Scores` that the kind of targets has; those of curves if they
-            are asked for. Per split that there is ("train", "val", "test"), over its labelled
-            vertices; empty where the epoch was not evaluated. The accuracy of an epoch in
-            mini-batches then has "train" alone, over the same targets as the loss, if there were
-            any.
         seconds_max, seconds_mean: Per phase ("communication", "spmm", "dense", "allreduce",
             "other", "total"), over ranks.
         words_sent, messages_sent, bytes_sent: Rows of H and G (on process grids, nonzeros of A and
@@ -109,9 +114,6 @@ class Epoch:
     loss: float
     learning_rate: float
     val_loss: float | None
-    accuracy: dict[str, float]
-    f1_micro: dict[str, float]
-    f1_macro: dict[str, float]
     seconds_max: dict[str, float]
     seconds_mean: dict[str, float]
     words_sent: int
@@ -123,16 +125,6 @@ class Epoch:
     evaluation_seconds: float
     evaluation_words: int
     volume_per_step: float | None = None
-    auc: dict[str, float] = field(default_factory=dict)
-    ap: dict[str, float] = field(default_factory=dict)
-    rmse: dict[str, float] = field(default_factory=dict)
-    mae: dict[str, float] = field(default_factory=dict)
-    r2: dict[str, float] = field(default_factory=dict)
-    mrr: dict[str, float] = field(default_factory=dict)
-    hits_10: dict[str, float] = field(default_factory=dict)
-    hits_20: dict[str, float] = field(default_factory=dict)
-    hits_50: dict[str, float] = field(default_factory=dict)
-    hits_100: dict[str, float] = field(default_factory=dict)
     step_seconds: dict[str, float] | None = None
 
 
@@ -188,51 +180,6 @@ class Figures:
         """The same with words that no pass changes: those of links, by the negatives of epoch 0."""
         of_passes = {name: each + words for name, each in self.words.items()}
         return Figures(self.plain + words, of_passes, self.planned + words, self.reduced)
-
-
-@dataclass(frozen=True)
-class ProfiledOperation:
-    """All operations of one name in one stage of a profiled epoch.
-
-    Attributes:
-        stage: Such as "layer 1 forward", "layer 1 back", "loss", "update"; empty between them.
-        name: "sparse product", "dense product", ...; else the name of torch's operation.
-        num_bytes, flops: What they take at least: every operand is read or written once.
-        best: Seconds at the rates of the machine: the longer of bytes and flops.
-    """
-
-    stage: str
-    name: str
-    calls: int
-    seconds: float
-    num_bytes: int
-    flops: int
-    best: float
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Where the time of an epoch goes, on the rank whose operations take longest.
-
-    Attributes:
-        epoch: Seconds of an epoch that is not profiled: the slowest rank's.
-        profiled: Seconds of the profiled one.
-        wait: Seconds of it spent in messages and all-reduces.
-        copy_bandwidth: Bytes per second of copying, read and written, with all ranks at work.
-        product_rate: Flops per second of a large dense product in float32, likewise.
-        operations: In the order in which they first occurred.
-        bound: Seconds of the products, dense, sparse and edge-wise, at these rates. All else could
-            be fused into them.
-    """
-
-    rank: int
-    epoch: float
-    profiled: float
-    wait: float
-    copy_bandwidth: float
-    product_rate: float
-    operations: list[ProfiledOperation]
-    bound: float
 
 
 @dataclass(frozen=True)
@@ -327,7 +274,7 @@ class TrainResult(RunOutline):
         predicted: How many vertices are predicted to be of every class; None if that was not asked
             for, and empty of numbers.
         auc_of_classes, ap_of_classes: Those of `Scores`, of the final weights.
-        profile: None if it was not asked for.
+        profile: The table of `torch.profiler`; None if it was not asked for.
     """
 
     epochs: list[Epoch]
@@ -337,7 +284,7 @@ class TrainResult(RunOutline):
     best_epoch: int | None = None
     steps: list[BatchStep] = field(default_factory=list)
     predicted: list[int] | None = None
-    profile: Profile | None = None
+    profile: str | None = None
     auc_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
     ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
 
@@ -373,6 +320,16 @@ class Measure:
     volume_per_step: float = 0.0
     steps: int = 0
 
+    def seconds(self) -> list[float]:
+        """Seconds of every phase, and of the evaluation."""
+        evaluation = 0.0 if self.evaluating is None else self.evaluating.seconds["total"]
+        return [*(self.spent.seconds[phase] for phase in TIMES), evaluation]
+
+    def traffic(self) -> list[int]:
+        """Counters of `Traffic`, and the words of the evaluation."""
+        words = 0 if self.evaluating is None else self.evaluating.traffic[WORDS_SENT]
+        return [*self.spent.traffic.tolist(), int(words)]
+
 
 def spent_by_all(spent: Spent, transport: Transport) -> Setup:
     """The set-up over all ranks. Collective."""
@@ -383,67 +340,15 @@ def spent_by_all(spent: Spent, transport: Transport) -> Setup:
     return Setup(float(seconds[0]), words, messages, num_bytes)
 
 
-class Measures:
-    """Measures of many epochs, a few numbers each: runs may have very many."""
-
-    def __init__(self, measures: Iterable[Measure] = ()) -> None:
-        self._numbers = array("d")  # traffic too: counts below 2**53 are exact
-        self._scores: dict[int, Scores] = {}  # of epochs that have any
-        for each in measures:
-            self.append(each)
-
-    def append(self, measure: Measure) -> None:
-        """Add the next one."""
-        evaluating = measure.evaluating or Spent({"total": 0.0}, _NO_TRAFFIC)
-        if measure.scores != Scores():
-            self._scores[len(self)] = measure.scores.without_classes()
-        self._numbers.extend(
-            [
-                *(measure.epoch, measure.loss, measure.learning_rate),
-                *(measure.volume_per_step, measure.steps),
-                *(measure.spent.seconds[phase] for phase in TIMES),
-                evaluating.seconds["total"],
-                *measure.spent.traffic.tolist(),
-                int(evaluating.traffic[WORDS_SENT]),
-            ]
-        )
-
-    def __len__(self) -> int:
-        return len(self._numbers) // _NUMBERS
-
-    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Epoch, loss, rate, volume, steps; seconds; traffic: a line for every measure."""
-        rows = np.array(self._numbers).reshape(-1, _NUMBERS)
-        last = 5 + len(TIMES) + 1
-        return rows[:, :5], rows[:, 5:last].copy(), rows[:, last:].astype(np.int64)
-
-    def scores(self, place: int) -> Scores:
-        """Those of a measure, without figures of single classes."""
-        return self._scores.get(place) or Scores()
-
-
-_OF_EPOCHS = {each.name for each in fields(Scores)} & {each.name for each in fields(Epoch)} - {
-    "loss"
-}
-"""Scores that epochs have."""
-
-
 def scores_of(epoch: Epoch) -> dict[str, dict[str, float]]:
-    """The scores that an epoch has, by name and split."""
-    every = {
-        each.name: getattr(epoch, each.name) for each in fields(Scores) if each.name in _OF_EPOCHS
-    }
-    return {name: by_split for name, by_split in every.items() if by_split}
+    """The metrics that an epoch has, by name and split."""
+    return {each.name: found for each in fields(Metrics) if (found := getattr(epoch, each.name))}
 
 
-_NO_TRAFFIC = Traffic().as_array()
-_NUMBERS = 5 + len(TIMES) + 1 + len(_NO_TRAFFIC) + 1
-"""Numbers of a measure."""
-
-
-def summarise(measures: Measures, transport: Transport) -> list[Epoch]:
-    """Sums and maxima over ranks, once for all `measures`. Collective."""
-    heads, seconds_max, traffic_sum = measures.columns()
+def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
+    """Sums and maxima over ranks, once for all `measures`, one at least. Collective."""
+    seconds_max = np.array([each.seconds() for each in measures])
+    traffic_sum = np.array([each.traffic() for each in measures])
     least = -seconds_max[:, TIMES.index("allreduce")]
     seconds_mean = seconds_max[:, : len(TIMES)].copy()
     traffic_max = traffic_sum.copy()
@@ -454,19 +359,19 @@ def summarise(measures: Measures, transport: Transport) -> list[Epoch]:
     transport.allreduce_sum(traffic_sum)
     seconds_mean /= transport.size
     result = []
-    for k, (epoch, loss, rate, volume, steps) in enumerate(heads.tolist()):
-        scores = measures.scores(k)
+    for k, measure in enumerate(measures):
+        scores, steps = measure.scores, measure.steps
         messages, words, num_bytes = traffic_sum[k, :3].tolist()
         messages_max, words_max, _ = traffic_max[k, :3].tolist()
         *slowest, evaluation_seconds = seconds_max[k].tolist()
         mean = dict(zip(TIMES, seconds_mean[k].tolist(), strict=True))
         result.append(
             Epoch(
-                epoch=int(epoch),
-                loss=loss,
-                learning_rate=rate,
+                epoch=measure.epoch,
+                loss=measure.loss,
+                learning_rate=measure.learning_rate,
                 val_loss=scores.loss.get("val"),
-                **{name: getattr(scores, name) for name in _OF_EPOCHS},
+                **{each.name: getattr(scores, each.name) for each in fields(Metrics)},
                 seconds_max=dict(zip(TIMES, slowest, strict=True)),
                 seconds_mean=mean,
                 words_sent=words,
@@ -477,14 +382,14 @@ def summarise(measures: Measures, transport: Transport) -> list[Epoch]:
                 words_reduced=int(traffic_max[k, 7]),
                 evaluation_seconds=evaluation_seconds,
                 evaluation_words=int(traffic_sum[k, -1]),
-                volume_per_step=volume if steps else None,
+                volume_per_step=measure.volume_per_step if steps else None,
                 step_seconds=_of_step(mean, -least[k], steps) if steps else None,
             )
         )
     return result
 
 
-def _of_step(mean: dict[str, float], reduce: float, steps: float) -> dict[str, float]:
+def _of_step(mean: dict[str, float], reduce: float, steps: int) -> dict[str, float]:
     """`Epoch.step_seconds`, from the phases of an epoch; `reduce`: of who waits least in it."""
     found = {name: mean[phase] for name, phase in STEP.items()}
     found |= {"reduce": reduce, "waiting": found["waiting"] + found["reduce"] - reduce}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, fields, replace
 from hashlib import sha256
 from os import PathLike, fspath
 from os.path import exists
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,28 +19,21 @@ from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.registry import check_choice
 from plancc.text import shown
-from plancc_runtime.checkpoint import Checkpoints
 from plancc_runtime.data import LocalData, load_data, load_link_data
 from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
 from plancc_runtime.execution.figures import words_of_outputs
-from plancc_runtime.execution.mini_batches import Drawn, chosen_batches, recorded_sampler
 from plancc_runtime.gathering import Ids, RowsOfRank
-from plancc_runtime.kernels.rows_on_disk import is_finite
 from plancc_runtime.kernels.spmm import KERNELS
-from plancc_runtime.layouts.draws import owners_draw
-from plancc_runtime.layouts.order import in_order, reordered
+from plancc_runtime.layouts.order import by_type, in_order, reordered
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.stack import by_type
 from plancc_runtime.layouts.wire import WIRES, arriving
-from plancc_runtime.learner import Learner
-from plancc_runtime.link_learner import LinkLearner
+from plancc_runtime.learner import Learner, is_finite
 from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
 from plancc_runtime.nn import model_of
 from plancc_runtime.nn.network import Network, NetworkOptions
-from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.nodes import check_exchange, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import FULL, WATCHFUL, TrainOptions, learns_links
@@ -58,8 +50,6 @@ from plancc_runtime.remarks import (
 from plancc_runtime.results import (
     BatchStep,
     Measure,
-    Measures,
-    Profile,
     RunOutline,
     Scores,
     TrainResult,
@@ -69,13 +59,17 @@ from plancc_runtime.results import (
 from plancc_runtime.saved import Description
 from plancc_runtime.slices import Opened, Slice, rows_of_rank
 from plancc_runtime.targets import LinkTarget, Target
-from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
-from plancc_runtime.typed_data import joined
 from plancc_runtime.views import place_of
 from plancc_runtime.weights import read_description, read_weights
 from plancc_runtime.workspace import return_memory
+
+if TYPE_CHECKING:
+    from plancc_runtime.checkpoint import Checkpoints
+    from plancc_runtime.execution.drawn import Drawn
+    from plancc_runtime.link_learner import LinkLearner
+    from plancc_runtime.nn.relations import TypesOfNetwork
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 """Types of weights and sums."""
@@ -96,19 +90,19 @@ def agree(
         check_choice("kernel", options.kernel, KERNELS)
     check_layout(header, options)
     check_exchange(header, options.exchange, num_ranks)
+    if not options.mini_batches:
+        return None
+    from plancc_runtime.execution.drawn import chosen_batches
+
     return chosen_batches(plan, options, header)
 
 
-def remarks_on_plan(
-    plan: str | PathLike[str] | Slice, options: TrainOptions, transport: Transport
-) -> list[str]:
+def remarks_on_plan(plan: Opened, options: TrainOptions, transport: Transport) -> list[str]:
     """What the plan is for, if the options leave it open and it is not what they train."""
     if options.mini_batches or options.batch_size == FULL:
         return []
-    recorded = ""
     with transport.agreement():
-        if transport.rank == 0:
-            recorded = recorded_sampler(plan)
+        recorded = plan.sampler if transport.rank == 0 else ""
     return of_sampler(transport.gather(recorded)[0])
 
 
@@ -131,11 +125,13 @@ class Run:
             self._links = learns_links(header, options)
             self._drawn = agree(opened.plan, header, options, transport.size)
             if header.types is not None:
+                from plancc_runtime.typed_data import joined
+
                 rows, self._types = joined(rows, header.types, options, self._name)
                 self._opened = replace(opened, rows=rows)
                 self._learnt = header.types.vertices(self._types.target)
                 self.options = options = replace(options, target=self._types.target)
-        self._remarks = remarks_on_plan(opened.plan, options, transport)
+        self._remarks = remarks_on_plan(opened, options, transport)
         if header.types is not None and options.target in header.types.unreached():
             self._remarks.append(
                 f"no relation leads to '{shown(options.target)}': it is learnt from its own "
@@ -150,11 +146,10 @@ class Run:
         torch.set_num_threads(self._threads)
         with transport.agreement():
             device = own_device(options.device, transport)
-        clock = transport.clock()
         self._resources = Resources(
             transport,
             DTYPES[options.dtype],
-            clock,
+            transport.clock(),
             overlap="overlap" in options.passes,
             wire=options.row_wire,
             kernel=options.kernel,
@@ -171,16 +166,20 @@ class Run:
                     "no labels: plancc predict takes them"
                 )
         known = None if self._types is None else asdict(self._types)
-        sizes = self._resources.dtype, known, opened.edge_width
-        network = make_network(options, self._data, transport, *sizes)
-        self._trace = Trace(clock, transport) if options.trace is not None else None
-        learner = LinkLearner if self._links else Learner
-        self._learner = learner(network, options, transport, clock)
+        network = make_network(options, self._data, transport, self._resources.dtype, known)
+        learner: type[Learner] = Learner
+        if self._links:
+            from plancc_runtime.link_learner import LinkLearner
+
+            learner = LinkLearner
+        self._learner = learner(network, options, transport, self._resources.clock)
         with transport.agreement():
             self._validated = _is_validated(options, self._data)
         self._best, self._first = Validation(), 0
-        self._checkpoints = None
+        self._checkpoints: Checkpoints | None = None
         if options.checkpoint is not None:
+            from plancc_runtime.checkpoint import Checkpoints
+
             self._checkpoints = Checkpoints(options, self.content, transport)
             try:
                 self._resume(self._checkpoints)
@@ -192,7 +191,7 @@ class Run:
             if options.log is not None and transport.rank == 0:
                 check_target(options.log)
         self._outline: RunOutline | None = None
-        self._measures = Measures()
+        self._measures = list[Measure]()
         self._steps: list[BatchStep] = []
         self._done = self._first
 
@@ -242,6 +241,8 @@ class Run:
         self._use_features()
         drawn, self._drawn = self._drawn, None
         if drawn is not None:
+            from plancc_runtime.layouts.draws import owners_draw
+
             by_owners, why = owners_draw(options.draw, drawn.sampler, part, self.header, transport)
             self._drawn_by = ("owners" if by_owners else "everywhere") + f": {why}" * bool(why)
         with transport.agreement():
@@ -253,20 +254,18 @@ class Run:
                     self._remarks.append(f"{log}: the log of an earlier run is {log}{FORMER} now")
                 self._log = LogWriter(options.log, self._first, known)
         before = self._learner.start()
-        with self._span("setup"):
-            if isinstance(self._learner, LinkLearner):
-                self._learner.hold(part, self.header, self._resources)
-                drawn = drawn and replace(drawn, directory=self._learner.directory)
-            self._execution = execution_of(
-                self.header, part, self._data, options, self._resources, drawn
-            )
-            if self._checkpoints is not None:
-                self._checkpoints.kernels = self.transport.gather(self._execution.kernel)
-            del part
-            self._data = self._execution.prepare(self._learner.network)
-            if self._checkpoints is not None and self._first:
-                self._execution.carry_on(self._first)
-                self._checkpoints.fill(self._execution.carried(), self._first)
+        directory = self._learner.hold(part, self.header, self._resources)
+        drawn = drawn and replace(drawn, directory=directory)
+        self._execution = execution_of(
+            self.header, part, self._data, options, self._resources, drawn
+        )
+        if self._checkpoints is not None:
+            self._checkpoints.kernels = self.transport.gather(self._execution.kernel)
+        del part
+        self._data = self._execution.prepare(self._learner.network)
+        if self._checkpoints is not None and self._first:
+            self._execution.carry_on(self._first)
+            self._checkpoints.fill(self._execution.carried(), self._first)
         return_memory()
         self._setup = self._learner.measure(before)
 
@@ -297,7 +296,7 @@ class Run:
         if self._outline is None:
             network, execution, data = self._learner.network, self._execution, self._data
             figures = execution.figures(network)
-            if figures is not None and isinstance(self._learner, LinkLearner):
+            if figures is not None:
                 figures = figures.with_more(self._learner.words(0))
             grid = self.header.grid
             copies = 1 if grid is None else grid.copies  # that count every vertex
@@ -363,9 +362,10 @@ class Run:
                     self._stop_if_asked(stop)
                 measure = self.epoch(epoch)
                 self._done = epoch + 1
-                self._measures.append(measure)
+                scores = measure.scores.without_classes()
+                self._measures.append(replace(measure, scores=scores))
                 if options.log is not None:
-                    [row] = summarise(Measures([measure]), self.transport)
+                    [row] = summarise([measure], self.transport)
                     with self.transport.agreement():
                         if self._log is not None:
                             self._log.write(row)
@@ -411,8 +411,7 @@ class Run:
         of_training = execution.evaluates and not learner.exchanges
         if evaluated and not of_training:
             before = learner.start()
-            with self._span(f"evaluation {epoch}"):
-                scores = learner.evaluate(execution.whole(), self._data, where)
+            scores = learner.evaluate(execution.whole(), self._data, where)
             evaluating = learner.measure(before)
             self._see(scores, epoch)
 
@@ -422,9 +421,8 @@ class Run:
             return learning_rate(self.options, epoch, self._best.drops)
 
         before = learner.start()
-        with self._span(where):
-            scored = evaluated and of_training
-            result = execution.epoch(learner, self._data, epoch, scored, rate_of)
+        scored = evaluated and of_training
+        result = execution.epoch(learner, self._data, epoch, scored, rate_of)
         self._steps += result.steps
         volume = sum(step.volume for step in result.steps) / max(len(result.steps), 1)
         return Measure(
@@ -516,9 +514,8 @@ class Run:
 
     def score(self, pairs: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
         """`LinkLearner.score` by the weights as they are. Collective."""
-        assert isinstance(self._learner, LinkLearner)
-        outputs = self._learner.outputs(self._execution.whole(), self._data)
-        return self._learner.score(outputs, pairs)
+        learner = cast("LinkLearner", self._learner)
+        return learner.score(learner.outputs(self._execution.whole(), self._data), pairs)
 
     def words_of_outputs(self) -> tuple[int, int]:
         """Words that all ranks send for outputs of training vertices, and of all. Collective."""
@@ -561,11 +558,12 @@ class Run:
             for name, each in found.items()
         }
 
-    def profile(self) -> Profile:
-        """Where an epoch's time goes; the weights stay as they are."""
+    def profile(self, path: str | PathLike[str]) -> str:
+        """Where an epoch's time goes; the weights stay as they are. As `profile.profile`."""
         from plancc_runtime.profile import profile
 
-        return profile(self._execution, self._learner, self._data, self._done, self.transport)
+        known = self._execution, self._learner, self._data, self._done
+        return profile(*known, path, self.transport)
 
     def finish(self) -> TrainResult:
         """Scores of the final weights, or of the best ones, which stay; all figures of the run."""
@@ -578,8 +576,6 @@ class Run:
                 assert self._best.weights is not None
                 network.load_state_dict(self._best.weights)
                 final = self._final_pass()
-        if self._trace is not None and self.options.trace is not None:
-            self._trace.write(self.options.trace, self.content)
         if self._log is not None:
             self._log.close()
         data = self._data
@@ -612,16 +608,10 @@ class Run:
     def _final_pass(self) -> Measure:
         """Scores of the weights as they are."""
         before = self._learner.start()
-        with self._span("final"):
-            scores = self._learner.evaluate(
-                self._execution.whole(), self._data, f"epoch {self._done}"
-            )
+        where = f"epoch {self._done}"
+        scores = self._learner.evaluate(self._execution.whole(), self._data, where)
         spent = self._learner.measure(before)
         return Measure(self._done, scores.loss["train"], 0.0, scores, spent)
-
-    def _span(self, name: str) -> AbstractContextManager[None]:
-        """A stretch of the timeline, if there is one."""
-        return nullcontext() if self._trace is None else self._trace.span(name)
 
 
 def _is_validated(options: TrainOptions, data: LocalData) -> bool:
@@ -646,13 +636,11 @@ def make_network(
     transport: Transport,
     dtype: torch.dtype,
     types: Mapping[str, Any] | None = None,
-    edge_width: int | None = None,
 ) -> Network:
     """The network of these options, the same on all ranks. Collective.
 
     Parameters:
         types: As of `NetworkOptions`.
-        edge_width: Width of the features of edges; None: there are none.
 
     Raises:
         InputError: If the model cannot be made so, or the initial weights do not fit it.
@@ -660,12 +648,11 @@ def make_network(
     hidden = [options.hidden] * (options.layers - 1)
     kind = model_of(options.model, bool(types))
     with transport.agreement():
-        choices = options.conv_options(kind.option_names())
         network = Network(
             [data.num_features, *hidden, data.num_classes],
             NetworkOptions(
                 model=options.model,
-                conv=kind.Options.with_edges(choices, edge_width, options.model),
+                conv=options.conv_options(kind.option_names()),
                 activation=options.activation,
                 norm=options.norm,
                 residual=options.residual,

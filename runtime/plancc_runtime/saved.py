@@ -18,11 +18,10 @@ from plancc.registry import check_choice
 from plancc.text import shown
 from plancc.version import __version__
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.stack import StackGraph
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.decoders import DECODERS
 from plancc_runtime.nn.network import ACTIVATIONS, NORMS, Network, NetworkOptions
-from plancc_runtime.targets import TARGETS, LinkTarget, ManyClasses, Numbers, OneClass
+from plancc_runtime.targets import TARGETS, OneClass
 from plancc_runtime.weights import Shapes, read_description, read_weights
 
 FORMAT = 1
@@ -43,9 +42,8 @@ class Description:
         options: With all options of the convolutions, defaults too.
         normalize_features: Whether every row of features is divided by the sum of its magnitudes
             first.
-        target: What the outputs say of a vertex (`plancc_runtime.targets.TARGETS`). Files have it
-            where it is "numbers" or "link", and "multi_label", as all versions have, elsewhere.
-        random_labels: Whether it was trained on random labels; written where it was.
+        target: What the outputs say of a vertex (`plancc_runtime.targets.TARGETS`).
+        random_labels: Whether it was trained on random labels.
     """
 
     dims: tuple[int, ...]
@@ -66,14 +64,6 @@ class Description:
         """Everything, ready for JSON."""
         own = asdict(self)
         options = own.pop("options")
-        if not self.random_labels:
-            del own["random_labels"]  # older versions do not know it
-        if not self.options.types:
-            del options["types"]
-        if not self.options.decoder:
-            del options["decoder"]
-        if self.target not in (Numbers.name, LinkTarget.name):
-            own["multi_label"] = own.pop("target") == ManyClasses.name
         return {"format": FORMAT, "plancc": __version__, **own, **options}
 
     @classmethod
@@ -97,11 +87,6 @@ class Description:
         dims = rest.pop("dims", None)
         if not (isinstance(dims, list) and len(dims) > 1 and all(map(_is_width, dims))):
             raise InputError(f"{name}: 'dims' must be a list of two or more widths")
-        several = rest.pop("multi_label", False)
-        if not isinstance(several, bool):
-            raise InputError(f"{name}: 'multi_label' must be true or false")
-        if several:
-            rest.setdefault("target", ManyClasses.name)
         own = _fields_of(cls, rest, name, ("dims", "options"))
         options = _fields_of(NetworkOptions, rest, name, ())
         if rest:
@@ -214,7 +199,7 @@ class TrainedNetwork(nn.Module):
             )
         if self.description.normalize_features:
             x = functional.normalize(x, p=1, dim=1)
-        x = self.network.standardized(x, graph.row_type if isinstance(graph, StackGraph) else 0)
+        x = self.network.standardized(x, graph.row_type)
         return self.network([graph] * len(self.network.convs), x)
 
     def probabilities(self, outputs: Tensor) -> Tensor:

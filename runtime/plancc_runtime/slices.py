@@ -51,13 +51,9 @@ class Opened:
         return name_of(self.plan)
 
     @property
-    def edge_width(self) -> int | None:
-        """Width of the features of edges; None where there are none."""
-        if isinstance(self.plan, tuple):
-            features = self.plan[1].edge_features
-            return None if features is None else int(features.shape[1])
-        assert self.file is not None
-        return self.file.edge_width
+    def sampler(self) -> str:
+        """The sampler that the plan was compiled for; "" for a slice and for other plans."""
+        return "" if self.file is None else sampler_of(self.file)
 
     def read(self, transport: Transport) -> Part:
         """The whole slice, with the vertex data of `rows`. Collective; closes the file.
@@ -85,6 +81,11 @@ class Opened:
             assert share.block is not None
             return replace(share.block, vertex_data=part.vertex_data, claims=part.claims)
         return part
+
+
+def sampler_of(file: PlanFile) -> str:
+    """The sampler that a plan was compiled for; "" for none."""
+    return str(file.attributes("provenance").get("sampler", ""))
 
 
 def open_plan(

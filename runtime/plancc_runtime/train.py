@@ -72,8 +72,8 @@ def trained(
         begin(run.outline())
     run.loop(report, stop)
     result = run.finish()
-    if options.profile:
-        result = replace(result, profile=run.profile())
+    if options.profile is not None:
+        result = replace(result, profile=run.profile(options.profile))
 
     def write() -> TrainResult:
         if options.predict is None:

@@ -171,12 +171,6 @@ def test_byte_order_marks(tmp_path, text):
         read_graph(path)
 
 
-def test_comments_with_separators_are_no_reason_to_look_at_every_line(tmp_path, monkeypatch):
-    monkeypatch.setattr("plancc.graph.edgelist._explain", None)
-    (tmp_path / "a.csv").write_text("# nodes, edges\n0,1,.5\n% a, b\n1,2,.5\n")
-    assert entries(read_graph(tmp_path / "a.csv")) == {(0, 1): 0.5, (1, 2): 0.5}
-
-
 @pytest.mark.parametrize("text", ["# nothing\n", "\n\n# a\n% b"])
 def test_no_edges(tmp_path, text):
     (tmp_path / "a.txt").write_text(text)

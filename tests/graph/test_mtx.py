@@ -196,7 +196,8 @@ def test_utf16_is_named(tmp_path):
 
 
 def naive_entries(text, field):
-    number = ("", r"[ \t]+-?\d+", r"[ \t]+-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")[field]
+    real = r"[ \t]+-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+    number = ("", r"[ \t]+-?\d+", real, r"([ \t\r].*)?")[field]
     count = 0
     for line in text.split("\n")[:-1]:
         if re.fullmatch(r"[ \t]*\r*[ \t\r]*", line):
@@ -213,7 +214,7 @@ def naive_entries(text, field):
         st.sampled_from(["1", "23", " ", "\t", "\n", "-", ".5", "1.5", "e3", "E+1", "x", "\r"])
     )
     | st.lists(st.sampled_from(["1 2\n", "1 2 3\n", "1 2 .5e-3\n", "\n", "7 8 1.\r\n"])),
-    st.sampled_from([0, 1, 2]),
+    st.sampled_from([0, 1, 2, -1]),
 )
 def test_line_check_against_regular_expressions(parts, field):
     text = "".join(parts) + "\n"

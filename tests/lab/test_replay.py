@@ -24,8 +24,8 @@ from plancc_lab.rehearse.links import Link, Links, RecordedCollective
 from plancc_lab.rehearse.recorded import RecordingThreads, RecordingTransport
 from plancc_lab.rehearse.replay import Moment, Replay, Step, Wait
 from plancc_lab.rehearse.timelines import EpochTimeline, RankTimeline, Stretch
+from plancc_lab.rehearse.tracks import Track, write_tracks
 from plancc_runtime.testing import TransportTests
-from plancc_runtime.trace import Track, write_tracks
 from plancc_runtime.transport.local import in_threads
 
 SECONDS_OF_COLLECTIVES = {"broadcast": 7.0, "allreduce": 3.0, "allgather": 5.0}

@@ -64,11 +64,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(plan: Path, folder: Path) -> tuple[Path, Path]:
-    """Log and timeline of a run of the plan on three ranks."""
+    """Log of a run of the plan on three ranks, and the timeline of its rehearsal."""
     log, trace = folder / "run.jsonl", folder / "trace.json"
-    options = ["--epochs", 4, "--hidden", 4, "--log", log, "--trace", trace]
-    done = plancc_run(plan, "--ranks", 3, *options)
+    options = ["--ranks", 3, "--epochs", 4, "--hidden", 4]
+    done = plancc_run(plan, *options, "--log", log)
     assert done.code == 0, done.err
+    ok("rehearse", plan, *options, "--trace", trace)
     return log, trace
 
 
@@ -372,12 +373,10 @@ def test_a_run_of_another_plan_is_refused(
     ok("compile", graph, "-p", 7, "--model", "rp", "-o", other)
     with h5py.File(plan, locking=False) as file:
         content = sealing.attributes(file)["content_sha256"]
-    rehearsed = tmp_path / "rehearsed.json"
-    ok("rehearse", plan, "--ranks", 2, "--epochs", 1, "--trace", rehearsed)
-    for flag, path in (("--run", run[0]), ("--trace", run[1]), ("--trace", rehearsed)):
+    for flag, path in (("--run", run[0]), ("--trace", run[1])):
         error = fails(tmp_path, "report", other, flag, path, "-o", page)
         assert f"{path}: of a run of another plan (content hash {content[:12]}; {other} " in error
-    ok("report", plan, "--trace", rehearsed, "-o", page)  # and with the run: `full`
+    ok("report", plan, "--trace", run[1], "-o", page)  # and with the run: `full`
     log, trace = (tmp_path / path.name for path in run)
     for path, without in zip(run, (log, trace), strict=True):
         # as other programs write it, and earlier versions did

@@ -6,8 +6,6 @@ from cases import pairs
 from torch.nn import functional
 
 from plancc_runtime.kernels import dense
-from plancc_runtime.kernels.layer_norm import normalised
-from plancc_runtime.nn.edges import MLP
 from plancc_runtime.nn.loss import cross_entropy
 
 
@@ -71,37 +69,3 @@ def test_the_loss_and_its_gradient(rows):
     (mine,) = torch.autograd.grad(3 * found, outputs)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(mine, wanted, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("rows", [0, 7, 5000])
-def test_normalised_rows_added_to_others(rows):
-    """A map of two parts side by side, by torch's own modules on the joined rows."""
-    torch.manual_seed(2)
-    mlp, parts = MLP(5, 4).double(), [torch.randn(rows, k).double() for k in (2, 3, 4)]
-    for each in [*parts, mlp[3].weight, mlp[3].bias]:
-        each.data.uniform_(-1, 2)
-        each.requires_grad_()
-    *given, onto = parts
-    leaves = [*parts, *mlp.parameters()]
-    hidden = (torch.cat(given, 1) @ mlp[0].weight.T + mlp[0].bias).relu()
-    expected = mlp[3](hidden @ mlp[2].weight.T + mlp[2].bias) + onto
-    g = torch.randn(rows, 4).double()
-    wanted = torch.autograd.grad(expected, leaves, g)
-    found = mlp(*given, onto=onto)
-    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
-    found = torch.autograd.grad(found, leaves, g)
-    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
-
-
-def test_the_bits_of_normalised_rows_do_not_depend_on_threads():
-    torch.manual_seed(2)
-    given, threads, found = torch.randn(4, 3000, 33), torch.get_num_threads(), []
-    for count in (1, 3):
-        torch.set_num_threads(count)
-        x, weights, onto, g = (each.clone() for each in given)
-        leaves = [each.requires_grad_() for each in (*weights[:2].detach(), onto)]
-        y = normalised(x, *leaves[:2], 1e-5, onto)
-        found.append([y, *torch.autograd.grad(y, leaves, g)])
-    torch.set_num_threads(threads)
-    for one, other in zip(*found, strict=True):
-        assert torch.equal(one, other)

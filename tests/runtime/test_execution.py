@@ -15,8 +15,8 @@ from scipy.sparse import csr_matrix
 from plancc.graph.vertexdata import VertexData
 from plancc_runtime.data import load_data
 from plancc_runtime.execution.choice import execution_of
+from plancc_runtime.execution.drawn import chosen_batches
 from plancc_runtime.execution.figures import words_of_pass
-from plancc_runtime.execution.mini_batches import chosen_batches
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.matrices import is_symmetric
@@ -306,7 +306,7 @@ def alone(**options):
     given = load_data(part, transport, dtype, options)
     network = make_network(options, given, transport, dtype)
     resources = Resources(transport, dtype, kernel=options.kernel)
-    drawn = chosen_batches((header, part), options, header)
+    drawn = chosen_batches((header, part), options, header) if options.mini_batches else None
     execution = execution_of(header, part, given, options, resources, drawn)
     execution.prepare(network)
     return execution, network
@@ -361,7 +361,7 @@ def test_words_of_a_pass_are_counted_before_it_is_made(options):
         given = load_data(mine[1], transport, torch.float64, options)
         network = make_network(options, given, transport, torch.float64)
         resources = Resources(transport, torch.float64, kernel="numba")
-        drawn = chosen_batches(mine, options, header)
+        drawn = chosen_batches(mine, options, header) if options.mini_batches else None
         execution = execution_of(*mine, given, options, resources, drawn)
         given = execution.prepare(network)
         found = []

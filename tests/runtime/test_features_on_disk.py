@@ -1,20 +1,16 @@
 """Mini-batches whose features stay in the plan's file, against those that hold them."""
 
 import json
-import os
 
 import h5py
 import numpy as np
 import pytest
-import torch
 import worlds
 from click.testing import CliRunner
 
 import plancc
 from plancc.errors import InputError, PlanccWarning, PlanError
-from plancc.graph.mapped import FileRows, MappedRows
 from plancc_cli.run import command
-from plancc_runtime.kernels.rows_on_disk import RowsOnDisk
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
@@ -25,7 +21,7 @@ MODELS = [
     {"model": "gcn"},
     {"model": "sage", "hidden": 40, "feature_cache": 900},  # moves features in evaluations
     {"model": "sage", "aggregator": "max", "feature_cache": 0},
-    {"model": "gat", "row_order": "rcm", "feature_cache": 4000},
+    {"model": "gat", "feature_cache": 4000},
     {"model": "gin", "dropout": 0.3, "dtype": "float64"},
 ]
 
@@ -69,32 +65,6 @@ def test_training_is_the_same_to_the_bit(model, ranks, dtype, plan):
         np.testing.assert_array_equal(found.weights[name], w)
 
 
-@pytest.mark.parametrize("room", [0, 200, 10**6])
-def test_rows_are_those_of_the_file(room, tmp_path):
-    whole = np.random.default_rng(0).standard_normal((50, 7)).astype(np.float32)
-    path = tmp_path / "rows"
-    path.write_bytes(b"odd" + whole.tobytes())
-    rows = MappedRows(FileRows(os.open(path, os.O_RDONLY), 3, whole.shape, whole.dtype))
-    order = np.random.default_rng(1).permutation(50)
-    for x, held in (
-        (RowsOnDisk.of(rows, torch.float32), whole),
-        (RowsOnDisk.of(rows.take(order), torch.float32), whole[order]),
-    ):
-        x.cache.resize(room)
-        for seed in range(5):
-            some = np.random.default_rng(seed).integers(0, 50, 30)
-            found = x.index_select(0, torch.from_numpy(some))
-            assert isinstance(found, RowsOnDisk)
-            np.testing.assert_array_equal(found[3:20].read().numpy(), held[some][3:20])
-        np.testing.assert_array_equal((x[3:20] + 1).numpy(), held[3:20] + 1)
-        pieces = [piece.read() for piece in x[:40].split(17)]
-        np.testing.assert_array_equal(torch.cat(pieces).numpy(), held[:40])
-    path.write_bytes(b"cut")
-    x.cache.resize(0)
-    with pytest.raises(PlanError, match="features cannot be read from the plan any more"):
-        x.read()
-
-
 def test_a_damaged_row_is_noticed(plan, tmp_path):
     content = bytearray(plan().read_bytes())
     with h5py.File(plan()) as file:
@@ -114,6 +84,7 @@ def test_a_damaged_row_is_noticed(plan, tmp_path):
             "`standardize_features`: does not go with `features_on_disk`",
         ),
         ({"device": "cuda"}, "does not go with `features_on_disk`"),
+        ({"row_order": "rcm"}, "`row_order` rcm: does not go with `features_on_disk`"),
         ({"dtype": "bfloat16"}, "compile the graph with features of float16"),
     ],
 )

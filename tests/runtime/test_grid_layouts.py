@@ -251,17 +251,17 @@ def test_training_on_a_device_is_that_on_the_cpu(grid):
 def test_resumed_training_gives_the_same_bits(grid, tmp_path):
     file = plan_file(grid)
     options = options_of(
-        epochs=4, optimizer="adam", dropout=0.2, log=tmp_path / "log", trace=tmp_path / "trace"
+        epochs=4, optimizer="adam", dropout=0.2, log=tmp_path / "log", profile=tmp_path / "profile"
     )
     straight = trained(file, grid, options)[0]
-    kept = replace(options, checkpoint=tmp_path / "kept", log=None, trace=None)
+    kept = replace(options, checkpoint=tmp_path / "kept", log=None, profile=None)
     trained(file, grid, replace(kept, epochs=2))
     resumed = trained(file, grid, replace(kept, resume=True))[0]
     assert [epoch.epoch for epoch in resumed.epochs] == [2, 3]
     for name, weight in straight.weights.items():
         np.testing.assert_array_equal(resumed.weights[name], weight)
     assert len((tmp_path / "log").read_text().splitlines()) == 4
-    assert json.loads((tmp_path / "trace").read_text())
+    assert json.loads((tmp_path / "profile").read_text())
 
 
 # ---- refusals ----

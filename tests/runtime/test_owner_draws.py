@@ -12,6 +12,7 @@ from cases import pairs, seeds
 
 import plancc.plan.population
 import plancc_runtime
+from plancc.clock import Clock
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
@@ -21,7 +22,6 @@ from plancc.plan.population import population_of
 from plancc.plan.reader import load
 from plancc.sampling import SHOWN, make_sampler
 from plancc.sampling.counter import below, bits, key_of
-from plancc_runtime.clock import Clock
 from plancc_runtime.execution import mini_batches
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block

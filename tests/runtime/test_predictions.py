@@ -80,7 +80,7 @@ class Case:
             **{"conv": {"bias": False}, "activation": "tanh"},
         }
         self.save("weights.npz")
-        self.save("several.npz", multi_label=True, normalize_features=True)
+        self.save("several.npz", target="classes", normalize_features=True)
 
     def save(self, name: str, **description: object) -> None:
         save_weights(self.folder / name, self.weights, self.description | description)
@@ -584,7 +584,7 @@ def test_weights_of_random_labels_predict_nothing(case, tmp_path):
     assert "random.npz: these weights were trained on random labels" in refused.stderr
     assert "which --data has by the key labels or y, and train again" in refused.stderr
     assert done.returncode == 0, done.stderr
-    assert "random_labels" not in read_description(saved[1])[0]
+    assert not read_description(saved[1])[0]["random_labels"]
 
 
 def test_no_part_replaces_what_is_read(case, tmp_path):

@@ -26,17 +26,7 @@ MODELS = {
     "sum": {"model": "rgcn", "aggregator": "sum"},
     "sage": {"model": "sage"},
     "gat": {"model": "gat", "heads": 2},
-    "gine": {"model": "gine"},
-    "meshgraphnet": {"model": "meshgraphnet"},
 }
-
-
-def compiled(graph: dict, held: dict) -> plancc.Plan:
-    """A plan of 8 parts with features of edges, but of one relation."""
-    random = np.random.default_rng(4)
-    kinds = [each for each in graph if isinstance(each, tuple)][1:]
-    features = {each: random.random((graph[each].nnz, 2), np.float32) for each in kinds}
-    return plancc.compile(graph, "hp", 8, data=held, seed=1, edge_features=features)
 
 
 def data(labels: str = "classes", target: str = "paper") -> dict:
@@ -76,14 +66,12 @@ def test_ranks_train_alike_and_send_the_words_that_are_planned(
     if parallel:  # several relations of the same two types, one of the same edges
         graph["paper", "like", "paper"] = sp.random(60, 60, 0.07, "csr", rng=9)
         graph["paper", "quote", "paper"] = graph["paper", "cites", "paper"]
-    compiled(graph, data(labels, target)).save(path)
-    if model == "meshgraphnet":  # has norms and residuals of its own
-        between = {name: each for name, each in between.items() if name not in ("norm", "residual")}
+    plancc.compile(graph, "hp", 8, data=data(labels, target), seed=1).save(path)
     options = TrainOptions(
         **MODELS[model],
         hidden=8,
         epochs=4,
-        lr=0.02 if model == "meshgraphnet" else 0.1,
+        lr=0.1,
         dtype="float64",
         passes=passes,
         split=split,
@@ -104,7 +92,7 @@ def few_labels(tmp_path_factory):
     """A plan of 8 parts, with a label for every third paper alone."""
     path, held = tmp_path_factory.mktemp("typed") / "plan.h5", data()
     held["paper"]["labels"][:40] = -1
-    compiled(relations(), held).save(path)
+    plancc.compile(relations(), "hp", 8, data=held, seed=1).save(path)
     return path
 
 
@@ -148,11 +136,6 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
     plancc.compile({WRITES: relations()[WRITES]}, "block", 1, data=pair).save(lone)
     for plan, options, words in (
         (path, {"model": "gcn"}, "`model` gcn: a plan with types takes rgcn, sage, gat"),
-        (path, {"model": "gine"}, "`model` gine: reads features of edges, and the plan has none"),
-        (
-            *(path, {"model": "meshgraphnet", "norm": "layer"}),
-            "`norm` layer: `model` meshgraphnet has norms, residuals and ReLU of its own",
-        ),
         (path, {"model": "sage", "aggregator": "max"}, "aggregator of relations"),
         (path, {"model": "rgcn", "recompute": True}, "^`recompute`: is for plans of one type"),
         (path, {"model": "rgcn", "target": "editor"}, "`target` editor: .* has the types "),

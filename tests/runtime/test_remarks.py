@@ -39,7 +39,11 @@ def history(losses, val_losses=None):
 
 def scores(accuracy, shares, split="test"):
     value = {split: accuracy}
-    return Scores({split: 1.0}, value, value, value, {split: shares})
+    return Scores(
+        loss={split: 1.0},
+        **dict.fromkeys(("accuracy", "f1_micro", "f1_macro"), value),
+        class_shares={split: shares},
+    )
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_older_files_initialise_and_say_what_they_lack(case, weights, tmp_path):
         ({"norm": ["batch"]}, "'norm' must be text"),
         ({"norm": "batch"}, "has no array norms.0"),
         ({"residual": 1}, "'residual' must be true or false"),
-        ({"multi_label": 1}, "'multi_label' must be true or false"),
+        ({"random_labels": 1}, "'random_labels' must be true or false"),
         ({"dropout": "much"}, "'dropout' must be a number"),
         ({"dropout": math.nan}, "'dropout' must be at least 0 and below 1"),
         ({"dropout": 1}, "'dropout' must be at least 0 and below 1"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import plancc
+from benchmarks.generated import extreme
 from plancc.errors import InputError
 from plancc.graph.canonical import build_graph
 from plancc.graph.normalize import normalize
@@ -139,7 +140,7 @@ def test_the_default_is_less_than_there_is(monkeypatch):
     ],
 )
 def test_what_does_not_fit_is_refused_before_the_search(name, model, asked, effort, ways):
-    graph = load_dataset(name).graph
+    graph = extreme() if name == "extreme" else load_dataset(name).graph
     n = graph.num_vertices
     sizes = ProblemSizes(
         n, graph.num_nonzeros + n, constraints=1 + (model == "hp"), uneven=name == "extreme"

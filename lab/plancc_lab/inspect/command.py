@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from plancc_cli import inspect as core
-from plancc_cli.generated import Sections, with_options
+from plancc_cli import options
 
 SECTIONS = core.SECTIONS | {core.FIGURES: (*core.SECTIONS[core.FIGURES], "certificate")}
 
 
-@click.command(cls=Sections, sections=SECTIONS, help=core.command.help)
+@click.command(cls=options.Sections, sections=SECTIONS, help=core.command.help)
 @click.argument("plan", type=click.Path())
-@with_options(each for each in core.command.params if isinstance(each, click.Option))
+@options.with_options(each for each in core.command.params if isinstance(each, click.Option))
 @click.option(
     "--certificate",
     is_flag=True,

@@ -12,7 +12,6 @@ from plancc.errors import InputError, PlanccError
 from plancc.fields import options_of
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, DEFAULT_DIMS, DELAY, PASSES
 from plancc_cli import options
-from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import progress, verbosity
 from plancc_cli.run_options import FIELDS, SECTIONS, run_option
 from plancc_cli.simulate import LINK_TASK, is_graph, link_task, with_node
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from plancc.predict.simulation import Prediction
     from plancc.report.epochs import Basis
     from plancc_lab.rehearse.links import Links
-    from plancc_runtime.execution.mini_batches import Drawn
+    from plancc_runtime.execution.drawn import Drawn
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.results import Measure
 
@@ -73,7 +72,7 @@ CPU_RATE = 1e10
 
 
 @click.command(
-    cls=Sections,
+    cls=options.Sections,
     sections={
         "Machine and ranks": ("machine", "ranks", "ranks_per_node", "dims"),
         "Results": ("trace", "per_rank", "as_json", "as_csv"),
@@ -92,7 +91,7 @@ CPU_RATE = 1e10
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_data
 @verbosity
-@with_options(_options())
+@options.with_options(_options())
 def command(
     plan: str,
     machine: Machine | None,
@@ -215,7 +214,7 @@ def _asked(
         **settings,
     )
     drawn = agree(plan, header, asked, size)
-    predictor = replace(basis.predictor, dims=changed, **_epoch(plan, asked, header))
+    predictor = replace(basis.predictor, dims=changed, **_epoch(asked, header))
     if header.types is not None:
         from plancc_runtime.typed_data import with_weights
 
@@ -225,7 +224,7 @@ def _asked(
     return replace(basis, predictor=predictor), asked, drawn, task
 
 
-def _epoch(plan: str, asked: TrainOptions, header: Header) -> dict[str, Any]:
+def _epoch(asked: TrainOptions, header: Header) -> dict[str, Any]:
     """What a `Predictor` may know of an epoch of this plan with these options."""
     from plancc.predict.schedules import Approximation
     from plancc_runtime.nn import model_of
@@ -239,9 +238,7 @@ def _epoch(plan: str, asked: TrainOptions, header: Header) -> dict[str, Any]:
     return {
         "passes": tuple(name for name in known if name in asked.passes),
         "approximation": None if late.is_exact else late,
-        "convolution": options.convolution_of(
-            asked.model, asked.conv_options(names), has_types, plan
-        ),
+        "convolution": options.convolution_of(asked.model, asked.conv_options(names), has_types),
     }
 
 

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from plancc.clock import wall_seconds
+from plancc.clock import Clock, wall_seconds
 from plancc_lab.rehearse.links import RecordedCollective
 from plancc_lab.rehearse.replay import MEETING, Step
-from plancc_runtime.clock import Clock
 from plancc_runtime.transport.base import Channel, Pending
 from plancc_runtime.transport.group import MessageGroup
 from plancc_runtime.transport.local import LocalChannel, LocalTransport, Threads
@@ -39,6 +38,47 @@ class RecordingThreads(Threads):
         super().__init__(size)
         self.ranks_per_node, self.cpu, self.processor = ranks_per_node, cpu, Lock()
         self.cost = float(np.median(np.diff([cpu() for _ in range(SAMPLES)])))  # of a call of it
+
+
+class RecordedClock(Clock):
+    """A clock that keeps what it measures.
+
+    Attributes:
+        events (list of (phase, begin, end)): Every uninterrupted stretch of a phase.
+        stages (list of (stage, begin, end)): The stages of epochs, such as "layer 1 forward"; no
+            stretch reaches from one into another.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._begin()
+        super().__init__(now)
+
+    def _begin(self) -> None:
+        self.events: list[tuple[str, float, float]] = []
+        self.stages: list[tuple[str, float, float]] = []
+        self._stage, self._entered = "", 0.0
+
+    def enter(self, stage: str) -> None:
+        """Begin a stage; the last one ends. Empty: none begins."""
+        self._close()
+        if self._stage:
+            self.stages.append((self._stage, self._entered, self._since))
+        self._stage, self._entered = stage, self._since
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Keep stretches and stages of the block alone, in lists of their own."""
+        self._begin()
+        try:
+            yield
+        finally:
+            self._begin()
+
+    def _close(self) -> None:
+        begin = self._since
+        super()._close()
+        if self._running:
+            self.events.append((self._running[-1], begin, self._since))
 
 
 class RecordingTransport(LocalTransport):
@@ -103,11 +143,9 @@ class RecordingTransport(LocalTransport):
         steps.append((max(0.0, now - self._since - self._threads.cost), event))
         self._since = now
 
-    def clock(self) -> Clock:
+    def clock(self) -> RecordedClock:
         """A clock whose times are numbers of steps, where these are recorded."""
-        clock = Clock(self._now)
-        clock.record()
-        return clock
+        return RecordedClock(self._now)
 
     def _now(self) -> float:
         if self._steps is None:

@@ -23,13 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc_lab.rehearse.links import Links
-from plancc_lab.rehearse.recorded import RecordingThreads, RecordingTransport
+from plancc_lab.rehearse.recorded import RecordedClock, RecordingThreads, RecordingTransport
 from plancc_lab.rehearse.replay import Replay
 from plancc_lab.rehearse.timelines import EpochTimeline, RankTimeline, Spans
+from plancc_lab.rehearse.tracks import Track, write_tracks
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Measure, TrainResult
 from plancc_runtime.run import Run
-from plancc_runtime.trace import Track, write_tracks
 from plancc_runtime.train import prepared
 from plancc_runtime.transport.local import in_threads
 
@@ -174,6 +174,9 @@ class _RehearsedRun(Run):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        clock = self._resources.clock
+        assert isinstance(clock, RecordedClock)
+        self._clock, self._learner.network.entered = clock, clock.enter
         self.taken: list[Recording] = []
         self._seconds: list[Float64Array] = []  # of the repeats of all epochs
 
@@ -207,10 +210,10 @@ class _RehearsedRun(Run):
 
     def _recorded(self, epoch: int, moves: bool) -> tuple[Measure, Recording]:
         """An epoch and its recording. Collective if messages move."""
-        clock = self._resources.clock
+        clock = self._clock
         with clock.recording(), self.transport.recorded(moves) as steps:
             measure = super().epoch(epoch)
-            phases, stages = clock.events or [], clock.stages
+            phases, stages = clock.events, clock.stages
         seconds = np.array([step[0] for step in steps])
         for name, first, last in phases:
             if name == "wait":  # the time of the network, not that of calls of Python

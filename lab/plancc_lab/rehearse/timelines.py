@@ -32,7 +32,7 @@ class RankTimeline:
     """What one rank did in an epoch; it computed when it did not wait.
 
     Attributes:
-        phases, stages: Stretches as `plancc_runtime.clock.Clock` keeps them, in order.
+        phases, stages: Stretches as `recorded.RecordedClock` keeps them, in order.
     """
 
     waits: Sequence[Wait]

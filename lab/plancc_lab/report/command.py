@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "traces",
     multiple=True,
     type=click.Path(),
-    help="Trace written by --trace (plancc-run, rehearse); repeat once per plan, in order.",
+    help="Timeline written by `rehearse --trace`; repeat once per plan, in order.",
 )
 @click.option(
     "--certificate", is_flag=True, help="Show what no row plan of parts as full can undercut."

@@ -11,7 +11,6 @@ from plancc.errors import InputError
 from plancc.predict.passes import DEAD_ROWS
 from plancc_cli import options
 from plancc_cli import simulate as core
-from plancc_cli.generated import flag_of, with_options
 from plancc_cli.run_options import run_option
 from plancc_lab.simulate.sweep_command import is_given, refuse, run_sweep, sweep_options
 
@@ -35,7 +34,7 @@ FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which
 
 @click.command()
 @click.argument("plan", metavar="PLAN|GRAPH", required=False, type=click.Path())
-@with_options(each for each in core.command.params if isinstance(each, click.Option))
+@options.with_options(each for each in core.command.params if isinstance(each, click.Option))
 @click.option(
     "--batches",
     type=click.IntRange(max=2**31 - 1),
@@ -43,7 +42,7 @@ FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which
     help="A step of training in mini-batches: the mean over the first ones of --seed.",
 )
 @options.sampling("the plan's own, or uniform")
-@with_options([run_option("draw", default=None)])
+@options.with_options([run_option("draw", default=None)])
 @sweep_options
 def command(plan: str | None, **given: Any) -> None:
     """Predict the time of an epoch of PLAN, step by step, from its tables and a machine's numbers.
@@ -76,7 +75,7 @@ def _sweep(graph: str | None, given: dict[str, Any]) -> None:
         )
     for name in OF_ONE_PLAN:
         if is_given(given[name]):
-            raise InputError(f"{flag_of(name)} is for one plan: drop it, or --sweep")
+            raise InputError(f"{options.flag_of(name)} is for one plan: drop it, or --sweep")
     predictor = default_predictor(given["dims"], given["machine"])
     run_sweep(graph, core.asked_predictor(predictor, given), given)
 

@@ -15,7 +15,6 @@ import click
 
 from plancc.errors import InputError
 from plancc_cli import options
-from plancc_cli.generated import flag_of
 from plancc_cli.progress import progress
 from plancc_lab.plot import FORMATS, check_plot, plot_sweep
 
@@ -92,7 +91,7 @@ def refuse(given: dict[str, Any]) -> None:
     """InputError if an option of sweeps is given without ``--sweep``."""
     for name in SWEEP_OPTIONS:
         if is_given(given[name]):
-            raise InputError(f"{flag_of(name)} is for --sweep: give --sweep p=16..4096 too")
+            raise InputError(f"{options.flag_of(name)} is for --sweep: give --sweep p=16..4096 too")
 
 
 def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) -> None:

@@ -14,7 +14,6 @@ from plancc.models.weights import DEFAULT_BALANCE
 from plancc.options import SearchOptions
 from plancc_cli import options
 from plancc_cli.ending import say_if_interrupted
-from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import progress, verbosity
 from plancc_cli.words import say
 
@@ -41,10 +40,10 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
 
 
 @click.command(
-    cls=Sections,
+    cls=options.Sections,
     sections={
         "Study": ("models", "parts", "seeds", "baseline", "keep"),
-        "Output": ("as_json", "as_csv", "as_latex", "table_columns", "plot"),
+        "Output": ("as_json", "as_csv", "table_columns", "plot"),
         "Every plan": OF_ALL,
     },
 )
@@ -78,14 +77,13 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     help="Results file; the next study resumes from it.",
 )
 @options.as_data
-@options.as_latex
 @click.option(
     "--table-columns",
     metavar="NAME,...",
     help="Columns of the table, in this order, such as label,parts,volume,volume_ratio.",
 )
 @click.option("--plot", metavar="FILE", help="Draw volume and predicted epoch over parts.")
-@with_options(
+@options.with_options(
     options.field_option(options.FIELDS[name], **{"default": None} | SETTINGS.get(name, {}))
     for name in OF_ALL
 )

@@ -1,4 +1,4 @@
-"""A study as tables, CSV and LaTeX. Formats; computes nothing."""
+"""A study as tables, CSV and JSON. Formats; computes nothing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc.report.table import Table
-from plancc.text import printable
 from plancc_cli.render_epochs import payoff_words
 from plancc_cli.tables import (
-    console,
     digits,
     number,
     print_data,
@@ -37,21 +35,10 @@ COLUMNS: dict[str, Callable[[Any], str]] = {
     **dict.fromkeys(PAYS, payoff_words),
 }
 """All that can be a column, named as in CSV, and how it is shown."""
-LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        **{mark: f"\\{mark}" for mark in "&%$#_{}"},
-        "±": r"$\pm$",
-        "[": "{[}",  # after a line break it would be an option
-    }
-)
 USUAL = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
 """Figures that are shown unless columns are chosen."""
-OF_TEXT = ("graph", "label", "model", "partitioner")
 LABELS = ("label", "model", "seed")
-"""Columns that are repeated where a table is split."""
+"""Columns that are flush left."""
 IN_ROWS = ("volume", "max_volume")
 OF_RATIOS = ("volume", "messages", "epoch_seconds")
 """Figures whose ratios to the baseline are averaged."""
@@ -70,7 +57,7 @@ def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str
     """
     if text is None:
         return []
-    if form not in ("", "latex"):
+    if form:
         raise InputError(f"`table_columns` and --{form}, which has all columns: give one of them")
     found = [word.strip() for word in text.split(",")]
     for name in found:
@@ -87,11 +74,11 @@ def print_study(study: Study, form: str = "", columns: Sequence[str] = ()) -> No
 
     Tables have means and standard deviations over seeds, unless seeds are a column.
     """
-    if form in ("csv", "json"):
+    if form:
         found = study.as_dict()
         print_data(form, found, found["rows"])
         return
-    names, shown = list(columns) or _usual(study, form), study
+    names, shown = list(columns) or _usual(study), study
     spreads: list[Row | None] = [None] * len(study.rows)
     if len(study.seeds) > 1 and "seed" not in names:
         shown, spreads = study.over_seeds(), [*study.over_seeds(stdev).rows]
@@ -99,17 +86,7 @@ def print_study(study: Study, form: str = "", columns: Sequence[str] = ()) -> No
         (row, _cells(shown, row, names, spread))
         for row, spread in zip(shown.rows, spreads, strict=True)
     ]
-    if form == "latex":
-        lines.sort(key=lambda line: study.graphs.index(line[0].graph))
-        table = _table(lines, names, OF_TEXT, "graph")
-        if "graph" in names:
-            for cells in table.rows:
-                cells[names.index("graph")] = _stem(study, cells[names.index("graph")])
-            table.add_section()
-            _add_means(table, study, names)
-        print_latex(table, _basis(study, names))
-    else:
-        _print_tables(study, names, lines)
+    _print_tables(study, names, lines)
 
 
 def _print_tables(study: Study, names: Sequence[str], lines: Sequence[Line]) -> None:
@@ -118,7 +95,7 @@ def _print_tables(study: Study, names: Sequence[str], lines: Sequence[Line]) -> 
         of_graph = [line for line in lines if line[0].graph == graph]
         first = of_graph[0][0]
         title = f"{graph}: {first.vertices:,} vertices, {first.nonzeros:,} nonzeros as read"
-        print_table(_table(of_graph, names, LABELS, "parts", title))
+        print_table(_table(of_graph, names, title))
     of = {name.removesuffix(RATIO) for name in names}
     averaged = ["parts", "label", *(name + RATIO for name in OF_RATIOS if name in of)]
     title = f"over {study.baseline}, geometric mean of {len(study.graphs)} graphs"
@@ -155,19 +132,12 @@ def _basis(study: Study, names: Sequence[str]) -> str:
     return "; ".join(words)
 
 
-def _usual(study: Study, form: str) -> list[str]:
+def _usual(study: Study) -> list[str]:
     """Columns where none are chosen."""
-    names = ["graph"] * (form == "latex") + ["parts", "label"]
+    names = ["parts", "label"]
     for name in USUAL:
         names += [name, *[name + RATIO] * (study.baseline is not None and name in BESIDE)]
     return names
-
-
-def _stem(study: Study, graph: str) -> str:
-    """A graph's name without its extensions, where that names no other graph too."""
-    stems = [name.split(".")[0] for name in study.graphs]
-    stem = graph.split(".")[0]
-    return stem if stems.count(stem) == 1 and stem else graph
 
 
 def _cells(study: Study, row: Row, names: Sequence[str], spread: Row | None) -> list[str]:
@@ -185,43 +155,24 @@ def _cells(study: Study, row: Row, names: Sequence[str], spread: Row | None) -> 
     return cells
 
 
-def _table(
-    lines: Sequence[Line],
-    names: Sequence[str],
-    flush_left: Sequence[str],
-    section: str,
-    title: str = "",
-) -> Table:
-    """Rows with these columns, and a line where the value of `section` changes."""
+def _table(lines: Sequence[Line], names: Sequence[str], title: str) -> Table:
+    """Rows with these columns, and a line where the number of parts changes."""
     table = Table(names, title, left=0)
-    table.justify = ["left" if name in flush_left else "right" for name in names]
+    table.justify = ["left" if name in LABELS else "right" for name in names]
     for (row, cells), following in zip(lines, [*lines[1:], None], strict=True):
-        last = following is not None and getattr(following[0], section) != getattr(row, section)
-        table.add_row(*cells, end_section=last)
+        table.add_row(*cells, end_section=following is not None and following[0].parts != row.parts)
     return table
 
 
 def _add_means(table: Table, study: Study, names: Sequence[str]) -> None:
     """Add the geometric means of ratios over several graphs and all seeds."""
-    if study.baseline is None or len(study.graphs) == 1 or not any(RATIO in n for n in names):
+    if study.baseline is None or len(study.graphs) == 1 or len(names) == 2:
         return
     for parts, label in product(study.parts, study.labels):
         if label != study.baseline:
-            cells = {"graph": "geometric mean", "parts": str(parts), "label": label}
+            cells = {"parts": str(parts), "label": label}
             for name in names:
                 if name.endswith(RATIO):
                     mean = study.mean_ratio(label, parts, name.removesuffix(RATIO))
                     cells[name] = "-" if mean is None else f"{mean:.2f}"
-            table.add_row(*(cells.get(name, "") for name in names))
-    table.breaks.discard(len(table.rows) - 1)
-
-
-def print_latex(table: Table, comment: str) -> None:
-    """Print a table with the rules of booktabs, without its title; text is escaped."""
-    aligned = "".join(justify[0] for justify in table.justify)
-    lines = [f"% {comment}", rf"\begin{{tabular}}{{{aligned}}}", r"\toprule"]
-    for place, cells in enumerate([table.columns, *table.rows], -1):
-        escaped = (printable(cell).translate(LATEX) for cell in cells)
-        lines += [" & ".join(escaped) + r" \\", *[r"\midrule"] * (place in (-1, *table.breaks))]
-    lines += [r"\bottomrule", r"\end{tabular}"]
-    console().print("\n".join(lines), soft_wrap=True)
+            table.add_row(*(cells[name] for name in names))

@@ -12,9 +12,10 @@ feature.py   of feature slices, alone and between groups
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from plancc.errors import InputError
 from plancc.plan.convolutions import Convolution
@@ -22,13 +23,10 @@ from plancc.plan.layers import (
     Aggregate,
     Attention,
     Bias,
-    EdgeLinear,
-    EdgeMessages,
     Linear,
     OwnLinear,
 )
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS
-from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import Schedule
 from plancc.predict.schedules.approximate import (
     Approximation,
@@ -37,8 +35,6 @@ from plancc.predict.schedules.approximate import (
     sampled,
 )
 from plancc.predict.schedules.epoch import Scheduler, epoch
-from plancc.predict.schedules.feature import FeatureScheduler
-from plancc.predict.schedules.grid import BlockRowScheduler, BlockScheduler
 from plancc.predict.schedules.links import LinkTask
 from plancc.predict.schedules.owner_tables import (
     live_tables,
@@ -49,6 +45,10 @@ from plancc.predict.schedules.owner_tables import (
 from plancc.predict.schedules.plan_tables import read_tables, tables_of, training_vertices
 from plancc.predict.schedules.row import RowScheduler
 from plancc.predict.schedules.tables import Live, Tables, divides_columns
+from plancc.registry import load
+
+if TYPE_CHECKING:
+    from plancc.predict.pipelines import Pipeline
 
 __all__ = [
     "Approximation",
@@ -68,16 +68,15 @@ __all__ = [
     "training_vertices",
 ]
 
-SCHEDULERS: dict[str, Callable[[Tables], Scheduler]] = {
-    "row": RowScheduler,
-    "edge": RowScheduler,
-    "1d": BlockRowScheduler,
-    "1.5d": BlockRowScheduler,
-    "2d": BlockScheduler,
-    "3d": BlockScheduler,
-    "feature": FeatureScheduler,
+_GRID, _FEATURE = "plancc.predict.schedules.grid:", "plancc.predict.schedules.feature:"
+SCHEDULERS = {
+    "1d": _GRID + "BlockRowScheduler",
+    "1.5d": _GRID + "BlockRowScheduler",
+    "2d": _GRID + "BlockScheduler",
+    "3d": _GRID + "BlockScheduler",
+    "feature": _FEATURE + "FeatureScheduler",
 }
-"""Schedulers by `Tables.scheme`."""
+"""Schedulers by `Tables.scheme`; of others, which is row and edge, `RowScheduler`."""
 
 
 def schedule_of(
@@ -107,7 +106,6 @@ def schedule_of(
     if approximation is not None and approximation.is_exact:
         approximation = None
     network = convolution or Convolution()
-    passes = [name for name in passes if name not in network.options.passes_off]
     if not isinstance(plan, Tables):
         live_layers = len(dims) - 1 if DEAD_ROWS in passes else 0
         plan = read_tables(plan, copies=approximation is not None, live_layers=live_layers)
@@ -122,17 +120,17 @@ def schedule_of(
     else:
         tables = replace(tables, live=None)
     steps = network.options.steps(1, 1, last=True)
-    kinds = [type(step) for step in steps if not isinstance(step, Bias | OwnLinear | EdgeLinear)]
+    kinds = [type(step) for step in steps if not isinstance(step, Bias | OwnLinear)]
     scheduler: Scheduler
     if pipeline is not None:
         check_pipelined(tables)
-        scheduler = FeatureScheduler(tables, pipeline.stages)
+        scheduler = load(SCHEDULERS["feature"])(tables, pipeline.stages)
         notes = (*notes, f"{pipeline}, of rows in reverse Cuthill-McKee order")
     elif approximation is None:
         scheduler = (own or scheduler_of)(tables)
     else:
         approximation.check(tables)
-        if Attention in kinds or EdgeMessages in kinds:
+        if Attention in kinds:
             raise InputError(f"model '{network.name}' is predicted for exact epochs only")
         notes = (*notes, approximation.note())
         passes = approximation.passes(passes)
@@ -175,4 +173,6 @@ def check_pipelined(tables: Tables) -> None:
 
 def scheduler_of(tables: Tables) -> Scheduler:
     """The scheduler of these tables; InputError if they do not fit their grid."""
-    return SCHEDULERS[tables.scheme](tables)
+    target = SCHEDULERS.get(tables.scheme)
+    made: Scheduler = RowScheduler(tables) if target is None else load(target)(tables)
+    return made

@@ -18,7 +18,6 @@ from plancc.plan.layers import (
     Activation,
     Aggregate,
     Attention,
-    EdgeMessages,
     GatherNeighbours,
     LayerStep,
     Linear,
@@ -129,7 +128,7 @@ class Scheduler(ABC):
                 yield from self.product(layer, step)
             case Linear():
                 yield from self.linear(layer, step)
-            case GatherNeighbours() | Maximum() | Attention() | EdgeMessages():
+            case GatherNeighbours() | Maximum() | Attention():
                 yield from self.of_neighbours(layer, step)
             case Activation():
                 words = self.outputs(layer) * self.columns(step.columns)

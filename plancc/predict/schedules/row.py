@@ -12,7 +12,6 @@ from plancc.plan.exchange import Int64Array
 from plancc.plan.layers import (
     Aggregate,
     Attention,
-    EdgeMessages,
     GatherNeighbours,
     Maximum,
     RowStep,
@@ -37,8 +36,6 @@ WEIGHT_WORDS = {"forward": 4, "back": 7}
 """Words per nonzero and head for a weight of attention; back, for its gradient."""
 ATTEND_WORDS = 0.28
 """Words per nonzero and column that attention takes beside a product."""
-MESSAGE_WORDS = {"forward": 6, "back": 8}
-"""Words per nonzero and column of messages: gathered, made, rectified and added."""
 
 
 class RowScheduler(Scheduler):
@@ -105,8 +102,6 @@ class RowScheduler(Scheduler):
                 of_nonzero = WEIGHT_WORDS[direction] * step.heads + ATTEND_WORDS * columns
                 works += Elementwise(scores), Elementwise(_whole(of_nonzero * nonzeros))
                 works += self.works(layer, Aggregate(columns))[PRODUCTS]
-            case EdgeMessages():
-                works.append(Elementwise(MESSAGE_WORDS[direction] * nonzeros * columns))
         yield from (("multiply", work) for work in works)
 
     def memory(self, dims: Sequence[int]) -> Memory:

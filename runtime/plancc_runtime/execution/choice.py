@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc_runtime.data import LocalData
-from plancc_runtime.execution.clones import LateFolds
 from plancc_runtime.execution.full_batch import FullBatch
-from plancc_runtime.execution.grids import Grids
-from plancc_runtime.execution.mini_batches import Drawn, MiniBatches
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn import MODELS, model_of
 from plancc_runtime.options import BATCH_OPTIONS, RATES_KEPT, TrainOptions
+
+if TYPE_CHECKING:
+    from plancc_runtime.execution.drawn import Drawn
 
 
 def execution_of(
@@ -34,14 +35,21 @@ def execution_of(
             `layouts.order.in_order`.
         drawn: What mini-batches are drawn by and from; None: full batch.
     """
-    if not model_of(options.model, header.types is not None).Options.reads_edges:
+    if not model_of(options.model, header.types is not None).reads_edges:
         part = replace(part, edge_features=None)
     if part.grid is not None:
+        from plancc_runtime.execution.grids import Grids
+
         return Grids(header, part, data, options, resources)
     if drawn is not None:
+        from plancc_runtime.execution.mini_batches import MiniBatches
+
         return MiniBatches(header, part, data, options, resources, drawn)
-    kind = FullBatch if options.fold == "sync" else LateFolds
-    return kind(header, part, data, options, resources)
+    if options.fold != "sync":
+        from plancc_runtime.execution.clones import LateFolds
+
+        return LateFolds(header, part, data, options, resources)
+    return FullBatch(header, part, data, options, resources)
 
 
 def check_layout(header: Header, options: TrainOptions) -> None:
@@ -53,16 +61,10 @@ def check_layout(header: Header, options: TrainOptions) -> None:
     if header.types is None and options.target is not None:
         raise InputError(f"{options.setting('target')}: needs a plan with types")
     kind = model_of(options.model, header.types is not None)
-    for name in options.chosen(RATES_KEPT) if kind.Options.reads_edges else ():
+    for name in options.chosen(RATES_KEPT) if kind.reads_edges else ():
         raise InputError(
             f"{options.setting(name)}: samples of the boundary leave out features of edges, which "
             f"`model` {options.model} reads"
-        )
-    own = "norm", "residual", "activation", "recompute"
-    for name in options.chosen(own) if kind.carries_edges else ():
-        raise InputError(
-            f"{options.setting(name)}: `model` {options.model} has norms, residuals and ReLU of "
-            "its own, and keeps rows of edges"
         )
     if header.types is not None:
         _check_types(header, options)

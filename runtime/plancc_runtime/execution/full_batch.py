@@ -40,11 +40,8 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.layouts.matrices import matrix_of
-from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.stack import StackGraph
 from plancc_runtime.layouts.whole_counts import with_whole_rows
-from plancc_runtime.nn import model_of
 from plancc_runtime.nn.conv import Conv
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions
@@ -73,6 +70,8 @@ class FullBatch(Execution):
         self._block = with_whole_rows(Block.of_part(part, header.self_loops), self._transport)
         self._types = header.types
         if self._types is not None:
+            from plancc_runtime.layouts.relation import TypedBlock
+
             self._block = replace(self._block, halo=halo_vertices(self._block, self._transport))
             TypedBlock.of(self._block, self._types, self._transport).check(self._transport)
         if options.kernel == "auto":
@@ -89,6 +88,8 @@ class FullBatch(Execution):
     def _graph_of(self, block: Block) -> LocalGraph:
         if self._types is None:
             return LocalGraph(block, self._resources)
+        from plancc_runtime.layouts.stack import StackGraph
+
         return StackGraph(block, self._types, self._resources)
 
     def prepare(self, network: Network) -> LocalData:
@@ -98,6 +99,7 @@ class FullBatch(Execution):
         self.evaluates &= not network.draws
         if self._block.halo is None and any(conv.draws for conv in network.convs):
             halo = halo_vertices(self._block, self._transport)
+
             self._block = replace(self._block, halo=halo)
             self._set_graph(self._graph_of(self._block))
         fixed = constant and not sampled
@@ -196,7 +198,7 @@ class FullBatch(Execution):
 
 def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
     """The passes that do not fit these options, or the layout, and why."""
-    off = {**model_of(options.model, header.types is not None).Options.passes_off}
+    off = dict[str, str]()
     sampled = options.sampling.active or options.mini_batches
     if options.first_dropout > 0 and not sampled:
         off["constant"] = DROPS_FEATURES

@@ -25,34 +25,22 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from os import PathLike
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from plancc.errors import InputError
-from plancc.fields import options_of
-from plancc.graph.types import Types
 from plancc.plan.exchange import Exchange, Int64Array
 from plancc.plan.layers import Aggregate
 from plancc.plan.parts import Part
-from plancc.plan.population import num_training, read_population
-from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
-from plancc.sampling import Population, Sampler, chosen_sampler, draw, read_option
 from plancc.sampling.links import LinkSampler
-from plancc.sampling.neighbour import NeighbourSampler
-from plancc.sampling.relations import RelationSampler
-from plancc.text import shown
 from plancc_runtime.data import LocalData
+from plancc_runtime.execution.drawn import Drawn
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
-from plancc_runtime.kernels.rows_on_disk import RowCache, RowsOnDisk
 from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch, RowsOfBlocks
-from plancc_runtime.layouts.draws import check_draw, draws_of
-from plancc_runtime.layouts.ends import Directory
+from plancc_runtime.layouts.draws import draws_of
 from plancc_runtime.layouts.halo import Halo
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.link_batches import LinkBatches
@@ -63,64 +51,20 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
 from plancc_runtime.nn import model_of
 from plancc_runtime.nn.network import Network
-from plancc_runtime.options import BATCH_OPTIONS, TrainOptions, learns_links
+from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import BatchStep, Scores
-from plancc_runtime.slices import Slice
 from plancc_runtime.transport.messages import Traffic
 from plancc_runtime.transport.row_numbers import Rounds, finished, send_numbers
-from plancc_runtime.typed_data import target_in
 from plancc_runtime.views import View
 from plancc_runtime.workspace import empty, return_memory
 
 SHARE_OF_OWN, LEAST_CACHE = 1 / 8, 2**24
 """What features of halo rows may take by default: of the bytes of own ones, and bytes."""
-SHARE_KEPT = 3 / 4
-"""What kept rows may take of `feature_cache` with features on disk; a step reads into the rest."""
 COUNTED = 100
 """Steps whose batches say which halo rows are used most."""
 SMALL_NETWORK = 2**15
 """Products of widths, summed over the layers, up to which a step is quicker on one core beside a
 batch that is made on another than on both: 128 wide a batch took 3.7 ms, dense products 3.5."""
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """What mini-batches are drawn by and from, on every rank alike.
-
-    Attributes:
-        per_epoch: Mini-batches of an epoch.
-        remark: What to say of the sampler.
-        target: The type that is learnt, of a plan with types.
-        by_owners: Whether owners draw.
-        directory: Where the ends of links are.
-    """
-
-    sampler: Sampler
-    population: Population
-    per_epoch: int
-    remark: str
-    target: str | None = None
-    by_owners: bool = False
-    directory: Directory | None = None
-
-    def whole(self, plan: str | PathLike[str] | Slice, seed: int, by_owners: bool) -> Drawn:
-        """The same with all that the sampler draws from; not collective.
-
-        Parameters:
-            by_owners: Whether owners draw (`layouts.draws`), who need no pattern.
-
-        Raises:
-            InputError, PlanError: If the plan is damaged, or no batch can be drawn.
-        """
-        sampler, population = self.sampler, self.population
-        if by_owners:
-            return replace(self, by_owners=True)
-        if "pattern" in sampler.needs and not isinstance(plan, tuple):
-            with PlanFile(plan) as file:
-                population = read_population(file, sampler, target=self.target)
-        sampler.check(population)
-        draw(sampler, population, seed, 0)  # what it refuses, it refuses here
-        return replace(self, population=population)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +185,7 @@ class MiniBatches(FullBatch):
         self._clock = resources.clock
         self._draws = draws_of(self._block, *drawing, drawn.by_owners, self._clock, links)
         self._cache: FeatureCache | None = None
-        self._on_disk: RowCache | None = None
+        self._mapped: Tensor | None = None  # features that stay in the plan's file
         self._drawing: UnderWay | None = None
         self._fetching: UnderWay | None = None  # the features of the batch before
         self._thread: ThreadPoolExecutor | None = None
@@ -268,6 +212,8 @@ class MiniBatches(FullBatch):
     def prepare(self, network: Network) -> LocalData:
         data = self._data
         del self._data
+        self._mapped = data.features if self._options.features_on_disk else None
+        self._type = data.features.dtype if self._mapped is None else self._resources.dtype
         if self._resources.overlap and self._draws.alone:
             self._start_thread(network)
         self._coefficients = [
@@ -295,23 +241,20 @@ class MiniBatches(FullBatch):
                     and first.fixes_product
                     and data.features.dtype == self._resources.dtype
                 )
-        if isinstance(data.features, RowsOnDisk):
-            held = 0 if self._cache is None else self._cache.rows.nbytes
-            self._on_disk = data.features.cache
-            self._on_disk.resize(int(SHARE_KEPT * self._room(data)) - held)
         return data
 
     def whole(self) -> View:
-        if self._on_disk is not None:  # an evaluation reads all rows, and has the memory
-            self._on_disk.clear()
-            return_memory()
-        return super().whole()
+        view = super().whole()
+        if self._mapped is None:
+            return view
+        return_memory()  # of steps: an evaluation holds outputs of all rows
+        return replace(view, x=self._mapped.to(self._type))
 
     def _room(self, data: LocalData) -> int:
         """Bytes for a cache of features."""
         if self._options.feature_cache is not None:
             return self._options.feature_cache
-        size = data.features.numel() * data.features.element_size()
+        size = data.features.numel() * self._type.itemsize
         return max(int(SHARE_OF_OWN * size), LEAST_CACHE)
 
     def _kept(self, data: LocalData) -> BoolArray | None:
@@ -320,7 +263,7 @@ class MiniBatches(FullBatch):
         Those that the first `COUNTED` steps use most come first.
         """
         number = len(self._draws.halo)
-        size = data.features.shape[1] * data.features.element_size()
+        size = data.features.shape[1] * self._type.itemsize
         rows = self._room(data) // max(size, 1)
         kept = np.ones(number, np.bool_)
         short = np.array([rows < number], np.int8)
@@ -349,10 +292,6 @@ class MiniBatches(FullBatch):
         expand = self._block.expand
         of_others = send_numbers(expand.reversed(), kept, self._transport)
         exchange = expand.keep(of_others, kept)
-        if isinstance(features, RowsOnDisk):
-            sent, number = np.unique(exchange.send.row, return_inverse=True)
-            exchange = Exchange(exchange.send.called(number), exchange.receive)
-            features = features.at(sent).read()
         rows = finished(self._fetched(exchange, features))
         some = np.array([not kept.all()], np.int8)
         self._transport.allreduce_max(some)
@@ -364,7 +303,7 @@ class MiniBatches(FullBatch):
         buffers = halo.buffers(x.shape[1])
         halo.send_rows(x.to(self._resources.dtype).contiguous(), buffers)
         yield
-        return halo.take(buffers).to(x.dtype)
+        return halo.take(buffers).to(self._type)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
         """The share with its features, and what is fixed with them. Collective."""
@@ -389,7 +328,7 @@ class MiniBatches(FullBatch):
         Collective.
         """
         cache = self._cache
-        own = features if self._in_place else rows_of(features, share.local.inputs)
+        own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)
         if cache is None:
             return own, None
         halo = share.local.halos[0]
@@ -550,104 +489,6 @@ def _result(future: Future[BatchShare]) -> Rounds[BatchShare]:
 
 def rows_of(x: Tensor, rows: Int64Array) -> Tensor:
     """These rows of x: Tensor[m, width]."""
-    if isinstance(x, RowsOnDisk):
-        return x.at(rows).read()
     out = empty(len(rows), x.shape[1], x)
     torch.index_select(x, 0, torch.from_numpy(rows).to(x.device), out=out)
     return out
-
-
-def recorded_sampler(plan: str | PathLike[str] | Slice) -> str:
-    """The sampler that a plan file was compiled for; empty for a slice and for other plans."""
-    if isinstance(plan, tuple):
-        return ""
-    with PlanFile(plan) as file:
-        return _sampler_in(file)
-
-
-def _sampler_in(file: PlanFile) -> str:
-    return str(file.attributes("provenance").get("sampler", ""))
-
-
-def chosen_batches(
-    plan: str | PathLike[str] | Slice, options: TrainOptions, header: Header
-) -> Drawn | None:
-    """The sampler of mini-batches, and what it draws from without the pattern; not collective.
-
-    What the user does not say is as the plan was compiled for. None: full batch.
-
-    Raises:
-        InputError: If the options do not fit each other, the plan or the model.
-        PlanError: If the plan is damaged.
-    """
-    if not options.mini_batches:
-        return None
-    given = {name: getattr(options, name) for name in BATCH_OPTIONS}
-    for name, value in (options.sampler_options or {}).items():
-        given[name] = read_option(name, value)
-    n, types, target = header.num_vertices, header.types, None
-    if learns_links(header, options):
-        sampler, population = _of_links(plan, n, options, given), Population(n)
-    elif isinstance(plan, tuple):
-        sampler = chosen_sampler("", n, None, options.sampler, **given)
-        population = Population(n)
-    else:
-        with PlanFile(plan) as file:
-            recorded = _sampler_in(file)
-            target = None if types is None else target_in(file, types, options)
-            training = num_training(file, target)
-            sampler = chosen_sampler(recorded, n, training, options.sampler, **given)
-            population = read_population(file, sampler, with_pattern=False, target=target)
-    sampler.check_layers(options.layers)
-    if sampler.num_blocks > 1 and model_of(options.model, types is not None).carries_edges:
-        raise InputError(
-            f"`sampler` {sampler.name}: draws other edges for every layer, and `model` "
-            f"{options.model} has the same in all; choose a sampler of vertices, such as uniform"
-        )
-    sampler = _by_relation(sampler, types, options)
-    check_draw(options.draw, sampler)
-    sampler, remark = sampler.fitted(population)
-    if isinstance(plan, tuple) or "pattern" not in sampler.needs:
-        sampler.check(population)
-    per_epoch = options.steps or sampler.batches_per_epoch(population)
-    return Drawn(sampler, population, per_epoch, remark, target)
-
-
-def _of_links(
-    plan: str | PathLike[str] | Slice, num_vertices: int, options: TrainOptions, given: Any
-) -> Sampler:
-    """The sampler of links; `given`: options of samplers."""
-    if options.sampler not in (None, NeighbourSampler.name):
-        raise InputError(
-            f"{options.setting('sampler')}: the ends of links are drawn with sampler "
-            f"{NeighbourSampler.name}"
-        )
-    if isinstance(plan, tuple):
-        raise InputError("mini-batches of links need the file of a plan")
-    with PlanFile(plan) as file:
-        recorded = _sampler_in(file)
-        num_links = int(np.count_nonzero(file.read("links/kind") == 0))
-    found = chosen_sampler(recorded, num_vertices, num_links, NeighbourSampler.name, **given)
-    known = {each.name: getattr(found, each.name) for each in options_of(found)}
-    known |= {"negatives": options.negatives, "of_batch": options.negatives_from == "batch"}
-    return LinkSampler(**known, num_links=num_links)
-
-
-def _by_relation(sampler: Sampler, types: Types | None, options: TrainOptions) -> Sampler:
-    """The sampler; on a plan with types, that of neighbours in relations."""
-    given, name = options.relation_fanouts, "`relation_fanouts`"
-    if types is None or type(sampler) is not NeighbourSampler:
-        if given is not None:
-            raise InputError(f"{name}: are for sampler 'neighbour' on a plan with types")
-        return sampler
-    size, fanouts = sampler.batch_size, dict.fromkeys(types.relations, sampler.fanouts)
-    for key, value in (given or {}).items():
-        try:
-            relation = types.relation(tuple(key.split(":")) if key.count(":") == 2 else key)
-            of_relation = NeighbourSampler(size, read_option("fanouts", value))
-            of_relation.check_layers(options.layers)
-        except InputError as error:
-            words = str(error).removeprefix("`fanouts` ")
-            raise InputError(f"{name} {shown(key)}: {words}") from None
-        fanouts[relation] = of_relation.fanouts
-    return RelationSampler(size, sampler.fanouts, tuple(fanouts.values()))

@@ -35,7 +35,6 @@ from plancc.kernel import njit
 from plancc_runtime.kernels import openmp
 from plancc_runtime.kernels.claims import claim, equal_blocks, pointer
 from plancc_runtime.kernels.edges import Pattern, PatternSide
-from plancc_runtime.operations import Cost, operation, size_of
 from plancc_runtime.workspace import empty
 
 LARGEST_SPREAD = {torch.float32: 60.0, torch.float64: 500.0}
@@ -123,21 +122,6 @@ def factors(
     return column, row
 
 
-def _cost(flops: int) -> Any:
-    def cost(result: Any, side: PatternSide, *operands: Any) -> Cost:
-        known = next(each for each in operands if isinstance(each, Attended))
-        arrays = [each for each in (*_flat(result), *operands) if isinstance(each, Tensor)]
-        arrays += [known.column, known.row, known.x, known.parts, known.totals]
-        moved = size_of(side.ptr, side.index, side.edge, known.scale, *arrays)
-        return Cost(moved, flops * len(side.index) * known.x.shape[1])
-
-    return cost
-
-
-def _flat(result: Any) -> tuple[Any, ...]:
-    return result if isinstance(result, tuple) else (result,)
-
-
 def attention(
     pattern: Pattern,
     prepared: tuple[Tensor, Tensor],
@@ -166,7 +150,6 @@ def attention(
     return _attention(pattern.rows, kept, bias), kept
 
 
-@operation("attention", _cost(2))
 def _attention(side: PatternSide, kept: Attended, bias: Tensor | None) -> Tensor:
     out = empty(len(side), kept.out_width, kept.x)
     _run(FORWARD, side, kept, {OUT: out, BIAS: bias})
@@ -208,7 +191,6 @@ def attention_adjoint(
     return back, scores, by_row
 
 
-@operation("attention, rows back", lambda result, side, kept, g: Cost(size_of(g, kept.parts)))
 def _inner(side: PatternSide, kept: Attended, g: Tensor) -> Tensor:
     """The gradient of targets, Tensor[m, h]; and <g[i], out[i]> into ``kept.row[i, 3]``."""
     scores = g.new_empty(len(side), kept.heads)
@@ -216,7 +198,6 @@ def _inner(side: PatternSide, kept: Attended, g: Tensor) -> Tensor:
     return scores
 
 
-@operation("attention, adjoint", _cost(4))
 def _attention_adjoint(
     side: PatternSide, kept: Attended, g: Tensor, scores: Tensor, vectors: Tensor
 ) -> Tensor:

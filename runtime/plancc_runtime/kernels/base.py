@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from plancc.errors import InputError
-from plancc_runtime.kernels.rows_on_disk import RowsOnDisk, in_memory
-from plancc_runtime.operations import Cost, operation, size_of
 
 
 class Epilogue(NamedTuple):
@@ -22,15 +20,6 @@ class Epilogue(NamedTuple):
     bias: Tensor | None
     relu: bool
     where: Tensor | None
-
-
-def _cost(result: None, matrix: SparseMatrix, x: Tensor, out: Tensor, **epilogue: Any) -> Cost:
-    """Cost of a product with 32-bit indices."""
-    (m, _), width = matrix.shape, x.shape[1]
-    stored = matrix.nnz * (4 + x.element_size()) + 8 * (m + 1)
-    written = m * width * x.element_size() * (2 if epilogue.get("add") else 1)
-    others = size_of(epilogue.get("rows"), epilogue.get("bias"), epilogue.get("where"))
-    return Cost(stored + size_of(x) + written + others, 2 * matrix.nnz * width)
 
 
 def numbered(device: torch.device) -> torch.device:
@@ -49,11 +38,9 @@ class SparseMatrix(ABC):
         name: The kernel's name in `KERNELS`.
         shape (tuple of int): (m, n).
         nnz: int.
-        reads_disk: Whether x may be a `RowsOnDisk`, of which a product reads some rows at a time.
     """
 
     name: ClassVar[str]
-    reads_disk: ClassVar[bool] = False
 
     def __init__(self, matrix: csr_matrix, dtype: torch.dtype, device: torch.device) -> None:
         self.shape: tuple[int, int] = matrix.shape
@@ -61,7 +48,6 @@ class SparseMatrix(ABC):
         self.dtype = dtype
         self.device = numbered(device)
 
-    @operation("sparse product", _cost)
     def multiply(
         self,
         x: Tensor,
@@ -114,8 +100,6 @@ class SparseMatrix(ABC):
         if where is not None:
             self._check("where", where, (m, width))
         if m and width:
-            if isinstance(x, RowsOnDisk) and not self.reads_disk:
-                x = in_memory(x)
             self._multiply(x, out, Epilogue(add, rows, bias, relu, where))
 
     @abstractmethod

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc_runtime.kernels.rows import add_rows
-from plancc_runtime.kernels.rows_on_disk import RowsOnDisk
 from plancc_runtime.workspace import empty
 
 AT_ONCE = 1 << 20
@@ -124,7 +123,6 @@ def quicker_compiled(
     return (
         rows * weight.numel() >= LEAST_WORK
         and weight.numel() <= MOST_WEIGHTS
-        and not isinstance(x, RowsOnDisk)
         and all(
             each is None
             or (each.shape == shape and each.dtype == torch.float32 and each.device.type == "cpu")

@@ -33,7 +33,6 @@ from torch import Tensor
 from plancc.errors import InputError
 from plancc.kernel import njit
 from plancc_runtime.kernels.torch_spmm import multiply, sampled_product
-from plancc_runtime.operations import Cost, operation, size_of
 from plancc_runtime.workspace import empty
 
 # Sums may be reordered for SIMD and use FMA; not "nnan" or "ninf": a NaN must stay one. The error
@@ -159,25 +158,6 @@ class Pattern:
         return [(1 << k, torch.nonzero((power == k) & (self.degree > 0)).flatten()) for k in there]
 
 
-def _cost(flops: int) -> Callable[..., Cost]:
-    """The cost of a kernel: its operands once, and `flops` per nonzero and column of its operand.
-
-    The widest operand's columns count.
-    """
-
-    def cost(result: Any, over: PatternSide | Pattern, *operands: Any, **named: Any) -> Cost:
-        side = over if isinstance(over, PatternSide) else over.rows
-        given = [*operands, *named.values()]
-        made = result if isinstance(result, tuple) else (result,)
-        arrays = [each for each in (*made, *given) if isinstance(each, Tensor)]
-        width = max(each[:1].numel() for each in arrays)
-        moved = size_of(side.ptr, side.index, side.edge, *arrays)
-        return Cost(moved, flops * len(side.index) * width)
-
-    return cost
-
-
-@operation("sum over edges", _cost(1))
 def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
     """out[i] = sum of x[j] over the nonzeros of group i; shapes [n, d], [m, d]."""
     out = x.new_empty(len(side), x.shape[1])
@@ -187,7 +167,6 @@ def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
     return out
 
 
-@operation("sum over edges", _cost(1))
 def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
     """out[i] = sum of value[e] over the nonzeros of group i; shapes [nnz, d], [m, d]."""
     if not side.native:  # a product with the matrix of groups and nonzeros
@@ -198,18 +177,6 @@ def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
     return out
 
 
-@operation("sum of both ends", _cost(1))
-def sums_of_ends(pattern: Pattern, source: Tensor, target: Tensor) -> Tensor:
-    """out[e] = source[j] + target[i] for all nonzeros e = (i, j); [n, d], [m, d], [nnz, d]."""
-    side = pattern.rows
-    if not side.native:
-        return rows_of(source, side.index).add_(rows_of(target, pattern.row))
-    out = empty(pattern.num_nonzeros, source.shape[1], source)
-    by_group(_sums_of_ends, side, source.shape[1], side.ptr, side.index, source, target, out)
-    return out
-
-
-@operation("weighted sum over edges", _cost(2))
 def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
     """out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros of group i.
 
@@ -230,7 +197,6 @@ def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-@operation("dot product per edge", _cost(2))
 def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
     """out[e, h] = <g[i, h], x[j, h]> for all nonzeros (SDDMM); [m, h, d], [n, h, d], [nnz, h]."""
     side = pattern.rows
@@ -243,7 +209,6 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-@operation("extreme over edges", _cost(1))
 def first_extreme(
     pattern: Pattern, op: str, x: Tensor, y: Tensor | None, by_row: bool, largest: bool
 ) -> Tensor:
@@ -285,7 +250,6 @@ def first_extreme(
     return out
 
 
-@operation("take", _cost(0))
 def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
     """out[i, k] = x[j, k] with j the column of nonzero edge[i, k]; 0 where that is -1.
 
@@ -300,7 +264,6 @@ def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-@operation("take, adjoint", _cost(0))
 def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
     """The adjoint of `take`: out[j, k] = sum of g[i, k] over the i whose edge[i, k] is in column j.
 
@@ -317,7 +280,6 @@ def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
     return out.scatter_add_(0, _columns_of(pattern, edge), g.masked_fill(edge < 0, 0))
 
 
-@operation("softmax over edges", _cost(4))
 def softmax(pattern: Pattern, score: Tensor) -> Tensor:
     """exp(score[e] - max) / sum over the nonzeros of each row; shapes [nnz, h], [nnz, h]."""
     side = pattern.rows
@@ -454,18 +416,6 @@ def _sum(begin: int, end: int, ptr: Any, index: Any, x: Any, out: Any) -> None:
             for k in range(d):
                 y[k] += a[k]
             p += 1
-
-
-@_compiled
-def _sums_of_ends(
-    begin: int, end: int, ptr: Any, index: Any, source: Any, target: Any, out: Any
-) -> None:
-    for i in range(begin, end):
-        b = target[i]
-        for p in range(ptr[i], ptr[i + 1]):
-            a, y = source[index[p]], out[p]
-            for k in range(out.shape[1]):
-                y[k] = a[k] + b[k]
 
 
 @_compiled

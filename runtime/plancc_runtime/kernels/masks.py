@@ -16,7 +16,6 @@ from plancc.kernel import njit
 from plancc.sampling.counter import mix
 from plancc_runtime.kernels.edges import Pattern, by_group
 from plancc_runtime.kernels.hashing import AT_ONCE, halves, mixed, signed
-from plancc_runtime.operations import Cost, operation, size_of
 from plancc_runtime.workspace import empty
 
 MIX_WORK = 8  # multiplications that a hash takes the time of
@@ -24,10 +23,6 @@ _LOW = np.uint64(2**32 - 1)
 _32 = np.uint64(32)
 
 
-@operation(
-    "attention dropout",
-    lambda out, pattern, *_: Cost(size_of(pattern.rows.ptr, pattern.rows.index, out)),
-)
 def nonzero_mask(
     pattern: Pattern, rows: Tensor, columns: Tensor, rate: float, key: np.uint64, like: Tensor
 ) -> Tensor:

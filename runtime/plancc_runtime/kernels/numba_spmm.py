@@ -16,7 +16,6 @@ tiles in the outer loop 0.45, 0.68, 0.33; no prefetch 0.49, 0.58, 0.40; not read
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -36,12 +35,10 @@ from plancc_runtime.kernels import openmp
 from plancc_runtime.kernels.base import Epilogue, SparseMatrix
 from plancc_runtime.kernels.claims import claim, equal_blocks, pointer
 from plancc_runtime.kernels.column_blocks import best_count, split
-from plancc_runtime.kernels.rows_on_disk import RowsOnDisk
 from plancc_runtime.kernels.vectors import prefetch, spread, tiles
 
 PREFETCH = 32  # distance of the prefetch in nonzeros; 16 to 48 differ by less than 10%
 NEAR_PREFETCH = 8  # the same within a column block, whose rows of x are in a cache
-NUMBERS_AT_ONCE = 1 << 20  # of rows that are read from the disk
 THREAD_WORK = 1 << 17  # multiplications that are worth another thread: about 40 microseconds
 
 # Fields of a call of the compiled code: addresses, sizes and flags.
@@ -60,7 +57,6 @@ class NumbaMatrix(SparseMatrix):
     """The compiled product, on CPUs; everything that `multiply` can do is done in its one pass."""
 
     name = "numba"
-    reads_disk = True
 
     def __init__(self, matrix: csr_matrix, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(matrix, dtype, device)
@@ -118,13 +114,6 @@ class NumbaMatrix(SparseMatrix):
         """out = the product of a column block, by all threads."""
         add, rows, bias, relu, where = epilogue
         width, num_rows = x.shape[1], len(part.row_ptr) - 1
-        if isinstance(x, RowsOnDisk):
-            if (rows, where) != (None, None):
-                x = x.read()
-            else:
-                for at, column, piece in part.pieces(NUMBERS_AT_ONCE // width):
-                    self._pass(piece, x.at(column).read(), out[at], epilogue)
-                return
         columns = tiles(width, x.element_size())
         call = np.zeros(CALL_SIZE, np.int64)  # one per call: several threads may multiply at once
         call[BLOCKS:OUTSIDE] = [
@@ -170,24 +159,6 @@ class _RowRange:
         self.row_ptr, self.columns, self.values = row_ptr, columns, values
         self.blocks = equal_blocks(row_ptr)
         self.distance = distance
-
-    def pieces(self, most: int) -> Iterator[tuple[slice, np.ndarray, _RowRange]]:
-        """Consecutive rows with at most `most` nonzeros, or one row, at a time.
-
-        Yields:
-            rows: slice, column : int64[used columns], ascending, piece : Has these columns only.
-        """
-        first, num_rows = 0, len(self.row_ptr) - 1
-        while first < num_rows:
-            begin = self.row_ptr[first]
-            last = int(np.searchsorted(self.row_ptr, begin + most, side="right")) - 1
-            last = max(first + 1, last)
-            end = self.row_ptr[last]
-            column, number = np.unique(self.columns[begin:end], return_inverse=True)
-            row_ptr, values = self.row_ptr[first : last + 1] - begin, self.values[begin:end]
-            piece = _RowRange(row_ptr, number.astype(np.int32), values, self.distance)
-            yield slice(first, last), column.astype(np.int64), piece
-            first = last
 
 
 @cache

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from plancc.errors import InputError
 from plancc.kernel import njit
-from plancc_runtime.operations import Cost, operation, size_of
 
 
 def pack(x: Tensor, rows: Tensor, out: Tensor) -> None:
@@ -26,11 +25,6 @@ def pack(x: Tensor, rows: Tensor, out: Tensor) -> None:
     torch.index_select(x, 0, rows, out=out)
 
 
-def _cost(result: None, out: Tensor, rows: Tensor, received: Tensor) -> Cost:
-    return Cost(3 * size_of(received) + size_of(rows), received.numel())
-
-
-@operation("add rows", _cost)
 def add_rows(out: Tensor, rows: Tensor, received: Tensor) -> None:
     """out[rows[k]] += received[k] for k = 0, 1, ...; the same bits with any number of threads.
 

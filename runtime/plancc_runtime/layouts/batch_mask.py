@@ -21,13 +21,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from plancc.clock import Clock
 from plancc.kernel import njit
 from plancc.plan.exchange import BoolArray, Int32Array, Int64Array, offsets
 from plancc.plan.parts import taken
 from plancc.sampling import Batch, BatchLayer
 from plancc.sampling.batch import Floats
 from plancc.sampling.kernels import ascending, distinct, found_in, order_by_vertex
-from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.link_batches import LinkBatch
 from plancc_runtime.transport.base import Transport

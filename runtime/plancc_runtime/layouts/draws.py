@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from plancc.clock import Clock
 from plancc.errors import InputError
 from plancc.memory import available_memory
 from plancc.plan.exchange import Int32Array, Int64Array
@@ -16,7 +17,6 @@ from plancc.sampling.links import LinkSampler
 from plancc.sampling.neighbour import NeighbourSampler
 from plancc.sampling.relations import RelationSampler
 from plancc.sampling.walk import WalkSampler
-from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.batch_mask import BatchMask, LocalBatch, RowsOfBlocks
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.link_batches import LinkBatches

@@ -39,7 +39,6 @@ from plancc.plan.products import (
     adjoint,
     without_messages,
 )
-from plancc_runtime.kernels.rows_on_disk import in_memory
 from plancc_runtime.layouts.halo import HaloExchange, RowMover, at_rows
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.matrices import Blocks, TransposedPiece
@@ -335,14 +334,8 @@ class ProgramGraph(LayerGraph):
         """The spaces of the program that `Executor.run` is given, with own inputs and outputs."""
         return {"x": x, "y": y}
 
-    @property
-    def reads_own(self) -> bool:
-        """Whether no row of the input of a product is sent: rows on the disk stay there."""
-        return self.transport.size == 1
-
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """A x or, `back`, A^T x, summed in the type of the resources. Collective."""
-        x = x if self.reads_own and not back else in_memory(x)
         rows = as_type(x, self.resources.dtype).contiguous()
         out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
         executor = self.lay_out(coefficients)

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plancc.clock import Clock
 from plancc.plan.grid import Grid
 from plancc.plan.stages import Batches
-from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.resources import CPU, Resources
 from plancc_runtime.transport.base import Group, Pending
 from plancc_runtime.workspace import empty

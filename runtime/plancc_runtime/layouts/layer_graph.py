@@ -50,6 +50,11 @@ class LayerGraph(ABC):
         """Rows of the output; by default those of the input."""
         return self.num_inputs
 
+    @property
+    def row_type(self) -> Tensor | int:
+        """Number of the type of every row of the input: int64[num_inputs]; 0: there is one type."""
+        return 0
+
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """A x, held as x is; its gradient is A^T g. Collective.
 

@@ -20,7 +20,6 @@ from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
 from plancc.plan.layers import (
     Aggregate,
-    EdgeMessages,
     GatherNeighbours,
     LayerStep,
     Maximum,
@@ -48,7 +47,6 @@ MOVING: dict[type[LayerStep], tuple[str, ...]] = {
     Aggregate: ("expand", "fold"),
     GatherNeighbours: ("expand",),
     Maximum: ("fold",),
-    EdgeMessages: ("fold",),
 }
 """Exchanges of the product's program that a step of a layer plays."""
 
@@ -253,9 +251,7 @@ class LocalGraph(ProgramGraph):
 
     def moved(self, step: LayerStep) -> dict[str, list[RowMessages]]:
         assert isinstance(step, RowStep)
-        if (
-            isinstance(step, Maximum | EdgeMessages) and self._partials is not None
-        ):  # which go without hops
+        if isinstance(step, Maximum) and self._partials is not None:  # which go without hops
             return {"fold": [RowMessages(self._partials.steps[0], step.columns, reverse=True)]}
         return {
             name: [RowMessages(hop, step.columns) for hop in each.steps]
@@ -339,10 +335,6 @@ class ColumnsAtHand(LocalGraph):
 
     def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         return {"x": x[: self._own], "halo": self.halo(x), "y": y}
-
-    @property
-    def reads_own(self) -> bool:
-        return True
 
     def program(self, step: LayerStep) -> Program:
         return ()

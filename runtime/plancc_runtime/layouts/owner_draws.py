@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from plancc.clock import Clock
 from plancc.kernel import njit
 from plancc.plan.exchange import Int32Array, Int64Array, offsets
 from plancc.sampling import SHOWN, Population, Sampler
@@ -37,7 +38,6 @@ from plancc.sampling.kernels import ascending, distinct
 from plancc.sampling.neighbour import NeighbourSampler
 from plancc.sampling.owned import OwnedRows
 from plancc.sampling.walk import WalkSampler
-from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.batch_mask import (
     KeptBlock,
     LocalBatch,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from scipy.sparse import csr_matrix
 
-from plancc_runtime.clock import Clock
+from plancc.clock import Clock
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.transport.base import Transport

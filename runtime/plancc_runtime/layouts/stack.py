@@ -176,8 +176,3 @@ def _side_by_side(
         found |= {each: (total + n, len(of_type)) for n, each in enumerate(of_type)}
         total += size * len(of_type)
     return found, total
-
-
-def by_type(numbers: Int64Array) -> Int64Array:
-    """Rows of these types, type after type, otherwise in their order: int64[rows]."""
-    return np.argsort(numbers, kind="stable")

@@ -13,13 +13,10 @@ from plancc.registry import Registry
 
 if TYPE_CHECKING:
     from plancc_runtime.nn.conv import Conv
-    from plancc_runtime.nn.edges import EdgeBlock, GINEConv, LinearMap
     from plancc_runtime.nn.gat import GATConv
     from plancc_runtime.nn.gcn import GCNConv
     from plancc_runtime.nn.gin import GINConv
-    from plancc_runtime.nn.meshgraphnet import MeshGraphNetConv, RelationMeshGraphNetConv
     from plancc_runtime.nn.norm import BatchNorm, LayerNorm
-    from plancc_runtime.nn.relation_gine import RelationGINEConv
     from plancc_runtime.nn.relations import (
         RelationGATConv,
         RelationSAGEConv,
@@ -36,8 +33,6 @@ MODELS = Registry(
         "gcn": "plancc_runtime.nn.gcn:GCNConv",
         "sage": "plancc_runtime.nn.sage:SAGEConv",
         "gin": "plancc_runtime.nn.gin:GINConv",
-        "gine": "plancc_runtime.nn.edges:GINEConv",
-        "meshgraphnet": "plancc_runtime.nn.meshgraphnet:MeshGraphNetConv",
         "gat": "plancc_runtime.nn.gat:GATConv",
         "rgcn": "plancc_runtime.nn.relations:RGCNConv",
     },
@@ -50,8 +45,6 @@ RELATIONAL = Registry(
         "rgcn": "plancc_runtime.nn.relations:RGCNConv",
         "sage": "plancc_runtime.nn.relations:RelationSAGEConv",
         "gat": "plancc_runtime.nn.relations:RelationGATConv",
-        "gine": "plancc_runtime.nn.relation_gine:RelationGINEConv",
-        "meshgraphnet": "plancc_runtime.nn.meshgraphnet:RelationMeshGraphNetConv",
     },
     subclass_of="plancc_runtime.nn.relations:RelationConv",
 )
@@ -60,12 +53,6 @@ _MODULES = {
     "SAGEConv": "sage",
     "GINConv": "gin",
     "GATConv": "gat",
-    "GINEConv": "edges",
-    "EdgeBlock": "edges",
-    "LinearMap": "edges",
-    "MeshGraphNetConv": "meshgraphnet",
-    "RelationMeshGraphNetConv": "meshgraphnet",
-    "RelationGINEConv": "relation_gine",
     "RGCNConv": "relations",
     "RelationSAGEConv": "relations",
     "RelationGATConv": "relations",
@@ -78,18 +65,12 @@ __all__ = [
     "MODELS",
     "RELATIONAL",
     "BatchNorm",
-    "EdgeBlock",
     "GATConv",
     "GCNConv",
     "GINConv",
-    "GINEConv",
     "LayerNorm",
-    "LinearMap",
-    "MeshGraphNetConv",
     "RGCNConv",
     "RelationGATConv",
-    "RelationGINEConv",
-    "RelationMeshGraphNetConv",
     "RelationSAGEConv",
     "SAGEConv",
     "Standardization",

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -27,8 +27,6 @@ from plancc.plan.layers import Aggregate, BothWays, GatherNeighbours, OwnLinear
 from plancc_runtime.kernels.dense import weight_gradient
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
-
-M = TypeVar("M", bound=nn.Module)
 
 
 class Halves(NamedTuple):
@@ -81,9 +79,7 @@ class Conv(nn.Module, ABC):
             and `halves` then take.
         takes_bfloat16: Whether x may be of bfloat16 while the parameters are of float32.
         reads_values: Whether it reads the plan's values of A, and not its pattern alone.
-        carries_edges: Whether rows of edges go from layer to layer, `edges` of `forward`, which
-            returns them too; such a layer is told whether it is the `first`, and nothing stands
-            between layers.
+        reads_edges: Whether it reads `graph.edge_features`.
     """
 
     Options: ClassVar[type[ConvOptions]] = ConvOptions
@@ -93,7 +89,7 @@ class Conv(nn.Module, ABC):
     draws: bool = False
     takes_bfloat16: ClassVar[bool] = False
     reads_values: ClassVar[bool] = True
-    carries_edges: ClassVar[bool] = False
+    reads_edges: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -226,17 +222,6 @@ def uniform(random: np.random.Generator, shape: tuple[int, ...], fan_in: int) ->
     He et al. 2015, with a = sqrt(5)) and biases.
     """
     return torch.from_numpy(random.uniform(-1, 1, shape) / np.sqrt(fan_in))
-
-
-def drawn(module: M, random: np.random.Generator) -> M:
-    """The module in float64, its linear maps drawn anew, as by `uniform`."""
-    for each in module.double().modules():
-        if isinstance(each, nn.Linear):
-            shape = each.out_features, each.in_features
-            each.weight.data = uniform(random, shape, fan_in=each.in_features)
-            if each.bias is not None:
-                each.bias.data = uniform(random, shape[:1], fan_in=each.in_features)
-    return module
 
 
 class LinearAggregation:

@@ -96,8 +96,6 @@ class Network(nn.Module):
 
             types = TypesOfNetwork.parse(options.types)
             of_layers = [{"types": each} for each in types.of_layers(list(dims))]
-        if kind.carries_edges:
-            of_layers = [each | {"first": k == 0} for k, each in enumerate(of_layers)]
         self.options, self.dims, self._seed = options, list(dims), seed
         self.convs: Sequence[Conv] = nn.ModuleList(  # type: ignore[assignment]
             kind(a, b, last=k == last, random=random, dtype=dtype, **options.conv, **of_layers[k])
@@ -161,18 +159,14 @@ class Network(nn.Module):
                 norms are; the layers compute in that of x.
         """
         dtype = next(self.parameters()).dtype
-        last, edges = len(self.convs) - 1, None
+        last = len(self.convs) - 1
         for k, (conv, graph) in enumerate(zip(self.convs, graphs, strict=True)):
             self.enter(f"layer {k + 1} forward")
             if self._rate(k):
                 x = self.dropped(x, k, step, graph.vertices, graph.first_column(self.dims[k]))
             rectified = {"rectified": True} if k < last and self._rectifies(conv) else {}
-            carried = {"edges": edges} if conv.carries_edges else {}
-            own = {**rectified, **carried, **self.key(k, step)}
-            z = conv(graph, x, fixed if k == 0 else None, **own)
-            if conv.carries_edges:
-                z, edges = z
-            elif k < last:
+            z = conv(graph, x, fixed if k == 0 else None, **rectified, **self.key(k, step))
+            if k < last:
                 z = z if rectified else self.activate(self.normalised(z, k, graph))
                 if self.options.residual:
                     z = z + self.skipped(graph.targets(x), k, graph)

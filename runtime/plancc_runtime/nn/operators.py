@@ -101,19 +101,6 @@ def edge_scores(pattern: Pattern, source: Tensor, target: Tensor) -> Tensor:
     return _EdgeScores.apply(source, target, pattern)
 
 
-def edge_sources(pattern: Pattern, source: Tensor) -> Tensor:
-    """source[j] for every nonzero (i, j): [n, d] to [nnz, d] in CSR order.
-
-    Raises `InputError` for others.
-    """
-    check_operand("source", source, (pattern.num_columns, None), source)
-    return _Linear.apply(
-        source,
-        lambda x: edges.rows_of(x, pattern.rows.index),
-        lambda g: edges.edge_sum(pattern.columns, g.contiguous()),
-    )
-
-
 def edge_softmax(pattern: Pattern, scores: Tensor) -> Tensor:
     """Softmax over the nonzeros of each row; shapes [nnz, heads], [nnz, heads].
 
@@ -377,7 +364,8 @@ class _EdgeScores(Function):
     @staticmethod
     def forward(ctx: Any, source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:
         ctx.pattern = pattern
-        return edges.sums_of_ends(pattern, source.contiguous(), target.contiguous())
+        index, row = pattern.rows.index, pattern.row
+        return edges.rows_of(source, index).add_(edges.rows_of(target, row))
 
     @staticmethod
     @once_differentiable

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from plancc.plan.convolutions import SAGEOptions
-from plancc_runtime.kernels.rows_on_disk import in_memory
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.nn.aggregation import aggregate
@@ -114,4 +113,4 @@ class SAGEConv(Conv):
 
 
 def _maximum(graph: LayerGraph, x: Tensor) -> Tensor:
-    return aggregate(local_graph(graph, "aggregator max"), in_memory(x), reduce="max")
+    return aggregate(local_graph(graph, "aggregator max"), x, reduce="max")

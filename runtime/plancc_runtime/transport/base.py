@@ -51,10 +51,10 @@ from typing import Any
 
 import numpy as np
 
+from plancc.clock import Clock
 from plancc.errors import InputError, PlanccError
 from plancc.text import message, shown
 from plancc.threads import usable_cores
-from plancc_runtime.clock import Clock
 from plancc_runtime.transport.messages import (
     Addressed,
     Buffer,

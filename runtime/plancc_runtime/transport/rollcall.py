@@ -117,7 +117,6 @@ class RollCall:
             raise OSError("no sockets without a name in the file system")
         self._job = f"\0plancc-{os.getuid()}-{launcher.pid}-"
         self._asked: set[int] = set()  # ranks that have called the roll
-        self._calling = False
         self._socket = self._open(self._address(place.rank))
         self._thread = threading.Thread(target=self._answer, name="roll call", daemon=True)
         self._thread.start()

@@ -1,0 +1,59 @@
+"""A timeline of all ranks in the format of Chrome's tracing and Perfetto."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plancc.files import atomic_write
+
+MICRO = 1e6
+
+
+class Track(NamedTuple):
+    """A line of a timeline.
+
+    Attributes:
+        names: Names of its events, which lie within each other or one after the other.
+        times (float64[events, 2]): Begin and end in seconds.
+    """
+
+    title: str
+    names: Sequence[str]
+    times: np.ndarray
+
+
+def write_tracks(path: str | PathLike[str], tracks: Iterable[Track], plan: str = "") -> None:
+    """Write a timeline: a process with one thread for every track.
+
+    Parameters:
+        plan: Content hash of the plan, which the file then names (otherData/plan); "": not known.
+
+    Raises:
+        OutputError: If the file cannot be written.
+    """
+    entries = [entry for number, track in enumerate(tracks) for entry in _entries(number, track)]
+    content: dict[str, Any] = {"traceEvents": entries, "displayTimeUnit": "ms"}
+    if plan:
+        content["otherData"] = {"plan": plan}
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _entries(number: int, track: Track) -> Iterator[dict[str, Any]]:
+    yield {"name": "process_name", "ph": "M", "pid": number, "args": {"name": track.title}}
+    yield {"name": "process_sort_index", "ph": "M", "pid": number, "args": {"sort_index": number}}
+    times = np.round(MICRO * track.times.reshape(-1, 2), 3)
+    for name, (begin, end) in zip(track.names, times.tolist(), strict=True):
+        yield {
+            "name": name,
+            "ph": "X",
+            "pid": number,
+            "tid": 0,
+            "ts": begin,
+            "dur": round(end - begin, 3),
+        }
