@@ -8,7 +8,6 @@ import h5py
 import numpy as np
 import pytest
 import sealing
-import worlds
 from cases import long, turns
 from cli_helpers import SLOWER, as_json, ok, plancc
 from scipy.io import mmread
@@ -189,25 +188,6 @@ def test_export_mtx(graph: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(mmread(out).toarray(), adjacency.T)
     ok("export", graph, "--pattern", "-o", out)
     np.testing.assert_array_equal(mmread(out).toarray(), adjacency != 0)
-
-
-def test_export_metis(graph: Path, tmp_path: Path) -> None:
-    """METIS' format by its manual: header `n m [fmt]`, then neighbours (and weights), 1-based."""
-    loops_removed = mmread(graph).toarray() != 0
-    np.fill_diagonal(loops_removed, False)
-    expected = loops_removed | loops_removed.T
-    mtx, out = tmp_path / "plain.mtx", tmp_path / "out.graph"
-    worlds.write_mtx(mtx, loops_removed)
-    ok("export", mtx, "--symmetrize", "--pattern", "-o", out)
-    head, *lines = [line for line in out.read_text().split("\n") if not line.startswith("%")]
-    n, m, *fmt = head.split()
-    assert (int(n), int(m)) == (90, expected.sum() // 2)
-    step = 2 if fmt and fmt[0].endswith("1") else 1
-    read = np.zeros((90, 90), dtype=bool)
-    for vertex, line in enumerate(lines[:90]):
-        for neighbour in line.split()[::step]:
-            read[vertex, int(neighbour) - 1] = True
-    np.testing.assert_array_equal(read, expected)
 
 
 def test_export_metis_with_several_weights(graph: Path, data: Path, tmp_path: Path) -> None:

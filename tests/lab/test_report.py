@@ -10,8 +10,6 @@ import pytest
 import sealing
 from cli_helpers import as_json, fails, ok, plancc_run
 
-from plancc_lab.report.page import LETTERS
-
 pytestmark = pytest.mark.usefixtures("opened_once")
 
 pytest.importorskip("jinja2")
@@ -231,32 +229,6 @@ def test_a_plan_that_moves_nothing_has_no_picture_of_it(graph: Path, tmp_path: P
     assert "heaviest pairs" not in page.text
     assert "to part" not in page.text
     assert [text.strip() for text in page.texts["h3"]].count("After") == 1
-
-
-@pytest.mark.parametrize(("parts", "lines"), [(32, 2 * 31), (33, 0)])
-def test_up_to_32_parts_have_borders(graph: Path, tmp_path: Path, parts: int, lines: int) -> None:
-    plan, path = tmp_path / "plan.h5", tmp_path / "page.html"
-    ok("compile", graph, "-p", parts, "--model", "block", "-o", plan)
-    ok("report", plan, "-o", path)
-    assert path.read_text("utf-8").count("stroke-opacity: 0.45") == lines
-
-
-def test_no_plan_has_the_colour_of_the_mean(several: Path) -> None:
-    text = several.read_text("utf-8")
-    style = Page(text).texts["style"][0]
-    values = dict(re.findall(r"--(\w+): (#\w{6})", style.partition("@media")[0]))
-    colour_of = {
-        letter: colour
-        for letters, colour in re.findall(r"((?:\.plan-\w,? )+)\{ --plan: var\(--(\w)\)", style)
-        for letter in re.findall(r"plan-(\w)", letters)
-    }
-    assert sorted(colour_of) == sorted(LETTERS)
-    assert [colour_of[letter] for letter in LETTERS[:6]] == list("abcdef")
-    shades = [int(values["soft"][k : k + 2], 16) for k in (1, 3, 5)]  # of the mean
-    assert max(shades) - min(shades) < 40  # nearly grey
-    assert values["soft"] not in {values[each] for each in colour_of.values()}
-    dashed = set(re.findall(r"stroke-dasharray: 3.7,1.6[^\"]*stroke: var\(--(\w+)\)", text))
-    assert dashed == {"soft"}
 
 
 def drawings_of_pairs(text: str) -> list[str]:
