@@ -47,7 +47,7 @@ def pytest_addoption(parser):
         "--one-of-each", action="store_true", help="the first test of every file (`make check`)"
     )
     parser.addoption(
-        "--golden", action="store_true", help="write tests/cli/golden, and fail (test_golden.py)"
+        "--golden", action="store_true", help="write tests/cli/golden, and fail (test_printed.py)"
     )
 
 

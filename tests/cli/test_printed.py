@@ -1,7 +1,7 @@
 """What every command prints for people, and its JSON, on small graphs: golden/COMMAND.txt.
 
 Numbers of the JSON are held by other tests, against plans counted anew. Where an output is meant
-to change, `pytest tests/cli/test_golden.py --golden` writes the files, and fails: read their diff.
+to change, `pytest tests/cli/test_printed.py --golden` writes the files, and fails: read their diff.
 """
 
 import re
