@@ -46,6 +46,9 @@ def pytest_addoption(parser):
     parser.addoption(
         "--one-of-each", action="store_true", help="the first test of every file (`make check`)"
     )
+    parser.addoption(
+        "--golden", action="store_true", help="write tests/cli/golden, and fail (test_printed.py)"
+    )
 
 
 def pytest_configure(config):

@@ -25,7 +25,8 @@ class Case:
     Attributes:
         name: Of the case in the list of faults, and what it is.
         files: Content by name, or ``write(path)``.
-        command: The words after ``plancc``.
+        command: The words after ``plancc``; options alone are those of a compile of the first
+            file (the folder that it is in) with `PLAIN`.
         says: Parts of one line of stdout or stderr, with | between them; of every such line one.
         refused: Parts of the only line on stderr, with | between them: the command must fail.
         silent: Words that no line has.
@@ -36,7 +37,7 @@ class Case:
 
     name: str
     files: Mapping[str, str | bytes | Callable[[Path], object]]
-    command: str
+    command: str = ""
     says: tuple[str, ...] = ()
     refused: str = ""
     silent: tuple[str, ...] = ()
@@ -59,7 +60,10 @@ def run_case(case: Case, folder: Path, monkeypatch: Any) -> Outcome:
             path.write_bytes(content.encode() if isinstance(content, str) else content)
     monkeypatch.chdir(folder)
     before = listing(folder)
-    done = plancc(*case.command.replace("PLAIN", PLAIN).split())
+    command = case.command
+    if not command or command.startswith("--"):
+        command = f"compile {next(iter(case.files)).partition('/')[0]} PLAIN {command}"
+    done = plancc(*command.replace("PLAIN", PLAIN).split())
     if case.refused:
         assert done.code in (1, 2), (done.code, done.out, done.err)
         for words in case.refused.split("|"):

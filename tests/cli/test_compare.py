@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from cli_helpers import as_json, fails, ok, plancc
+from cli_helpers import as_json, ok, plancc
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -25,14 +24,6 @@ def test_compare_with_a_baseline(graph: Path, plan: Path, tmp_path: Path) -> Non
     assert times == found[2]["epoch"]  # also the random partition's, which the file does not say
     assert times["random_seconds"] > 0
     assert "partitioner" not in ok("compare", vector, tmp_path / "block.h5")  # neither has one
-
-
-def test_compare_of_wrong_files(graph: Path, plan: Path, tmp_path: Path) -> None:
-    vector = tmp_path / "x.part.2"
-    vector.write_text("0\n1\n")
-    assert "part vectors need a plan" in fails(tmp_path, "compare", vector)
-    assert "the graph has 90 vertices" in fails(tmp_path, "compare", plan, vector)
-    assert "unknown baseline 'x'" in fails(tmp_path, "compare", plan, "--baseline", "x")
 
 
 def test_compare_warns_of_empty_parts(plan: Path, tmp_path: Path) -> None:
@@ -63,9 +54,3 @@ def test_compare_warns_of_different_matrices(graph: Path, plan: Path, tmp_path: 
     turned = [" ".join([i, j, w]) for j, i, w in map(str.split, entries)]
     said = warning("\n".join([head, sizes, *turned]))
     assert f"b.h5 has other nonzeros than {plan}: figures of different matrices do not" in said
-
-
-def test_part_vectors_are_text(plan: Path, tmp_path: Path) -> None:
-    np.save(tmp_path / "owner.npy", np.zeros(90, np.int32))
-    error = fails(tmp_path, "compare", plan, tmp_path / "owner.npy")
-    assert error.endswith("owner.npy: not text; a part vector is text, with one number per line")

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from cli_helpers import as_json, fails, ok
+from cli_helpers import as_json, ok
 
 
 def test_the_commands(tmp_path: Path) -> None:
@@ -23,16 +23,3 @@ def test_the_commands(tmp_path: Path) -> None:
     better = ["refine", tmp_path / "a.h5", "--capacities", "1,1,1,1", "--json"]
     refined = json.loads(ok(*better, "-o", tmp_path / "c.h5"))
     assert refined["provenance"]["machine"]["speed"] == [1, 1, 1, 1]
-
-    file.write_text("1\nfast\n")
-    for text, says in (
-        ("1,2", "--capacities: 2 numbers for 4 parts"),
-        ("1,x,1,1", "--capacities '1,x,1,1'"),
-        ("none.txt", "none.txt: no such file"),
-        (file, "speeds.txt, line 2: the capacity is not a number: 'fast'"),
-    ):
-        for command in (words, ["refine", tmp_path / "a.h5"]):
-            error = fails(tmp_path, *command, "--capacities", text, "-o", tmp_path / "x.h5")
-            assert says in error
-    error = fails(tmp_path, *words, "--model", "mop", "--capacities", "1,3,1,2", "-o", "x.h5")
-    assert "--capacities: the parts of model 'mop' are all of one size" in error

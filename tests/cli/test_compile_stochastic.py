@@ -19,15 +19,6 @@ STOCHASTIC = ["--model", "stochastic-hp", "-p", P, "--epsilon", 0.1]
 
 
 @pytest.fixture(scope="module")
-def clustered(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The vertex data with clusters besides."""
-    path = tmp_path_factory.mktemp("clustered") / "data.npz"
-    with np.load(data) as arrays:
-        np.savez(path, **arrays, clusters=np.arange(N) // 9)
-    return path
-
-
-@pytest.fixture(scope="module")
 def exact(graph: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("exact") / "plan.h5"
     words = ["--batch-size", SIZE, "--data", data, "--effort", "fast"]
@@ -205,7 +196,6 @@ def test_balance_by_batches(graph: Path, data: Path, tmp_path: Path) -> None:
     assert all(float(x) < 0.15 for x in shown["provenance"]["balance_imbalance"].split(","))
     error = fails(tmp_path, "refine", plan, "-o", tmp_path / "better.h5")
     assert "'batch' of mini-batches, which a plan does not keep" in error
-    assert "(--balance)" in error
     better = tmp_path / "better.h5"
     ok("refine", plan, "--balance", "nnz", "--cycles", 1, "-o", better, warned=True)
     ok("inspect", better)
@@ -228,48 +218,3 @@ def test_inspect_and_compare(exact: Path, plan: Path) -> None:
         assert each["batches"]["sampler"] == f"uniform batch_size={SIZE}"
         value = expected_volume(path, SIZE)
         assert each["batches"]["expected_volume"] == pytest.approx(value, rel=1e-9)
-
-
-WRONG = {
-    "--batch-size 0": ["--batch-size 0: must be at least 1"],
-    "--batch-size x": ["--batch-size", "'x'"],
-    "--theta x": ["--theta", "'x'"],
-    "--batches x": ["--batches 'x'"],
-    "--sampler neighbour": ["sampler 'neighbour' needs --fanouts"],
-    "--sampler neighbour --fanouts ,": ["--fanouts ','"],
-    "--clusters 91": ["91 clusters for 90 vertices"],
-    "--objective volume": ["objective 'volume'", "expected volume of its mini-batches"],
-    "--model hp --theta 0.1": ["model 'hp' has no option --theta"],
-    "--model rp --balance batch": ["balance 'batch' needs the mini-batches of model stochastic-hp"],
-}
-
-
-@pytest.mark.parametrize(("options", "says"), WRONG.items(), ids=WRONG)
-def test_what_is_refused(options: str, says: list[str], graph: Path, tmp_path: Path) -> None:
-    words = ["compile", graph, *STOCHASTIC, *options.split(), "-o", tmp_path / "plan.h5"]
-    error = fails(tmp_path, *words)
-    assert not [word for word in says if word not in error], error
-
-
-def test_what_the_vertex_data_refuse(
-    graph: Path, data: Path, clustered: Path, tmp_path: Path
-) -> None:
-    nobody = tmp_path / "nobody.npz"
-    np.savez(nobody, train_mask=np.zeros(N, bool))
-    words = ["compile", graph, *STOCHASTIC, "-o", tmp_path / "plan.h5"]
-    for options, says in (
-        (["--data", clustered, "--clusters", 3], "3 clusters: the vertex data has clusters"),
-        (["--data", data, "--sampler", "cluster"], "sampler 'cluster' needs clusters"),
-        (["--data", nobody, "--sampler", "train"], "the training mask holds no vertex"),
-    ):
-        assert fails(tmp_path, *words, *options).startswith(says)
-    ok(*words, "--data", clustered, "--sampler", "cluster", "--effort", "fast", warned=True)
-
-
-def test_balance_batch_elsewhere(graph: Path, plan: Path, tmp_path: Path) -> None:
-    target = tmp_path / "x.hgr"
-    error = fails(tmp_path, "export", graph, "--balance", "batch", "-o", target)
-    assert "needs the mini-batches of model stochastic-hp" in error
-    better = tmp_path / "better.h5"
-    error = fails(tmp_path, "refine", plan, "--balance", "batch", "-o", better)
-    assert "which a plan does not keep" in error

@@ -3,10 +3,9 @@
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
-from cli_helpers import environment, fails, ok, plancc_run, run
+from cli_helpers import environment, ok, run
 
 BASH = r"""
 eval "$(plancc completion bash)"
@@ -72,34 +71,3 @@ def test_scripts_say_how_they_are_installed(shell: str, known: str) -> None:
     assert text.count(known) >= 2  # plancc and plancc-run
     assert "_PLANCC_COMPLETE" in text
     assert "_PLANCC_RUN_COMPLETE" in text
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("comple", "unknown command 'comple' (did you mean compile?): choose from compile"),
-        ("modles", "unknown command 'modles' (did you mean models?)"),
-        ("compile --modell hp", "--modell"),
-        ("compile --model medium-grian", "unknown model 'medium-grian' (did you mean medium-grain"),
-        ("compile --model metis", "METIS is a partitioner: --model gp --partitioner metis"),
-        ("compile --model kahypar", "KaHyPar is a partitioner: --model hp --partitioner kahypar"),
-        ("compile --partitioner hp", "hp is a model: --model hp"),
-        ("compile --partitioner metsi", "unknown partitioner 'metsi' (did you mean metis?)"),
-        ("compile --effort bst", "unknown effort 'bst' (did you mean best?)"),
-        ("compile --model zzz", "unknown model 'zzz': choose from hp"),
-        ("machines sumit", "unknown machine 'sumit' (did you mean summit?)"),
-    ],
-)
-def test_mistyped_names(words: str, said: str, graph: Path, tmp_path: Path) -> None:
-    command, *more = words.split()
-    given = [graph, "-p", 4, "-o", tmp_path / "plan.h5"] if command == "compile" else []
-    error = fails(tmp_path, command, *given, *more)
-    assert said in error
-    if "--modell" in words:
-        assert "--model" in error.split("--modell", 1)[1]
-
-
-def test_mistyped_options_of_runs(plan: Path) -> None:
-    done = plancc_run(plan, "--optimiser", "adam")
-    assert done.code == 2
-    assert "--optimizer" in done.err

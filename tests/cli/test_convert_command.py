@@ -45,25 +45,3 @@ def test_as_data(graph, tmp_path):
         "directed": False,
         "weighted": False,
     }
-
-
-def test_what_cannot_be_converted(graph, tmp_path):
-    for words, why in [
-        ((tmp_path / "none.mtx", "-o", tmp_path / "f"), "none.mtx"),
-        ((graph, "-o", tmp_path), "the folder is not empty"),
-        ((graph, "-o", tmp_path / "no" / "f"), "does not exist"),
-        ((graph, "-o", tmp_path / "f", "--memory", "much"), "much"),
-        ((graph, "-o", tmp_path / "f", "--data", tmp_path / "none.npy"), "none.npy"),
-    ]:
-        done = plancc("convert", *words)
-        assert done.code in (1, 2), words
-        assert why in done.err
-        assert "Traceback" not in done.err
-        assert not (tmp_path / "f").exists()
-
-
-def test_a_graph_that_does_not_fit_names_the_way_around(graph, tmp_path):
-    done = plancc("compile", graph, "-p", 2, "-o", tmp_path / "p.h5", "--memory", "400")
-    assert done.code == 2
-    assert "reading it takes about" in done.err
-    assert "plancc convert" in done.err

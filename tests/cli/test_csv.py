@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_helpers import as_json, fails, ok
+from cli_helpers import as_json, ok
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -113,9 +113,3 @@ def test_accelerators() -> None:
     [graph] = as_json("accelerators", "--dataset", "reddit")["graphs"]
     assert [row["machine"] for row in found] == [each["machine"] for each in graph["machines"]]
     assert {row["nonzeros"] for row in found} == {text(graph["nonzeros"])}
-
-
-def test_one_form_is_enough(plan: Path, tmp_path: Path) -> None:
-    assert fails(tmp_path, "inspect", plan, "--json", "--csv").startswith(
-        "--json and --csv: give one of them"
-    )

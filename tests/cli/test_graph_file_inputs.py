@@ -65,189 +65,96 @@ TRIPLE = '*Vertices 3\n1 "a"\n2 "b"\n3 "a"\n'  # two labels are the same
 RINGED = [[*range(6)], [1, 2, 3, 4, 5, 0]]
 
 CASES = [
-    Case(
-        "F2 Pajek *Arcslist",
-        {"g.net": "*Vertices 6\n1 \"A\"\n*Arcslist\n1 2 3 6\n2 1 4 5 6\n5 1 2\n"},
-        "compile g.net PLAIN",
-        entries=dict.fromkeys(
-            [(0, 1), (0, 2), (0, 5), (1, 0), (1, 3), (1, 4), (1, 5), (4, 0), (4, 1)], 1.0
-        ),
-    ),
-    Case(
-        "F2 Pajek sections of relations",
-        {"g.net": TRIPLE + '*Arcs :2 "main"\n1 2 1\n3 1 1\n*Arcs :3 "other"\n1 2 4\n'},
-        "compile g.net PLAIN",
-        says=("not taken|numbers of 2 relations", "repeated entries summed: 1"),
-        entries={(0, 1): 5.0, (2, 0): 1.0},
-    ),
-    Case(
-        "F2 Pajek numbers of relations and times",
-        {"g.net": "*Network x\n*Vertices 3\n1 \"a\" [1-3]\n*Arcs :1\n1: 1 2 1\n2: 2 3 1 [2]\n"},
-        "compile g.net PLAIN",
-        says=("not taken|times|numbers of 2 relations",),
-        entries={(0, 1): 1.0, (1, 2): 1.0},
-    ),
-    Case(
-        "Pajek labels, two of which are the same",
-        {"g.net": TRIPLE + "*Edges\n1 2 1\n2 3 1\n"},
-        "compile g.net PLAIN",
-        says=("g.net: not taken: names of vertices",),
-        entries=both((0, 1), (1, 2)),
-    ),
+    Case("pairs with ids from 0", {"g.txt": "0 1\n1 2\n2 0\n"},
+         entries={(0, 1): 1.0, (1, 2): 1.0, (2, 0): 1.0}),
+    Case("F2 Pajek *Arcslist",
+         {"g.net": "*Vertices 6\n1 \"A\"\n*Arcslist\n1 2 3 6\n2 1 4 5 6\n5 1 2\n"},
+         entries=dict.fromkeys([(0, 1), (0, 2), (0, 5), (1, 0), (1, 3), (1, 4), (1, 5), (4, 0),
+         (4, 1)], 1.0)),
+    Case("F2 Pajek sections of relations",
+         {"g.net": TRIPLE + '*Arcs :2 "main"\n1 2 1\n3 1 1\n*Arcs :3 "other"\n1 2 4\n'},
+         says=("not taken|numbers of 2 relations", "repeated entries summed: 1"),
+         entries={(0, 1): 5.0, (2, 0): 1.0}),
+    Case("F2 Pajek numbers of relations and times",
+         {"g.net": "*Network x\n*Vertices 3\n1 \"a\" [1-3]\n*Arcs :1\n1: 1 2 1\n2: 2 3 1 [2]\n"},
+         says=("not taken|times|numbers of 2 relations",), entries={(0, 1): 1.0, (1, 2): 1.0}),
+    Case("Pajek labels, two of which are the same", {"g.net": TRIPLE + "*Edges\n1 2 1\n2 3 1\n"},
+         says=("g.net: not taken: names of vertices",), entries=both((0, 1), (1, 2))),
     *(
-        Case(
-            f"{kind} by networkx, nodes {prefix or 'of numbers'}",
-            {
-                f"g.{kind}": lambda path, p=prefix: of_networkx(path, [f"{p}{k}" for k in ORDER]),
-                "n.csv": "id,f0\n" + "".join(f"{prefix}{k},{k}\n" for k in range(5)),
-            },
-            f"compile g.{kind} --data n.csv PLAIN",
-            silent=("warning",),
-            entries=both(*(
-                tuple(f"{prefix}{k}".encode() if prefix else k for k in pair)
-                for pair in pairwise(ORDER)
-            )),
-            rows={"features": np.array(ORDER, np.float32)[:, None]},
-        )
+        Case(f"{kind} by networkx, nodes {prefix or 'of numbers'}",
+             {f"g.{kind}": lambda path, p=prefix: of_networkx(path, [f"{p}{k}" for k in ORDER]),
+             "n.csv": "id,f0\n" + "".join(f"{prefix}{k},{k}\n" for k in range(5))},
+             f"compile g.{kind} --data n.csv PLAIN", silent=("warning",),
+             entries=both(*(tuple(f"{prefix}{k}".encode() if prefix else k for k in pair)
+             for pair in pairwise(ORDER))), rows={"features": np.array(ORDER, np.float32)[:, None]})
         for kind in ("graphml", "gml", "net")
         for prefix in ("", "n")
     ),
-    Case(
-        "GML with a label and a name of every vertex",
-        {
-            "g.gml": "graph [ node [ id 0 name 'x1' label 'b' ] node [ id 1 name 'x2' label 'a' ] "
-            "edge [ source 0 target 1 ] ]".replace("'", '"')
-        },
-        "compile g.gml PLAIN",
-        says=("g.gml: not taken: names of vertices",),
-        entries=both((b"b", b"a")),
-    ),
-    Case(
-        "GraphML nodes that only count, as igraph names them",
-        {"g.graphml": lambda path: of_networkx(path, [f"n{k}" for k in range(3)])},
-        "compile g.graphml PLAIN",
-        silent=("warning",),
-        entries=both((0, 1), (1, 2)),
-    ),
-    Case(
-        "F2 Pajek arcs beside edges",
-        {"g.net": "% c\n*Vertices 3\n*Arcs\n1 2 2\n*Edges\n2 3 4\n"},
-        "compile g.net PLAIN",
-        silent=("warning",),
-        entries={(0, 1): 2.0, (1, 2): 4.0, (2, 1): 4.0},
-    ),
-    Case(
-        "F2 Pajek matrix",
-        {"g.net": "*Vertices 2\n*Matrix\n0 1.5\n2 0\n"},
-        "compile g.net PLAIN",
-        entries={(0, 1): 1.5, (1, 0): 2.0},
-    ),
-    Case(
-        "F2 Pajek of two modes",
-        {"g.net": "*Vertices 5 3\n*Edges\n1 4\n5 2\n3 4\n"},
-        "compile g.net PLAIN",
-        entries={(0, 3): 1.0, (1, 4): 1.0, (2, 3): 1.0},
-    ),
-    Case(
-        "F2 Pajek attributes after the weight",
-        {"g.net": "*Vertices\n1 \"L\" 0 0 ellipse pop 300\n2 \"K\"\n*Edges\n1\t2\t2 distance 30\n"},
-        "compile g.net PLAIN",
-        says=("not taken|'pop' of vertices|'distance' of edges",),
-        entries=both((b"L", b"K"), value=2.0),
-    ),
+    Case("GML with a label and a name of every vertex",
+         {"g.gml": "graph [ node [ id 0 name 'x1' label 'b' ] node [ id 1 name 'x2' label 'a' ] "
+         "edge [ source 0 target 1 ] ]".replace("'", '"')},
+         says=("g.gml: not taken: names of vertices",), entries=both((b"b", b"a"))),
+    Case("GraphML nodes that only count, as igraph names them",
+         {"g.graphml": lambda path: of_networkx(path, [f"n{k}" for k in range(3)])},
+         silent=("warning",), entries=both((0, 1), (1, 2))),
+    Case("F2 Pajek arcs beside edges", {"g.net": "% c\n*Vertices 3\n*Arcs\n1 2 2\n*Edges\n2 3 4\n"},
+         silent=("warning",), entries={(0, 1): 2.0, (1, 2): 4.0, (2, 1): 4.0}),
+    Case("F2 Pajek matrix", {"g.net": "*Vertices 2\n*Matrix\n0 1.5\n2 0\n"},
+         entries={(0, 1): 1.5, (1, 0): 2.0}),
+    Case("F2 Pajek of two modes", {"g.net": "*Vertices 5 3\n*Edges\n1 4\n5 2\n3 4\n"},
+         entries={(0, 3): 1.0, (1, 4): 1.0, (2, 3): 1.0}),
+    Case("F2 Pajek attributes after the weight", {"g.net": '*Vertices\n1 "L" 0 0 ellipse pop 300\n'
+         '2 "K"\n*Edges\n1\t2\t2 distance 30\n'}, entries=both((b"L", b"K"), value=2.0),
+         says=("not taken|'pop' of vertices|'distance' of edges",)),
     refused("F2 Pajek section", "g.net", "*Vertices 2\n*Partition x\n1\n", "line 2|'*Partition'"),
     refused("F2 Pajek range", "g.net", "*Vertices 2\n*Edges\n1 3\n", "line 3|range 1..2|'3'"),
     refused("F2 Pajek within a mode", "g.net", "*Vertices 3 1\n*Edges\n2 3\n", "line 3|rows"),
     refused("F2 Pajek weight", "g.net", "*Vertices 2\n*Edges\n1 2 nan\n", "line 3|finite|'nan'"),
-    Case(
-        "F3 GML value",
-        {"g.gml": "graph [ node [ id 0 ] node [ id 1 ] edge [ source 1 target 0 value 10 ] ]"},
-        "compile g.gml PLAIN",
-        says=("not taken|'value' of edges|--columns source,target,value",),
-        entries=both((0, 1)),
-    ),
-    Case(
-        "F3 GML value by --columns",
-        {"g.gml": "graph [ node [ id 0 ] node [ id 1 ] edge [ source 1 target 0 value 10 ] ]"},
-        "compile g.gml PLAIN --columns source,target,value",
-        says=("weights of the edges: 'value'",),
-        silent=("warning",),
-        entries=both((0, 1), value=10.0),
-    ),
-    refused(
-        "F3 GML attribute", "g.gml", "graph [ node [ id 0 ] edge [ source 0 target 0 v 1 ] ]",
-        "no edge has the attribute 'w'|'v'", "--columns source,target,w",
-    ),
-    Case(
-        "M1 GML edge twice",
-        {"g.gml": "graph [ directed 1 node [ id 1 ] node [ id 2 ]"
-                  + " edge [ source 1 target 2 ]" * 2 + " ]"},
-        "compile g.gml PLAIN",
-        says=("repeated entries merged: 1",),
-        entries={(1, 2): 1.0},
-    ),
+    Case("F3 GML value",
+         {"g.gml": "graph [ node [ id 0 ] node [ id 1 ] edge [ source 1 target 0 value 10 ] ]"},
+         says=("not taken|'value' of edges|--columns source,target,value",), entries=both((0, 1))),
+    Case("F3 GML value by --columns",
+         {"g.gml": "graph [ node [ id 0 ] node [ id 1 ] edge [ source 1 target 0 value 10 ] ]"},
+         "--columns source,target,value", says=("weights of the edges: 'value'",),
+         silent=("warning",), entries=both((0, 1), value=10.0)),
+    refused("F3 GML attribute", "g.gml", "graph [ node [ id 0 ] edge [ source 0 target 0 v 1 ] ]",
+         "no edge has the attribute 'w'|'v'", "--columns source,target,w"),
+    Case("M1 GML edge twice", {"g.gml": "graph [ directed 1 node [ id 1 ] node [ id 2 ]"
+         + " edge [ source 1 target 2 ]" * 2 + " ]"}, says=("repeated entries merged: 1",),
+         entries={(1, 2): 1.0}),
     refused("M1 GML twice", "g.gml", "graph [\nnode [ id 0 ]\nnode [ id 0 ] ]", "line 3|'0'|twice"),
     refused("M1 GML end", "g.gml", "graph [\nnode [ id 0 ]\nedge [ source 0 ] ]", "line 3|target"),
-    Case(
-        "F3 GraphML Weight, one directed edge",
-        {"g.graphml": XML.format(EDGE.format(10, 11, "", 2)
-                                 + EDGE.format(11, 12, ' directed="true"', 4))},
-        "compile g.graphml PLAIN",
-        says=("not taken|'pop' of vertices", "'Weight', 2 to 4"),
-        entries={(10, 11): 2.0, (11, 10): 2.0, (11, 12): 4.0},
-    ),
+    Case("F3 GraphML Weight, one directed edge", {"g.graphml": XML.format(EDGE.format(10, 11, "",
+         2) + EDGE.format(11, 12, ' directed="true"', 4))},
+         says=("not taken|'pop' of vertices", "'Weight', 2 to 4"),
+         entries={(10, 11): 2.0, (11, 10): 2.0, (11, 12): 4.0}),
     refused("M1 GraphML end", "g.graphml", XML.format(EDGE.format(10, 13, "", 1)), "line 3|'13'"),
     refused("M1 hyperedge", "g.graphml", XML.format("<hyperedge/>"), "line 3|hyperedge"),
     refused("M1 weight", "g.graphml", XML.format(EDGE.format(10, 11, "", "x")), "line 3|'x'"),
-    refused(
-        "C16 both triangles", "g.mtx", MTX + "real symmetric\n4 4 3\n2 1 3\n1 2 3\n1 4 2\n",
-        "line 4|symmetric|mirror is there too|'1 2 3'",
-    ),
-    Case(
-        "C16 an entry above the diagonal",
-        {"g.mtx": MTX + "real symmetric\n4 4 2\n2 1 3\n1 4 2\n"},
-        "compile g.mtx PLAIN",
-        entries=both((0, 1), value=3.0) | both((0, 3), value=2.0),
-    ),
-    Case(
-        "C16 --symmetrize of edges listed both ways",
-        {"g.txt": "0 1 3\n1 0 3\n1 2 1\n"},
-        "compile g.txt PLAIN --symmetrize",
-        says=("entries listed both ways, whose values --symmetrize adds: 2 of 3",),
-        entries=both((0, 1), value=6.0) | both((1, 2)),
-    ),
-    Case(
-        "i15 a diagonal of zeros",
-        {"g.mtx": MTX + "real skew-symmetric\n3 3 2\n2 1 1.5\n2 2 0\n"},
-        "compile g.mtx PLAIN",
-        says=("entries of value 0 left out (--pattern keeps them): 1",),
-        entries={(1, 0): 1.5, (0, 1): -1.5},
-    ),
-    refused(
-        "i15 a diagonal", "g.mtx", MTX + "real skew-symmetric\n3 3 1\n3 3 4\n", "line 3|'3 3 4'"
-    ),
-    Case(
-        "F9 repeated pairs", {"g.txt": "0 1\n0 1\n1 2\n"}, "compile g.txt PLAIN",
-        says=("repeated entries merged: 1",), entries={(0, 1): 1.0, (1, 2): 1.0},
-    ),
-    Case(
-        "F9 loops beside the identity", {"g.txt": "0 1\n1 1\n"},
-        f"compile g.txt --normalize none {FLAGS}",
-        says=("self loops of the source raised by the identity: 1",),
-        entries={(0, 0): 1.0, (0, 1): 1.0, (1, 1): 2.0},
-    ),
-    Case(
-        "F9 nothing to count", {"g.txt": "0 1 2\n1 2 3\n"}, "compile g.txt PLAIN",
-        silent=("merged", "left out", "both ways", "raised"),
-        entries={(0, 1): 2.0, (1, 2): 3.0},
-    ),
+    refused("C16 both triangles", "g.mtx", MTX + "real symmetric\n4 4 3\n2 1 3\n1 2 3\n1 4 2\n",
+         "line 4|symmetric|mirror is there too|'1 2 3'"),
+    Case("C16 an entry above the diagonal",
+         {"g.mtx": MTX + "real symmetric\n4 4 2\n2 1 3\n1 4 2\n"},
+         entries=both((0, 1), value=3.0) | both((0, 3), value=2.0)),
+    Case("C16 --symmetrize of edges listed both ways", {"g.txt": "0 1 3\n1 0 3\n1 2 1\n"},
+         "--symmetrize", says=("entries listed both ways, whose values --symmetrize adds: 2 of 3",),
+         entries=both((0, 1), value=6.0) | both((1, 2))),
+    Case("i15 a diagonal of zeros", {"g.mtx": MTX + "real skew-symmetric\n3 3 2\n2 1 1.5\n2 2 0\n"},
+         says=("entries of value 0 left out (--pattern keeps them): 1",),
+         entries={(1, 0): 1.5, (0, 1): -1.5}),
+    refused("i15 a diagonal", "g.mtx", MTX + "real skew-symmetric\n3 3 1\n3 3 4\n",
+         "line 3|'3 3 4'"),
+    Case("F9 repeated pairs", {"g.txt": "0 1\n0 1\n1 2\n"}, says=("repeated entries merged: 1",),
+         entries={(0, 1): 1.0, (1, 2): 1.0}),
+    Case("F9 loops beside the identity", {"g.txt": "0 1\n1 1\n"},
+         f"compile g.txt --normalize none {FLAGS}",
+         says=("self loops of the source raised by the identity: 1",),
+         entries={(0, 0): 1.0, (0, 1): 1.0, (1, 1): 2.0}),
+    Case("F9 nothing to count", {"g.txt": "0 1 2\n1 2 3\n"},
+         silent=("merged", "left out", "both ways", "raised"), entries={(0, 1): 2.0, (1, 2): 3.0}),
     *(
-        Case(
-            f"M2 --pattern: {kind} {line}",
-            {"g.mtx": f"{MTX}{kind}\n2 2 1\n{line}\n"},
-            "compile g.mtx PLAIN --pattern",
-            entries=right,
-        )
+        Case(f"M2 --pattern: {kind} {line}", {"g.mtx": f"{MTX}{kind}\n2 2 1\n{line}\n"},
+             "--pattern", entries=right)
         for kind, line, right in (
             ("complex general", "1 2 1.0 2.0", {(0, 1): 1.0}),
             ("complex hermitian", "2 1 1.0 2.0", both((0, 1))),
@@ -256,17 +163,11 @@ CASES = [
             ("real general", "1 2 1.0D+00", {(0, 1): 1.0}),
         )
     ),
-    Case(
-        "M2 integer hermitian", {"g.mtx": MTX + "integer hermitian\n2 2 1\n2 1 5\n"},
-        "compile g.mtx PLAIN", entries=both((0, 1), value=5.0),
-    ),
+    Case("M2 integer hermitian", {"g.mtx": MTX + "integer hermitian\n2 2 1\n2 1 5\n"},
+         entries=both((0, 1), value=5.0)),
     *(
-        Case(
-            f"one line of a {name} is there twice",
-            {f"g.{name.partition(' ')[0]}": text},
-            f"compile g.{name.partition(' ')[0]} PLAIN",
-            says=(f"repeated entries {what}: 1;",),
-        )
+        Case(f"one line of a {name} is there twice", {f"g.{name.partition(' ')[0]}": text},
+             says=(f"repeated entries {what}: 1;",))
         for name, text, what in (
             ("mtx", MTX + "real symmetric\n3 3 3\n2 1 5\n2 1 5\n3 2 1\n", "summed"),
             ("mtx of loops", MTX + "real symmetric\n3 3 3\n1 1 5\n1 1 5\n3 2 1\n", "summed"),
@@ -276,102 +177,65 @@ CASES = [
              + " edge [ source 0 target 1 ]" * 2 + " ]", "merged"),
         )
     ),
-    Case(
-        "one line of a symmetric mtx is there twice, sorted on the disk",
-        {"g.mtx": MTX + "real symmetric\n3 3 3\n2 1 5\n2 1 5\n3 2 1\n"},
-        "convert g.mtx -o f --memory 10",
-        says=("weights of the edges: the values, 1 to 5, repeated entries summed: 1",),
-    ),
+    Case("one line of a symmetric mtx is there twice, sorted on the disk",
+         {"g.mtx": MTX + "real symmetric\n3 3 3\n2 1 5\n2 1 5\n3 2 1\n"},
+         "convert g.mtx -o f --memory 10",
+         says=("weights of the edges: the values, 1 to 5, repeated entries summed: 1",)),
     *(
-        Case(
-            f"values that are wrong, sorted on the disk, {kind}",
-            {"g.mtx": MTX + f"{kind}\n3 3 2\n2 1 inf\n3 2 1\n"},
-            "convert g.mtx -o f --memory 10 --pattern",
-            says=(f"f: 3 vertices, {count} nonzeros",),
-        )
+        Case(f"values that are wrong, sorted on the disk, {kind}",
+             {"g.mtx": MTX + f"{kind}\n3 3 2\n2 1 inf\n3 2 1\n"},
+             "convert g.mtx -o f --memory 10 --pattern", says=(f"f: 3 vertices, {count} nonzeros",))
         for kind, count in (("real general", 2), ("real symmetric", 4))
     ),
     *(
         refused(f"--pattern helps, {kind} {line}", "g.mtx", f"{MTX}{kind} general\n2 2 1\n{line}\n",
-                f"line 3: 'ROW COLUMN{value}' is expected (--pattern reads without values), not")
+             f"line 3: 'ROW COLUMN{value}' is expected (--pattern reads without values), not")
         for kind, line, value in (("pattern", "1 2 5", ""), ("real", "1 2", " VALUE"))
     ),
-    Case(
-        "weights and sizes of vertices of METIS",
-        {"g.graph": "4 3 110\n7 100 2\n7 1 1 3\n7 1 2 4\n7 1 3\n"},
-        "compile g.graph --normalize none --effort fast -p 2 -o p.h5",
-        says=("g.graph: not taken: the sizes of vertices",
-              "g.graph: its weights of vertices are not balanced: --balance weights does"),
-    ),
+    Case("weights and sizes of vertices of METIS",
+         {"g.graph": "4 3 110\n7 100 2\n7 1 1 3\n7 1 2 4\n7 1 3\n"},
+         "compile g.graph --normalize none --effort fast -p 2 -o p.h5",
+         says=("g.graph: not taken: the sizes of vertices",
+         "g.graph: its weights of vertices are not balanced: --balance weights does")),
     *(
-        Case(
-            f"weights of vertices of METIS, {more}",
-            {"g.graph": "4 3 010\n1 2\n1 1 3\n1 2 4\n1 3\n"},
-            f"compile g.graph --normalize none --effort fast {more} -o p.h5",
-            silent=("not balanced",),
-        )
+        Case(f"weights of vertices of METIS, {more}",
+             {"g.graph": "4 3 010\n1 2\n1 1 3\n1 2 4\n1 3\n"},
+             f"compile g.graph --normalize none --effort fast {more} -o p.h5",
+             silent=("not balanced",))
         for more in ("-p 2 --balance weights", "-p 2 --balance rows", "-p 1")
     ),
-    Case(
-        "weights in float32",
-        {"g.pt": torch_file(edge_index=RINGED, num_nodes=6,
-                            edge_weight=[0.1, 0.2, 0.3, 0.5, 0.7, 16777216.0])},
-        "compile g.pt PLAIN",
-        says=("weights of the edges: 'edge_weight', 0.1 to 16,777,216;",),
-    ),
-    Case(
-        "F3 .pt attributes of edges of other names, and links",
-        {"g.pt": torch_file(edge_index=RINGED, num_nodes=8, x=[[1.0]] * 8, msg=[1.0] * 6,
-                            edge_label=[1.0, 1.0], edge_label_index=[[0, 1], [1, 2]])},
-        "compile g.pt PLAIN",
-        says=("g.pt: not taken: 'msg' of edges", "g.pt: not taken: 'edge_label_index', links"),
-    ),
-    Case(
-        "GraphML with other ids",
-        {"g.graphml": XML.format(EDGE.format(10, 11, "", 2)).replace("pop", "id")},
-        "compile g.graphml PLAIN",
-        says=("g.graphml: not taken: 'id' of vertices",),
-    ),
+    Case("weights in float32", {"g.pt": torch_file(edge_index=RINGED, num_nodes=6,
+         edge_weight=[0.1, 0.2, 0.3, 0.5, 0.7, 16777216.0])},
+         says=("weights of the edges: 'edge_weight', 0.1 to 16,777,216;",)),
+    Case("F3 .pt attributes of edges of other names, and links",
+         {"g.pt": torch_file(edge_index=RINGED, num_nodes=8, x=[[1.0]] * 8, msg=[1.0] * 6,
+         edge_label=[1.0, 1.0], edge_label_index=[[0, 1], [1, 2]])},
+         says=("g.pt: not taken: 'msg' of edges", "g.pt: not taken: 'edge_label_index', links")),
+    Case("GraphML with other ids", {"g.graphml": XML.format(EDGE.format(10, 11, "",
+         2)).replace("pop", "id")}, says=("g.graphml: not taken: 'id' of vertices",)),
     refused("M2 complex", "g.mtx", MTX + "complex general\n2 2 0\n", "line 1|--pattern"),
     refused("M2 inf", "g.mtx", MTX + "real general\n2 2 1\n1 2 inf\n", "line 3|--pattern|'inf'"),
-    Case(
-        "C17 digits", {"g.txt": "0 1 16777217\n1 0 1e-46\n"},
-        f"compile g.txt --normalize none --no-self-loops {FLAGS}",
-        says=("1 weights above 16,777,216 lose digits|--value-dtype float64",
-              "1 weights are 0 in float32|--value-dtype float64"),
-        entries={(0, 1): 16777216.0},
-    ),
-    refused(
-        "C17 size", "g.mtx", MTX + "pattern general\n2 2 18446744073709551615\n1 2\n", "after 1"
-    ),
+    Case("C17 digits", {"g.txt": "0 1 16777217\n1 0 1e-46\n"},
+         f"compile g.txt --normalize none --no-self-loops {FLAGS}",
+         says=("1 weights above 16,777,216 lose digits|--value-dtype float64",
+         "1 weights are 0 in float32|--value-dtype float64"), entries={(0, 1): 16777216.0}),
+    refused("C17 size", "g.mtx", MTX + "pattern general\n2 2 18446744073709551615\n1 2\n",
+         "after 1"),
     refused("long size", "g.mtx", f"{MTX}pattern general\n2 2 {'9' * 5000}\n", "line 2|range"),
     refused("long row", "g.mtx", f"{MTX}pattern general\n2 2 1\n1 {'9' * 5000}\n", "line 3|1..2"),
-    Case(
-        "F3 .pt attributes of edges",
-        {"g.pt": torch_file(edge_index=RINGED, num_nodes=8, edge_time=[1.0] * 6)},
-        "compile g.pt PLAIN",
-        says=("not taken|'edge_time' of edges",),
-        entries=dict.fromkeys(zip(RINGED[1], RINGED[0], strict=True), 1.0),
-    ),
+    Case("F3 .pt attributes of edges", {"g.pt": torch_file(edge_index=RINGED, num_nodes=8,
+         edge_time=[1.0] * 6)}, says=("not taken|'edge_time' of edges",),
+         entries=dict.fromkeys(zip(RINGED[1], RINGED[0], strict=True), 1.0)),
     *(
         refused(f"a tuple of {count} graphs", "g.pt", lambda path, count=count: path.write_bytes(
             several(count, slices=False)), f"g.pt: holds {count} graphs; one is expected")
         for count in (2, 3)
     ),
-    Case(
-        "a graph and its slices",
-        {"g.pt": lambda path: path.write_bytes(several(1, slices=True))},
-        "compile g.pt PLAIN",
-        entries=dict.fromkeys(zip(RINGED[1], RINGED[0], strict=True), 1.0),
-    ),
-    Case(
-        "F3 OGB edge_weight",
-        {"g/raw/edge.csv": "0,1\n1,2\n", "g/raw/num-node-list.csv": "3\n",
-         "g/raw/edge_weight.csv": "2\n3\n"},
-        "compile g PLAIN",
-        says=("not taken|'edge_weight.csv' of edges",),
-        entries={(1, 0): 1.0, (2, 1): 1.0},
-    ),
+    Case("a graph and its slices", {"g.pt": lambda path: path.write_bytes(several(1, slices=True))},
+         entries=dict.fromkeys(zip(RINGED[1], RINGED[0], strict=True), 1.0)),
+    Case("F3 OGB edge_weight", {"g/raw/edge.csv": "0,1\n1,2\n", "g/raw/num-node-list.csv": "3\n",
+         "g/raw/edge_weight.csv": "2\n3\n"}, says=("not taken|'edge_weight.csv' of edges",),
+         entries={(1, 0): 1.0, (2, 1): 1.0}),
 ]  # fmt: skip
 
 

@@ -99,30 +99,6 @@ def test_from_hetero_data_to_predictions_in_a_table_in_two_commands(tmp_path, na
         assert error in done.err
 
 
-def test_what_no_run_takes_is_not_predicted(tmp_path):
-    torch.save(hetero_data(), tmp_path / "hetero.pt")
-    (tmp_path / "plain.edges").write_text("0 1\n1 2\n")
-    for name in ("hetero.pt", "plain.edges"):
-        assert plancc("compile", tmp_path / name, "-p", 2, "-o", tmp_path / f"{name}.h5").code == 0
-    for name, options, words in (
-        ("hetero.pt", (), "--model gcn: a plan with types takes rgcn, sage, gat"),
-        ("plain.edges", ("--model", "rgcn"), "--model rgcn: needs a plan with types"),
-        (
-            "hetero.pt",
-            ("--model", "sage", "--boundary-sampling", "0.5"),
-            "--boundary-sampling 0.5: is for plans of one type of vertices",
-        ),
-    ):
-        for done in (
-            plancc("simulate", tmp_path / f"{name}.h5", *options),
-            plancc_run(tmp_path / f"{name}.h5", *options),
-        ):
-            assert done.code == 2
-            assert words in done.err
-    done = plancc("simulate", tmp_path / "hetero.pt.h5", "--model", "rgcn", "--batches", 2)
-    assert "--batches 2: is for plans of one type" in done.err
-
-
 def test_widths_are_those_of_the_widest_type_and_of_the_labels(tmp_path):
     torch.save(hetero_data(), tmp_path / "hetero.pt")
     plan = tmp_path / "plan.h5"

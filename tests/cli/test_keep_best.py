@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import long
-from cli_helpers import PLANCC, fails, ok
+from cli_helpers import PLANCC, ok
 
 import plancc as library
 from plancc.owners.find import STOPPED
@@ -64,13 +64,6 @@ def test_before_the_first_step_there_is_nothing_to_keep():
             time.sleep(0.01)
         assert keep() == "SIGINT"
     assert told == ["step"]
-
-
-def test_no_search_no_best(graph, tmp_path):
-    said = fails(
-        tmp_path, "compile", graph, "-p", "4", "--model", "rp", "--keep-best", "-o", "out.h5"
-    )
-    assert "--keep-best" in said
 
 
 @pytest.mark.parametrize("effort", ["fast", "balanced", pytest.param("best", marks=long)])

@@ -56,150 +56,66 @@ WEIGHTED = "".join(f"{u} {v} {u + v}\n{v} {u} {u + v}\n" for u, v in EDGES.tolis
 LATER = "0 1 1\n1 2 1\n2 3 1\n3 4 1\n4 5 1\n5 0 1\n0 1 100\n"
 
 CASES = [
-    Case(
-        "C6 features made of edges that carry messages",
-        {"g.txt": WEIGHTED},
-        f"compile g.txt PLAIN --features-from-edges sum {SPLIT}",
-        says=("links: train 120, val 40, test 40, val negative 40, test negative 40",),
-        silent=("warning",),
-        check=by_hand,
-    ),
-    Case(
-        "C7 weights of earlier and later lines",
-        {"g.txt": LATER, "t.csv": "1\n2\n3\n4\n5\n6\n9\n"},
-        "compile g.txt PLAIN --link-times t.csv --link-split 0,0.3",
-        refused="1 training edges are listed before time 6|--pattern",
-    ),
-    Case(
-        "C2 one edge is there one way",
-        {"g.txt": f"{BOTH}{OTHERS[0][0]} {OTHERS[0][1]}\n"},
-        f"compile g.txt PLAIN {SPLIT}",
-        says=("of 160 held-out links|400 of 401 edges are there both ways|--symmetrize",),
-    ),
-    Case("C2 both ways", {"g.txt": BOTH}, f"compile g.txt PLAIN {SPLIT}", silent=("warning",)),
-    Case("C2 one way", {"g.txt": LISTED}, f"compile g.txt PLAIN {SPLIT}", silent=("warning",)),
-    Case(
-        "F4 links the other way round",
-        links() | {"g.txt": LISTED},
-        "compile g.txt PLAIN --links l.npz",
-        says=(
-            "40 of 40 held-out links and 160 of 160 training links|0 training|--transpose turns",
-        ),
-    ),
-    Case(
-        "F4 links of the turned edges",
-        links() | {"g.txt": LISTED},
-        "compile g.txt PLAIN --links l.npz --transpose",
-        silent=("warning",),
-    ),
-    Case(
-        "F5 C3 negatives are distinct",
-        {"g.txt": "0 1\n1 0\n1 2\n2 1\n2 3\n3 2\n"},
-        "compile g.txt PLAIN --link-split 0.4,0.4 --seed 2",
-        check=distinct_negatives,
-    ),
-    Case(
-        "F5 too few pairs are no edges",
-        {"g.txt": "".join(f"{u} {v}\n{v} {u}\n" for u in range(5) for v in range(u) if u + v > 1)},
-        "compile g.txt PLAIN --num-vertices 5 --link-split 0.4,0.4",
-        refused="6 negatives are needed, and 1 pairs of vertices are without an edge",
-    ),
-    Case(
-        "C5 right links, each edge once",
-        links(),
-        "compile g.txt PLAIN --links l.npz",
-        silent=("warning",),
-    ),
-    Case(
-        "C5 right links, all both ways",
-        links(train=np.concatenate([EDGES[:160], EDGES[:160, ::-1]])),
-        "compile g.txt PLAIN --links l.npz",
-        silent=("warning",),
-    ),
-    Case(
-        "C5 validation and test alike, turned round",
-        links(val=EDGES[180:, ::-1]),
-        "compile g.txt PLAIN --links l.npz",
-        says=("l.npz: 20 of 20 test links are validation links too",),
-    ),
-    Case(
-        "C5 negatives that are edges",
-        links(test_negative=EDGES[:20]),
-        "compile g.txt PLAIN --links l.npz",
-        says=("l.npz: 20 of 20 test_negative pairs are links or edges",),
-        silent=("val_negative pairs",),
-    ),
-    Case(
-        "C5 negatives of one vertex",
-        links(val_negative=[(v, v) for v in range(20)]),
-        "compile g.txt PLAIN --links l.npz",
-        says=("l.npz: 20 of 20 val_negative pairs are of one vertex",),
-    ),
-    Case(
-        "C5 negatives of both splits",
-        links(val_negative=OTHERS[:20], test_negative=OTHERS[15:35]),
-        "compile g.txt PLAIN --links l.npz",
-        says=("l.npz: 5 of 20 test_negative pairs are val_negative ones too",),
-    ),
-    Case(
-        "C5 links there twice",
-        links(train=twice(EDGES[:160])),
-        "compile g.txt PLAIN --links l.npz",
-        says=("l.npz: 4 of 164 train links are there twice or both ways",),
-    ),
-    Case(
-        "C5 links that are no edges",
-        links(train=OTHERS[100:200]),
-        "compile g.txt PLAIN --links l.npz",
-        says=("l.npz: 100 of 100 train links are no edges of the graph",),
-    ),
-    Case(
-        "C5 a link in every row",
-        links(train=np.transpose(EDGES[[0, 1]])),
-        "compile g.txt PLAIN --links l.npz",
-        refused="l.npz: train has a link in every row|sources in one row",
-    ),
-    Case(
-        "arrays that are no links",
-        links(train_negative=OTHERS[:9], weight=np.ones(160)),
-        "compile g.txt PLAIN --links l.npz",
-        says=("l.npz: not taken: 'train_negative', 'weight'; names",),
-        silent=("vertex numbers",),
-    ),
-    Case(
-        "links of a graph whose ids are others",
-        links()
-        | {
-            "g.txt": "".join(
-                f"{u + 100} {v + 100}\n{v + 100} {u + 100}\n" for u, v in EDGES.tolist()
-            )
-        },
-        "compile g.txt PLAIN --links l.npz",
-        says=("l.npz: the ends of links are taken for vertex numbers|ids (100, 101, 102, 103",),
-    ),
-    Case(
-        "links of text",
-        {"g.txt": BOTH, "l.npz": lambda path: np.savez(path, train=np.array([["a"], ["b"]]))},
-        "compile g.txt PLAIN --links l.npz",
-        refused="l.npz: train is of text, shape [2, 1]: give integers|the numbers of vertices",
-    ),
+    Case("C6 features made of edges that carry messages", {"g.txt": WEIGHTED},
+         f"--features-from-edges sum {SPLIT}",
+         says=("links: train 120, val 40, test 40, val negative 40, test negative 40",),
+         silent=("warning",), check=by_hand),
+    Case("C7 weights of earlier and later lines", {"g.txt": LATER,
+         "t.csv": "1\n2\n3\n4\n5\n6\n9\n"}, "--link-times t.csv --link-split 0,0.3",
+         refused="1 training edges are listed before time 6|--pattern"),
+    Case("C2 one edge is there one way", {"g.txt": f"{BOTH}{OTHERS[0][0]} {OTHERS[0][1]}\n"}, SPLIT,
+         says=("of 160 held-out links|400 of 401 edges are there both ways|--symmetrize",)),
+    Case("C2 both ways", {"g.txt": BOTH}, SPLIT, silent=("warning",)),
+    Case("C2 one way", {"g.txt": LISTED}, SPLIT, silent=("warning",)),
+    Case("F4 links the other way round", links() | {"g.txt": LISTED}, "--links l.npz",
+         says=("40 of 40 held-out links and 160 of 160 training links|0 training|--transpose turns",
+         )),
+    Case("F4 links of the turned edges", links() | {"g.txt": LISTED}, "--links l.npz --transpose",
+         silent=("warning",)),
+    Case("F5 C3 negatives are distinct", {"g.txt": "0 1\n1 0\n1 2\n2 1\n2 3\n3 2\n"},
+         "--link-split 0.4,0.4 --seed 2", check=distinct_negatives),
+    Case("F5 too few pairs are no edges", {"g.txt": "".join(f"{u} {v}\n{v} {u}\n" for u in range(5)
+         for v in range(u) if u + v > 1)}, "--num-vertices 5 --link-split 0.4,0.4",
+         refused="6 negatives are needed, and 1 pairs of vertices are without an edge"),
+    Case("C5 right links, each edge once", links(), "--links l.npz", silent=("warning",)),
+    Case("C5 right links, all both ways", links(train=np.concatenate([EDGES[:160],
+         EDGES[:160, ::-1]])), "--links l.npz", silent=("warning",)),
+    Case("C5 validation and test alike, turned round", links(val=EDGES[180:, ::-1]),
+         "--links l.npz", says=("l.npz: 20 of 20 test links are validation links too",)),
+    Case("C5 negatives that are edges", links(test_negative=EDGES[:20]), "--links l.npz",
+         says=("l.npz: 20 of 20 test_negative pairs are links or edges",),
+         silent=("val_negative pairs",)),
+    Case("C5 negatives of one vertex", links(val_negative=[(v, v) for v in range(20)]),
+         "--links l.npz", says=("l.npz: 20 of 20 val_negative pairs are of one vertex",)),
+    Case("C5 negatives of both splits", links(val_negative=OTHERS[:20],
+         test_negative=OTHERS[15:35]), "--links l.npz",
+         says=("l.npz: 5 of 20 test_negative pairs are val_negative ones too",)),
+    Case("C5 links there twice", links(train=twice(EDGES[:160])), "--links l.npz",
+         says=("l.npz: 4 of 164 train links are there twice or both ways",)),
+    Case("C5 links that are no edges", links(train=OTHERS[100:200]), "--links l.npz",
+         says=("l.npz: 100 of 100 train links are no edges of the graph",)),
+    Case("C5 a link in every row", links(train=np.transpose(EDGES[[0, 1]])), "--links l.npz",
+         refused="l.npz: train has a link in every row|sources in one row"),
+    Case("arrays that are no links", links(train_negative=OTHERS[:9], weight=np.ones(160)),
+         "--links l.npz", says=("l.npz: not taken: 'train_negative', 'weight'; names",),
+         silent=("vertex numbers",)),
+    Case("links of a graph whose ids are others",
+         links() | {"g.txt": "".join(f"{u + 100} {v + 100}\n{v + 100} {u + 100}\n" for u,
+         v in EDGES.tolist())}, "--links l.npz",
+         says=("l.npz: the ends of links are taken for vertex numbers|ids (100, 101, 102, 103",)),
+    Case("links of text", {"g.txt": BOTH, "l.npz": lambda path: np.savez(path,
+         train=np.array([["a"], ["b"]]))}, "--links l.npz",
+         refused="l.npz: train is of text, shape [2, 1]: give integers|the numbers of vertices"),
     *(
-        Case(
-            f"times under a line of names, {kind}",
-            {"g.txt": "0 1\n1 2\n2 3\n3 4\n4 5\n", "t.csv": f"{head}" + "5\n1\n2\n3\n4\n"},
-            "compile g.txt PLAIN --link-split 0.2,0.2 --link-times t.csv",
-            entries={(k, k + 1): 1.0 for k in (1, 2, 3)},
-            silent=("warning: t.csv",),
-        )
+        Case(f"times under a line of names, {kind}", {"g.txt": "0 1\n1 2\n2 3\n3 4\n4 5\n",
+             "t.csv": f"{head}" + "5\n1\n2\n3\n4\n"}, "--link-split 0.2,0.2 --link-times t.csv",
+             entries={(k, k + 1): 1.0 for k in (1, 2, 3)}, silent=("warning: t.csv",))
         for kind, head in (("one", "time\n"), ("none", ""))
     ),
-    Case(
-        "C5 all links are for training",
-        {"g.txt": BOTH, "l.npz": lambda path: np.savez(path, train=EDGES.T)},
-        "compile g.txt PLAIN --links l.npz",
-        says=("l.npz: 200 of 200 links are for training: there are no scores of validation",),
-    ),
-]
+    Case("C5 all links are for training", {"g.txt": BOTH,
+         "l.npz": lambda path: np.savez(path, train=EDGES.T)}, "--links l.npz",
+         says=("l.npz: 200 of 200 links are for training: there are no scores of validation",)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

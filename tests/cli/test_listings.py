@@ -60,14 +60,6 @@ def test_machines(tmp_path, monkeypatch):
     assert ok("machines", "h100").startswith(SHIPPED.joinpath("h100.toml").read_text())
 
 
-def test_what_a_line_says():
-    lines = {line.split()[0]: line for line in ok("models").splitlines()}
-    assert lines["gp"].endswith("row plans; metis, kaminpar, builtin")
-    assert lines["mop"].endswith("feature plans")
-    assert ".mtx: read and written" in ok("formats")
-    assert ".npz: read; " in ok("formats")
-
-
 @pytest.mark.parametrize("plural", ["models", "samplers"])
 def test_first_sentences_are_whole(plural: str) -> None:
     for name, entry in as_json(plural).items():
@@ -81,15 +73,6 @@ def test_first_sentences_of_datasets_are_whole() -> None:
     page = " ".join(ok("dataset", "--help").split())
     assert "(Kumar et al. 2000) whose pages lie in hosts" in page
     assert "..." not in page.partition("Commands:")[2]
-
-
-def test_options_of_one():
-    page = ok("models", "stochastic-hp")
-    assert "  --theta              error of the expected connectivity [0.1]\n" in page
-    assert "  --fanouts" in page
-    assert "  searched: yes\n" in page
-    assert as_json("samplers", "neighbour")["options"]["--fanouts"].endswith("[required]")
-    assert "Options" not in ok("models", "rp")
 
 
 ENTRY_POINTS = """

@@ -8,7 +8,6 @@ import h5py
 import numpy as np
 import pytest
 import sealing
-import worlds
 from cases import long, turns
 from cli_helpers import SLOWER, as_json, ok, plancc
 from scipy.io import mmread
@@ -125,39 +124,6 @@ def test_compile_verify_inspect_export_and_back(
     assert again["content_sha256"] == compiled["content_sha256"]
 
 
-def test_summary_of_compile_is_its_json(graph: Path, tmp_path: Path) -> None:
-    words = ["compile", graph, "-p", 4, "--model", "rcm", "-o", tmp_path / "plan.h5"]
-    compiled = as_json(*words)
-    text = ok(*words)
-    metrics, random = compiled["metrics"], compiled["random"]
-    assert f"content {compiled['content_sha256']}" in text
-    assert len(text.splitlines()) <= 6
-    share = metrics["volume"] / random["volume"]
-    assert f"rows moved {metrics['volume']:,} ({share:.2f} of random)" in text
-    balance = compiled["provenance"]["balance"]
-    even = f"{metrics['nonzero_imbalance']:.1%} above the mean in nonzeros"
-    assert f"balance {balance}: fullest part {even}" in text
-    assert ok(*words, "-q").endswith(f"plan.h5: content {compiled['content_sha256']}\n")
-    assert f"bandwidth after: {compiled['provenance']['bandwidth_after']}" in text
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("", "D^-1/2 (A+I) D^-1/2; --normalize none --no-self-loops leaves it as it came; "),
-        ("--normalize row --no-self-loops", "D^-1 A; --normalize none --no-self-loops leaves it"),
-        ("--normalize none", "A+I; --normalize none --no-self-loops leaves it as it came"),
-        ("--normalize none --no-self-loops", "A; "),
-    ],
-)
-def test_the_summary_says_which_matrix_is_multiplied(
-    words: str, says: str, graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    said = ok("compile", graph, "-p", 2, "--model", "rp", *words.split(), "-o", tmp_path / "p.h5")
-    assert f"\nmatrix: {says}" in said
-
-
 def test_rcm_records_the_pipeline_of_paper_002(tmp_path: Path) -> None:
     path = tmp_path / "band.mtx"
     ok("dataset", "grid", "--rows", 4, "--cols", 25, "-o", path)
@@ -222,25 +188,6 @@ def test_export_mtx(graph: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(mmread(out).toarray(), adjacency.T)
     ok("export", graph, "--pattern", "-o", out)
     np.testing.assert_array_equal(mmread(out).toarray(), adjacency != 0)
-
-
-def test_export_metis(graph: Path, tmp_path: Path) -> None:
-    """METIS' format by its manual: header `n m [fmt]`, then neighbours (and weights), 1-based."""
-    loops_removed = mmread(graph).toarray() != 0
-    np.fill_diagonal(loops_removed, False)
-    expected = loops_removed | loops_removed.T
-    mtx, out = tmp_path / "plain.mtx", tmp_path / "out.graph"
-    worlds.write_mtx(mtx, loops_removed)
-    ok("export", mtx, "--symmetrize", "--pattern", "-o", out)
-    head, *lines = [line for line in out.read_text().split("\n") if not line.startswith("%")]
-    n, m, *fmt = head.split()
-    assert (int(n), int(m)) == (90, expected.sum() // 2)
-    step = 2 if fmt and fmt[0].endswith("1") else 1
-    read = np.zeros((90, 90), dtype=bool)
-    for vertex, line in enumerate(lines[:90]):
-        for neighbour in line.split()[::step]:
-            read[vertex, int(neighbour) - 1] = True
-    np.testing.assert_array_equal(read, expected)
 
 
 def test_export_metis_with_several_weights(graph: Path, data: Path, tmp_path: Path) -> None:

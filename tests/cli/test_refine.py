@@ -1,7 +1,6 @@
 """`plancc refine`: from a plan, from a part vector, from a graph; and what it refuses."""
 
 import json
-import shutil
 from pathlib import Path
 
 import figures
@@ -9,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 import sealing
-from cli_helpers import as_json, fails, ok, plancc
+from cli_helpers import as_json, ok, plancc
 
 from plancc_cli.options import parse_share
 
@@ -75,8 +74,6 @@ def test_time_is_the_predicted_epoch(poor: Path, tmp_path: Path) -> None:
     machine = tmp_path / "machine.toml"
     machine.write_text("latency = 1e-3\nbandwidth = 1e10\nmultiply_adds = 5e9\n")
     words = ["refine", poor, "--objective", "time", "-o", tmp_path / "better.h5"]
-    error = fails(tmp_path, *words, "--dims", "8,4,4")
-    assert error == "--dims 8,4,4: the first width is 8, but the features have 5 columns"
     words += ["--epsilon", 0.3, "--dims", "5,4,4", "--machine", machine]
     shown = as_json(*words)
     numbers = ("latency", "bandwidth", "multiply_adds")
@@ -145,46 +142,6 @@ def test_extra_volume_is_a_share(poor: Path, tmp_path: Path) -> None:
     assert parse_share("max_moves", "2.5%") == parse_share("max_moves", "0.025") == 0.025
     shown = json.loads(ok(*words, "0"))
     assert shown["metrics"]["after"]["volume"] <= shown["metrics"]["before"]["volume"]
-
-
-OPTIONS = {
-    "--budget nan": ["--budget 'nan'"],
-    "--max-extra-volume 3%": ["'volume' cannot take --max-extra-volume: drop it"],
-    "--objective messages --max-extra-volume x": ["--max-extra-volume 'x'", "3%"],
-    "--normalize row": ["--normalize is for a graph"],
-    "--data x.npz": ["--data is for a graph"],
-    "-p 5": ["--parts is for a graph"],
-}
-
-
-@pytest.mark.parametrize(("options", "says"), OPTIONS.items(), ids=OPTIONS)
-def test_options(options: str, says: list[str], poor: Path, tmp_path: Path) -> None:
-    error = fails(tmp_path, "refine", poor, *options.split(), "-o", tmp_path / "better.h5")
-    assert not [word for word in says if word not in error], error
-
-
-def test_sources(poor: Path, graph: Path, tmp_path: Path) -> None:
-    target = tmp_path / "better.h5"
-    error = fails(tmp_path, "refine", graph, "-o", target)
-    assert error == (f"{graph}: not a plan; to refine owners of a graph, give them by --part")
-    assert "no such file" in fails(tmp_path, "refine", tmp_path / "none.h5", "-o", target)
-    assert str(tmp_path) in fails(tmp_path, "refine", tmp_path, "-o", target)
-    damaged = tmp_path / "damaged.h5"
-    damaged.write_bytes(poor.read_bytes()[:3000])
-    assert fails(tmp_path, "refine", damaged, "-o", target, code=1).startswith(str(damaged))
-    mine = Path(shutil.copy(poor, tmp_path / "mine.h5"))
-    assert "is read or written already" in fails(tmp_path, "refine", mine, "-o", mine)
-    vector = tmp_path / "short.part"
-    vector.write_text("0\n" * 89)
-    for source in (poor, graph):
-        error = fails(tmp_path, "refine", source, "--part", vector, "-o", target)
-        assert error.startswith(str(vector))
-    vector.write_text("0\n" * 89 + "9\n")
-    error = fails(tmp_path, "refine", poor, "--part", vector, "-o", target)
-    assert "vertex 89 is in part 9" in error
-    assert "is read or written already" in fails(
-        tmp_path, "refine", poor, "--part", vector, "-o", vector
-    )
 
 
 def test_time_takes_several_steps(graph: Path, tmp_path: Path) -> None:

@@ -10,18 +10,14 @@ NETS = "6 6\n" + "".join(f"{k + 1} {(k + 1) % 6 + 1}\n" for k in range(6))
 HDF5 = b"\x89HDF\r\n\x1a\n" + bytes(56)
 
 CASES = [
-    Case(
-        "M8: weights that are balanced are shown",
-        {"g.txt": RING, "w.csv": WEIGHTS, "g.part": PARTS},
-        "compile g.txt --model file --part g.part --weights w.csv --balance weights -p 2 -o p.h5",
-        says=("balance weights: fullest part 57.1% above the mean in weights|in nonzeros|in rows",),
-    ),
-    Case(
-        "a plan in place of a part vector",
-        {"g.txt": RING, "g.h5": HDF5},
-        "compile g.txt --model file --part g.h5 -p 2 -o p.h5",
-        refused="g.h5: not text|plancc export PLAN -o FILE.part` writes that of a plan",
-    ),
+    Case("M8: weights that are balanced are shown", {"g.txt": RING, "w.csv": WEIGHTS,
+         "g.part": PARTS},
+         "compile g.txt --model file --part g.part --weights w.csv --balance weights -p 2 -o p.h5",
+         says=("balance weights: fullest part 57.1% above the mean in weights|in nonzeros|in rows",
+         )),
+    Case("a plan in place of a part vector", {"g.txt": RING, "g.h5": HDF5},
+         "compile g.txt --model file --part g.h5 -p 2 -o p.h5",
+         refused="g.h5: not text|plancc export PLAN -o FILE.part` writes that of a plan"),
     Case(
         "an uneven part vector to begin with",
         {"h.hgr": NETS, "h.part": "0\n0\n0\n0\n1\n1\n"},
@@ -31,7 +27,7 @@ CASES = [
             "cost of the nets cut 2",
         ),
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -19,7 +19,12 @@ ORDER = [(5 * i + 3) % N for i in range(N)]
 """Whose the rows of shuffled tables are."""
 FEATURES = np.array([[v, 10 * v] for v in range(N)], np.float32)
 LABELS = np.arange(N) % 3
-DATA = "compile g.mtx --data {} PLAIN"
+
+
+def of_data(name: str, content: Any, file: str = "t.csv", more: str = "", **says: Any) -> Case:
+    """The ring with vertex data of this content."""
+    words = f"compile g.mtx --data {file} {more} PLAIN"
+    return Case(name, {"g.mtx": RING, file: content}, words, **says)
 
 
 def table(
@@ -96,204 +101,82 @@ TAKEN_BY_NUMBERS = "12 parts are taken by the numbers in their names, 'part.2.pa
 
 CASES = [
     *(
-        Case(
-            f"C13 rows by the column {name!r}",
-            {"g.mtx": RING, "t.csv": table(name)},
-            DATA.format("t.csv"),
-            rows=RIGHT,
-            silent=("warning: t.csv",),
-        )
+        of_data(f"C13 rows by the column {name!r}", table(name), rows=RIGHT,
+             silent=("warning: t.csv",))
         for name in (
             *("id", "ids", "ID", "Id", "node_id", "nodeId", "NODE_ID", "vertex_id", "index"),
             *("nid", "node", "vertex", "Unnamed: 0", ""),
         )
     ),
     *(
-        Case(
-            f"C13 rows by the column {name!r} of Parquet",
-            {"g.mtx": RING, "t.parquet": parquet(name)},
-            DATA.format("t.parquet"),
-            rows=RIGHT,
-            silent=("not taken",),
-        )
+        of_data(f"C13 rows by the column {name!r} of Parquet", parquet(name), "t.parquet",
+             rows=RIGHT, silent=("not taken",))
         for name in ("node_id", "ID", "index", "__index_level_0__")
     ),
-    Case(
-        "C13 another name",
-        {"g.mtx": RING, "t.csv": table("person")},
-        DATA.format("t.csv"),
-        refused="t.csv: column 'person' holds every vertex once|--key id=person|--key id=",
-    ),
-    Case(
-        "C13 another name in Parquet",
-        {"g.mtx": RING, "t.parquet": parquet("person")},
-        DATA.format("t.parquet"),
-        refused="t.parquet: column 'person' holds every vertex once",
-    ),
-    Case(
-        "C13 another name that is said",
-        {"g.mtx": RING, "t.csv": table("person")},
-        DATA.format("t.csv --key id=person"),
-        rows=RIGHT,
-        silent=("not taken",),
-    ),
-    Case(
-        "C13 by line",
-        {"g.mtx": RING, "t.csv": table("node_id")},
-        DATA.format("t.csv --key id="),
-        says=("not taken: 'node_id'",),
-        rows=BY_LINE,
-    ),
-    Case(
-        "C13 a name that is not there",
-        {"g.mtx": RING, "t.csv": table("node_id")},
-        DATA.format("t.csv --key id=nodes"),
-        refused="key 'nodes' is missing in t.csv",
-    ),
-    Case(
-        "C13 ascending under another name",
-        {"g.mtx": RING, "t.csv": table("person", order=range(N))},
-        DATA.format("t.csv"),
-        rows=RIGHT,
-    ),
-    Case(
-        "C13 in tabs, of ids of the source",
-        {"g.txt": FROM_7, "t.tsv": table("Node_ID", first=7, mark="\t")},
-        "compile g.txt --data t.tsv PLAIN",
-        rows=RIGHT,
-    ),
-    Case(
-        "C13 an id that is not the graph's",
-        {"g.mtx": RING, "t.csv": table("node_id").replace("\n11,", "\n99,")},
-        DATA.format("t.csv"),
-        refused="t.csv: key 'node_id': vertex '11' of the graph has no row (1 of 12",
-    ),
-    Case(
-        "C13 an index of other rows is none",
-        {"g.mtx": RING, "t.csv": table("index", first=700, order=range(N))},
-        DATA.format("t.csv"),
-        says=("not taken: 'index'",),
-        rows=RIGHT,
-    ),
-    Case(
-        "C13 a column of text beside it",
-        {
-            "g.mtx": RING,
-            "t.csv": "node,f0,f1\n" + "".join(f"n{v},{v},{10 * v}\n" for v in range(N)),
-        },
-        DATA.format("t.csv"),
-        says=("not taken: 'node'",),
-        rows=IN_LINE,
-    ),
-    Case(
-        "C13 an archive goes by its order, and says so",
-        {"g.mtx": RING, "t.npz": saved("t", features=FEATURES, node_id=np.array(ORDER))},
-        DATA.format("t.npz"),
-        says=("t.npz: not taken: 'node_id'; --key id=node_id takes rows by it",),
-        rows=IN_LINE,
-    ),
-    Case(
-        "C13 an archive by a name",
-        {"g.mtx": RING, "t.npz": saved("t", features=FEATURES[ORDER], node_id=np.array(ORDER))},
-        DATA.format("t.npz --key id=node_id"),
-        rows=IN_LINE,
-    ),
-    Case(
-        "C14 ids from 1 under their name",
-        {"g.mtx": RING, "t.csv": table("id", first=1)},
-        DATA.format("t.csv"),
-        says=("t.csv: key 'id': ids count from 1 here, the graph's from 0|-1 each",),
-        rows=RIGHT,
-    ),
-    Case(
-        "C14 ids from 1 with one too many",
-        {"g.mtx": RING, "t.csv": table("id", first=1) + "13,0,0,0\n"},
-        DATA.format("t.csv"),
-        refused="vertex '0' of the graph has no row|ids count from 1 here, the graph's from 0",
-    ),
+    of_data("C13 another name", table("person"),
+         refused="t.csv: column 'person' holds every vertex once|--key id=person|--key id="),
+    of_data("C13 another name in Parquet", parquet("person"), "t.parquet",
+         refused="t.parquet: column 'person' holds every vertex once"),
+    of_data("C13 another name that is said", table("person"), more="--key id=person", rows=RIGHT,
+         silent=("not taken",)),
+    of_data("C13 by line", table("node_id"), more="--key id=", says=("not taken: 'node_id'",),
+         rows=BY_LINE),
+    of_data("C13 a name that is not there", table("node_id"), more="--key id=nodes",
+         refused="key 'nodes' is missing in t.csv"),
+    of_data("C13 ascending under another name", table("person", order=range(N)), rows=RIGHT),
+    Case("C13 in tabs, of ids of the source", {"g.txt": FROM_7,
+         "t.tsv": table("Node_ID", first=7, mark="\t")}, "compile g.txt --data t.tsv PLAIN",
+         rows=RIGHT),
+    of_data("C13 an id that is not the graph's", table("node_id").replace("\n11,", "\n99,"),
+         refused="t.csv: key 'node_id': vertex '11' of the graph has no row (1 of 12"),
+    of_data("C13 an index of other rows is none", table("index", first=700, order=range(N)),
+         says=("not taken: 'index'",), rows=RIGHT),
+    of_data("C13 a column of text beside it", "node,f0,f1\n" + "".join(f"n{v},{v},{10 * v}\n"
+         for v in range(N)), says=("not taken: 'node'",), rows=IN_LINE),
+    of_data("C13 an archive goes by its order, and says so",
+         saved("t", features=FEATURES, node_id=np.array(ORDER)), "t.npz",
+         says=("t.npz: not taken: 'node_id'; --key id=node_id takes rows by it",), rows=IN_LINE),
+    of_data("C13 an archive by a name", saved("t", features=FEATURES[ORDER],
+         node_id=np.array(ORDER)), "t.npz", more="--key id=node_id", rows=IN_LINE),
+    of_data("C14 ids from 1 under their name", table("id", first=1),
+         says=("t.csv: key 'id': ids count from 1 here, the graph's from 0|-1 each",), rows=RIGHT),
+    of_data("C14 ids from 1 with one too many", table("id", first=1) + "13,0,0,0\n",
+         refused="vertex '0' of the graph has no row|ids count from 1 here, the graph's from 0"),
     *(
-        Case(
-            f"C14 without names, ids from {first}",
-            {"g.mtx": RING, "t.csv": table(None, first=first, others="f0,f1")},
-            DATA.format("t.csv"),
-            says=(f"t.csv: the first column holds {first}..{first + 11}, every vertex once",),
-            rows=IN_LINE,
-        )
+        of_data(f"C14 without names, ids from {first}", table(None, first=first, others="f0,f1"),
+             says=(f"t.csv: the first column holds {first}..{first + 11}, every vertex once",),
+             rows=IN_LINE)
         for first in (0, 1)
     ),
-    Case(
-        "C14 without names, ids of the source",
-        {"g.txt": FROM_7, "t.csv": table(None, first=7, others="f0,f1")},
-        "compile g.txt --data t.csv PLAIN",
-        says=("t.csv: the first column holds 7..18, every vertex once",),
-        rows=IN_LINE,
-    ),
-    Case(
-        "C14 id,label without names",
-        {"g.mtx": RING, "t.csv": table(None, first=1, others="label")},
-        DATA.format("t.csv"),
-        says=("t.csv: the first column holds 1..12",),
-        rows={"labels": LABELS},
-    ),
-    Case(
-        "C14 without names, by line",
-        {"g.mtx": RING, "t.csv": table(None, others="label")},
-        DATA.format("t.csv --key id="),
-        rows={"features": np.array([[v, v % 3] for v in ORDER], np.float32)},
-    ),
-    Case(
-        "C14 without names, no ids",
-        {"g.mtx": RING, "t.csv": "".join(f"{v + 0.5},{v}\n" for v in range(N))},
-        DATA.format("t.csv"),
-        rows={"features": np.array([[v + 0.5, v] for v in range(N)], np.float32)},
-        silent=("first column",),
-    ),
-    Case(
-        "C12 parts by their numbers",
-        {"g.mtx": RING, "d.parquet": parts(12, "part.{}.parquet", features_only)},
-        DATA.format("d.parquet"),
-        says=(f"d.parquet: {TAKEN_BY_NUMBERS} before 'part.10.parquet'",),
-        rows=IN_LINE,
-    ),
-    Case(
-        "C12 a folder of another name",
-        {"g.mtx": RING, "nodes": parts(12, "{}.parquet", features_only)},
-        DATA.format("nodes"),
-        says=("nodes: 12 parts are taken by the numbers in their names, '2.parquet' before",),
-        rows=IN_LINE,
-    ),
-    Case(
-        "C12 parts with ids",
-        {"g.mtx": RING, "d.parquet": parts(12, "part.{}.parquet", features_and_id)},
-        DATA.format("d.parquet/"),
-        rows=IN_LINE,
-        silent=("parts are taken",),
-    ),
-    Case(
-        "C12 parts with leading zeros",
-        {"g.mtx": RING, "d.parquet": parts(12, "part-{:05}.parquet", features_only)},
-        DATA.format("d.parquet"),
-        rows=IN_LINE,
-        silent=("parts are taken",),
-    ),
-    Case(
-        "C12 edges in parts and their features",
-        {
-            "g": parts(12, "part.{}.parquet", lambda of: {"u": of, "v": (of + 1) % N}),
-            "e.npy": lambda path: np.save(path, np.arange(N, dtype=np.float32)),
-        },
-        "compile g --edge-features e.npy PLAIN",
-        says=(f"g: {TAKEN_BY_NUMBERS}|what is given of edges",),
-        check=lambda folder: edge_k_has_k(folder),
-    ),
-    Case(
-        "C12 edges in parts alone",
-        {"g": parts(12, "part.{}.parquet", lambda of: {"u": of, "v": (of + 1) % N})},
-        "compile g PLAIN",
-        entries={(i, (i + 1) % N): 1.0 for i in range(N)},
-        silent=("parts are taken",),
-    ),
-]
+    Case("C14 without names, ids of the source", {"g.txt": FROM_7,
+         "t.csv": table(None, first=7, others="f0,f1")}, "compile g.txt --data t.csv PLAIN",
+         says=("t.csv: the first column holds 7..18, every vertex once",), rows=IN_LINE),
+    of_data("C14 id,label without names", table(None, first=1, others="label"),
+         says=("t.csv: the first column holds 1..12",), rows={"labels": LABELS}),
+    of_data("C14 without names, by line", table(None, others="label"), more="--key id=",
+         rows={"features": np.array([[v, v % 3] for v in ORDER], np.float32)}),
+    of_data("C14 without names, no ids", "".join(f"{v + 0.5},{v}\n" for v in range(N)),
+         rows={"features": np.array([[v + 0.5, v] for v in range(N)], np.float32)},
+         silent=("first column",)),
+    of_data("C12 parts by their numbers", parts(12, "part.{}.parquet", features_only), "d.parquet",
+         says=(f"d.parquet: {TAKEN_BY_NUMBERS} before 'part.10.parquet'",), rows=IN_LINE),
+    of_data("C12 a folder of another name", parts(12, "{}.parquet", features_only), "nodes",
+         says=("nodes: 12 parts are taken by the numbers in their names, '2.parquet' before",),
+         rows=IN_LINE),
+    Case("C12 parts with ids", {"g.mtx": RING,
+         "d.parquet": parts(12, "part.{}.parquet", features_and_id)}, "--data d.parquet/",
+         rows=IN_LINE, silent=("parts are taken",)),
+    of_data("C12 parts with leading zeros", parts(12, "part-{:05}.parquet", features_only),
+         "d.parquet", rows=IN_LINE, silent=("parts are taken",)),
+    Case("C12 edges in parts and their features", {"g": parts(12, "part.{}.parquet",
+         lambda of: {"u": of, "v": (of + 1) % N}), "e.npy": lambda path: np.save(path,
+         np.arange(N, dtype=np.float32))}, "compile g --edge-features e.npy PLAIN",
+         says=(f"g: {TAKEN_BY_NUMBERS}|what is given of edges",),
+         check=lambda folder: edge_k_has_k(folder)),
+    Case("C12 edges in parts alone", {"g": parts(12, "part.{}.parquet",
+         lambda of: {"u": of, "v": (of + 1) % N})}, entries={(i, (i + 1) % N): 1.0
+         for i in range(N)}, silent=("parts are taken",)),
+]  # fmt: skip
 
 
 TOML = """[types]
@@ -328,103 +211,48 @@ RING_OF_MESH = ("mesh", "m2m", "mesh", [(i, (i + 1) % N) for i in range(N)])
 DOWN = [(i % 6, i) for i in range(N)]
 TO_MESH, TO_GRID = ("grid", "g2m", "mesh", DOWN), ("mesh", "m2g", "grid", [(v, u) for u, v in DOWN])
 OF_TYPES = [
-    Case(
-        "entries of relations that are there twice, or 0",
-        {
-            **types(RING_OF_MESH, TO_GRID),
-            "t/1.txt": "0 0 2\n0 0 3\n0 7 0\n" + "".join(f"{v % 6} {v} 1\n" for v in range(1, N)),
-        },
-        "compile t PLAIN",
-        says=(
-            "of relation 'mesh m2g grid' repeated entries summed: 1|"
-            "of relation 'mesh m2g grid' entries of value 0 left out (--pattern keeps them): 1",
-        ),
-    ),
-    Case(
-        "pairs of a relation that are there twice",
-        {
-            **types(RING_OF_MESH, TO_MESH, TO_GRID),
-            "t/2.txt": "0 0\n" * 2 + "".join(f"{v % 6} {v}\n" for v in range(1, N)),
-        },
-        "compile t PLAIN",
-        says=(
-            "matrix: of every relation A; of relation 'mesh m2g grid' repeated entries merged: 1",
-        ),
-    ),
-    Case(
-        "files that types.toml does not name",
-        {**types(RING_OF_MESH), "t/likes.txt": "0 0\n", "t/user.npy": b"x", "t/README.txt": "x"},
-        "compile t PLAIN",
-        says=("t: not taken: 'likes.txt', 'user.npy', which types.toml does not name",),
-    ),
-    Case(
-        "a file of other rows",
-        {
-            **types(RING_OF_MESH, TO_MESH, TO_GRID),
-            "t/mesh.npy": lambda path: np.save(path, FEATURES[1:]),
-        },
-        "compile t PLAIN",
-        refused="t/mesh.npy: features of type 'mesh' have 11 rows, and types.toml says 12 vertices",
-    ),
-    Case(
-        "types that are as they should be",
-        types(RING_OF_MESH, TO_MESH, TO_GRID),
-        "compile t PLAIN",
-        silent=("warning: t: ",),
-    ),
-    Case(
-        "C24 ids of the union",
-        types(RING_OF_MESH, TO_GRID, ("grid", "g2m", "mesh", [(u, 6 + u) for u in range(6)])),
-        "compile t PLAIN",
-        says=("relation 'grid g2m mesh': no vertex of 'mesh' below 6|subtract 6",),
-    ),
-    Case(
-        "C24 beyond the type",
-        types(RING_OF_MESH, ("grid", "g2m", "mesh", [(u, 7 + u) for u in range(6)])),
-        "compile t PLAIN",
-        refused="a vertex of type 'mesh' is out of range 0..11: '12'",
-    ),
-    Case(
-        "M10 ids from 1",
-        types(("mesh", "m2m", "mesh", [(i, i + 1) for i in range(1, N - 1)] + [(N - 1, 1)])),
-        "compile t PLAIN",
-        says=("t: vertex 0 of every type is in no relation|subtract 1",),
-        silent=("--keep-ids", "--num-vertices"),
-    ),
-    Case(
-        "F11 no relation to the labels",
-        types(TO_GRID),
-        "compile t PLAIN",
-        says=("no relation leads to 'mesh', which has labels|the reverse of 'mesh m2g grid'",),
-    ),
-    Case(
-        "C23 a source that nothing updates",
-        types(RING_OF_MESH, TO_MESH),
-        "compile t PLAIN",
-        says=("no relation leads to 'grid', so that neighbours do not update it",),
-    ),
-    Case(
-        "F11 a reverse with the ends of its twin",
-        types(RING_OF_MESH, TO_MESH, TO_GRID, ("mesh", "rev_m2m", "mesh", RING_OF_MESH[3])),
-        "compile t PLAIN",
-        says=("relation 'mesh rev_m2m mesh' has the edges of relation 'mesh m2m mesh'",),
-    ),
-    Case(
-        "F11 a reverse that is turned",
-        types(
-            *(RING_OF_MESH, TO_MESH, TO_GRID),
-            ("mesh", "rev_m2m", "mesh", [(v, u) for u, v in RING_OF_MESH[3]]),
-        ),
-        "compile t PLAIN",
-        silent=("warning: t: ",),
-    ),
-    Case(
-        "a type without features",
-        types(RING_OF_MESH, TO_MESH, TO_GRID, toml=TOML.replace(', features = "grid.npy"', "")),
-        "compile t PLAIN",
-        says=("no features of 'grid': plancc-run refuses",),
-    ),
-]
+    Case("entries of relations that are there twice, or 0",
+         {**types(RING_OF_MESH, TO_GRID),
+         "t/1.txt": "0 0 2\n0 0 3\n0 7 0\n" + "".join(f"{v % 6} {v} 1\n" for v in range(1, N))},
+         says=("of relation 'mesh m2g grid' repeated entries summed: 1|"
+         "of relation 'mesh m2g grid' entries of value 0 left out (--pattern keeps them): 1",)),
+    Case("pairs of a relation that are there twice", {**types(RING_OF_MESH, TO_MESH, TO_GRID),
+         "t/2.txt": "0 0\n" * 2 + "".join(f"{v % 6} {v}\n" for v in range(1, N))},
+         says=("matrix: of every relation A; of relation 'mesh m2g grid' repeated entries merged: "
+         "1",)),
+    Case("files that types.toml does not name", {**types(RING_OF_MESH), "t/likes.txt": "0 0\n",
+         "t/user.npy": b"x", "t/README.txt": "x"},
+         says=("t: not taken: 'likes.txt', 'user.npy', which types.toml does not name",)),
+    Case("a file of other rows", {**types(RING_OF_MESH, TO_MESH, TO_GRID),
+         "t/mesh.npy": lambda path: np.save(path, FEATURES[1:])},
+         refused="t/mesh.npy: features of type 'mesh' have 11 rows, and types.toml says 12 "
+         "vertices"),
+    Case("types that are as they should be", types(RING_OF_MESH, TO_MESH, TO_GRID),
+         silent=("warning: t: ",)),
+    Case("C24 ids of the union", types(RING_OF_MESH, TO_GRID,
+         ("grid", "g2m", "mesh", [(u, 6 + u) for u in range(6)])),
+         says=("relation 'grid g2m mesh': no vertex of 'mesh' below 6|subtract 6",)),
+    Case("C24 beyond the type", types(RING_OF_MESH, ("grid", "g2m", "mesh",
+         [(u, 7 + u) for u in range(6)])),
+         refused="a vertex of type 'mesh' is out of range 0..11: '12'"),
+    Case("M10 ids from 1", types(("mesh", "m2m", "mesh",
+         [(i, i + 1) for i in range(1, N - 1)] + [(N - 1, 1)])),
+         says=("t: vertex 0 of every type is in no relation|subtract 1",),
+         silent=("--keep-ids", "--num-vertices")),
+    Case("F11 no relation to the labels", types(TO_GRID),
+         says=("no relation leads to 'mesh', which has labels|the reverse of 'mesh m2g grid'",)),
+    Case("C23 a source that nothing updates", types(RING_OF_MESH, TO_MESH),
+         says=("no relation leads to 'grid', so that neighbours do not update it",)),
+    Case("F11 a reverse with the ends of its twin", types(RING_OF_MESH, TO_MESH, TO_GRID,
+         ("mesh", "rev_m2m", "mesh", RING_OF_MESH[3])),
+         says=("relation 'mesh rev_m2m mesh' has the edges of relation 'mesh m2m mesh'",)),
+    Case("F11 a reverse that is turned", types(*(RING_OF_MESH, TO_MESH, TO_GRID),
+         ("mesh", "rev_m2m", "mesh", [(v, u) for u, v in RING_OF_MESH[3]])),
+         silent=("warning: t: ",)),
+    Case("a type without features", types(RING_OF_MESH, TO_MESH, TO_GRID,
+         toml=TOML.replace(', features = "grid.npy"', "")),
+         says=("no features of 'grid': plancc-run refuses",)),
+]  # fmt: skip
 SEEN = """[types]
 users = 3
 item = 2
@@ -456,13 +284,8 @@ BY_ITEMS = [(v, u) for u, v in BY_USERS]
 OF_USERS = {(3, 0): 1.0, (3, 1): 1.0, (4, 0): 1.0}
 BY_NAMES = [
     *(
-        Case(
-            f"A1: {names}{' of Parquet' * parquet}",
-            seen(names, edges, parquet),
-            "compile t PLAIN",
-            entries=OF_USERS,
-            silent=("read by their names",),
-        )
+        Case(f"A1: {names}{' of Parquet' * parquet}", seen(names, edges, parquet), entries=OF_USERS,
+             silent=("read by their names",))
         for names, edges, parquet in (
             ("user,item", BY_USERS, False),
             ("user_id,item_id", BY_USERS, True),
@@ -475,229 +298,111 @@ BY_NAMES = [
             ("a,b", BY_ITEMS, False),
         )
     ),
-    Case(
-        "columns of a relation",
-        {**seen("a,b", BY_ITEMS), "t/e.csv": "item,user,rating,time\n0,0,5,9\n1,1,3,9\n"},
-        "compile t PLAIN",
-        refused="t/e.csv: which columns are the edges? Leave columns out, or name them source",
-    ),
-    Case(
-        "columns of a relation that are not taken",
-        {**seen("a,b", []), "t/e.csv": "source,target,kind,at\n0,0,5,9\n1,0,3,9\n0,1,2,8\n"},
-        "compile t PLAIN",
-        says=("e.csv: not taken: 'kind', 'at'",),
-        silent=("--columns",),
-        entries=OF_USERS,
-    ),
-    Case(
-        "sizes before a relation",
-        {**seen("a,b", []), "t/e.csv": "2,3,3\n0,0,1\n0,1,1\n1,0,1\n"},
-        "compile t PLAIN",
-        refused="e.csv, line 1|out of range 0..1: '2': vertices count from 0 within their type (#",
-    ),
-    Case(
-        "A1: a user beyond the type",
-        seen("user,item", [(0, 0), (3, 1)]),
-        "compile t PLAIN",
-        refused="e.csv, line 3|a vertex of type 'users' is out of range 0..2: '3'",
-    ),
-]
+    Case("columns of a relation", {**seen("a,b", BY_ITEMS),
+         "t/e.csv": "item,user,rating,time\n0,0,5,9\n1,1,3,9\n"},
+         refused="t/e.csv: which columns are the edges? Leave columns out, or name them source"),
+    Case("columns of a relation that are not taken", {**seen("a,b", []),
+         "t/e.csv": "source,target,kind,at\n0,0,5,9\n1,0,3,9\n0,1,2,8\n"},
+         says=("e.csv: not taken: 'kind', 'at'",), silent=("--columns",), entries=OF_USERS),
+    Case("sizes before a relation", {**seen("a,b", []),
+         "t/e.csv": "2,3,3\n0,0,1\n0,1,1\n1,0,1\n"}, refused="e.csv, line 1|out of range "
+         "0..1: '2': vertices count from 0 within their type (#"),
+    Case("A1: a user beyond the type", seen("user,item", [(0, 0), (3, 1)]),
+         refused="e.csv, line 3|a vertex of type 'users' is out of range 0..2: '3'"),
+]  # fmt: skip
 KINDS = [
-    Case(
-        "M5 a wrong row is the file's, whose ids are shuffled",
-        {
-            "g.mtx": RING,
-            "t.npz": saved(
-                "t", id=np.array(ORDER), x=np.where(np.arange(N) == 2, np.inf, 1.0)[:, None]
-            ),
-        },
-        DATA.format("t.npz"),
-        refused="'inf' in row 2, column 0 (counted from 0)",
-    ),
-    Case(
-        "M5 a label by its id",
-        {"g.txt": FROM_7, "t.csv": table("id", first=7).replace("\n9,2,20,2", "\n9,2,20,5000")},
-        "compile g.txt --data t.csv PLAIN",
-        refused="the label of vertex 9 ",
-    ),
-    Case(
-        "M5 weights of a vertex by its id",
-        {"g.txt": "1000 1001 -2\n1001 1000 1\n"},
-        "compile g.txt --normalize row -p 1 -o p.h5",
-        refused="the weights of vertex 1000 (with its self loop",
-    ),
-    Case(
-        "labels that are real",
-        {"g.mtx": RING, "t.npz": saved("t", x=FEATURES, label=LABELS.astype(float))},
-        DATA.format("t.npz"),
-        refused="key 'label' must be a list of integers, not 'float64'|y.long()",
-    ),
-    Case(
-        "masks that overlap",
-        {
-            "g.mtx": RING,
-            "t.npz": saved("t", x=FEATURES, val_mask=LABELS == 0, test_mask=LABELS < 2),
-        },
-        DATA.format("t.npz"),
-        says=("4 vertices are in 'val_mask' and in 'test_mask'",),
-    ),
-    Case(
-        "M10 bfloat16",
-        {"g.pt": half},
-        "compile g.pt PLAIN",
-        rows={"features": FEATURES},
-    ),
-    Case(
-        "M10 labels from 1",
-        {"g.mtx": RING, "t.npz": saved("t", x=FEATURES, y=LABELS + 1)},
-        DATA.format("t.npz"),
-        says=("labels: the classes 1..3 occur, 0 does not",),
-    ),
-    Case(
-        "M8 weights of 0",
-        {"g.mtx": RING, "w.txt": "0\n" * N},
-        "compile g.mtx --weights w.txt PLAIN",
-        says=("all are 0",),
-    ),
+    of_data("M5 a wrong row is the file's, whose ids are shuffled",
+         saved("t", id=np.array(ORDER), x=np.where(np.arange(N) == 2, np.inf, 1.0)[:, None]),
+         "t.npz", refused="'inf' in row 2, column 0 (counted from 0)"),
+    Case("M5 a label by its id", {"g.txt": FROM_7, "t.csv": table("id",
+         first=7).replace("\n9,2,20,2", "\n9,2,20,5000")}, "compile g.txt --data t.csv PLAIN",
+         refused="the label of vertex 9 "),
+    Case("M5 weights of a vertex by its id", {"g.txt": "1000 1001 -2\n1001 1000 1\n"},
+         "compile g.txt --normalize row -p 1 -o p.h5",
+         refused="the weights of vertex 1000 (with its self loop"),
+    of_data("labels that are real", saved("t", x=FEATURES, label=LABELS.astype(float)), "t.npz",
+         refused="key 'label' must be a list of integers, not 'float64'|y.long()"),
+    of_data("masks that overlap", saved("t", x=FEATURES, val_mask=LABELS == 0,
+         test_mask=LABELS < 2), "t.npz", says=("4 vertices are in 'val_mask' and in 'test_mask'",)),
+    Case("M10 bfloat16", {"g.pt": half}, rows={"features": FEATURES}),
+    of_data("M10 labels from 1", saved("t", x=FEATURES, y=LABELS + 1), "t.npz",
+         says=("labels: the classes 1..3 occur, 0 does not",)),
+    Case("M8 weights of 0", {"g.mtx": RING, "w.txt": "0\n" * N},
+         "compile g.mtx --weights w.txt PLAIN", says=("all are 0",)),
     *(
-        Case(
-            f"weights by ids from {first}",
-            {"g.mtx": RING, "w.csv": "".join(f"{v + first},{v + 2}\n" for v in ORDER)},
-            "compile g.mtx --weights w.csv PLAIN",
-            says=(said,),
-            silent=("first column",) if first else ("warning: w.csv", "first column"),
-        )
+        Case(f"weights by ids from {first}", {"g.mtx": RING,
+             "w.csv": "".join(f"{v + first},{v + 2}\n" for v in ORDER)},
+             "compile g.mtx --weights w.csv PLAIN", says=(said,), silent=("first column",) if first
+             else ("warning: w.csv", "first column"))
         for first, said in ((0, ""), (1, "ids count from 1 here, the graph's from 0"))
     ),
     *(
-        Case(
-            f"an index of the rows, {name!r}, beside ids",
-            {
-                "g.mtx": RING,
-                "t.csv": "".join(
-                    f"{k + first - 1 if k else name},{line}\n"
-                    for k, line in enumerate(table("id").splitlines())
-                ),
-            },
-            DATA.format("t.csv"),
-            rows=RIGHT,
-            silent=("warning: t.csv",),
-        )
+        of_data(f"an index of the rows, {name!r}, beside ids",
+             "".join(f"{k + first - 1 if k else name},{line}\n" for k,
+             line in enumerate(table("id").splitlines())), rows=RIGHT, silent=("warning: t.csv",))
         for name, first in (("", 0), ("Unnamed: 0", 0), ('""', 1))
     ),
-    Case(
-        "lists of vertices where ids are others",
-        {"g.txt": FROM_7, "t.npz": saved("t", x=FEATURES, train_idx=np.arange(7, 9))},
-        "compile g.txt --data t.npz PLAIN",
-        says=("t.npz: the vertices of 'train_idx' are taken for vertex numbers|ids (7, 8, 9, 10",),
-        rows={"train_mask": (np.arange(N) == 7) | (np.arange(N) == 8)},
-    ),
+    Case("lists of vertices where ids are others", {"g.txt": FROM_7,
+         "t.npz": saved("t", x=FEATURES, train_idx=np.arange(7, 9))},
+         "compile g.txt --data t.npz PLAIN",
+         says=("t.npz: the vertices of 'train_idx' are taken for vertex numbers|ids (7, 8, 9, 10",),
+         rows={"train_mask": (np.arange(N) == 7) | (np.arange(N) == 8)}),
     *(
-        Case(
-            f"names of vertices under another name, {order[:3]}",
-            {
-                "g.txt": "".join(f"v{i} v{(i + 1) % 9}\n" for i in range(9)),
-                "t.csv": "who,town,f0\n" + "".join(f"v{v},x,{v}\n" for v in order),
-            },
-            f"compile g.txt --data t.csv {more} PLAIN",
-            refused=words,
-            rows={} if words else {"features": np.arange(9, dtype=np.float32)[:, None]},
-            silent=("warning: t.csv: rows", "'who'"),
-        )
+        Case(f"names of vertices under another name, {order[:3]}",
+             {"g.txt": "".join(f"v{i} v{(i + 1) % 9}\n" for i in range(9)),
+             "t.csv": "who,town,f0\n" + "".join(f"v{v},x,{v}\n" for v in order)},
+             f"compile g.txt --data t.csv {more} PLAIN", refused=words, rows={} if words
+             else {"features": np.arange(9, dtype=np.float32)[:, None]},
+             silent=("warning: t.csv: rows", "'who'"))
         for order, more, words in (
             (range(9), "", ""),
             (range(8, -1, -1), "", "t.csv: column 'who' holds every vertex once|--key id=who"),
             (range(8, -1, -1), "--key id=who", ""),
         )
     ),
-    Case(
-        "names of vertices under another name in Parquet",
-        {
-            "g.txt": "".join(f"v{i} v{(i + 1) % N}\n" for i in range(N)),
-            "t.parquet": names_in_parquet,
-        },
-        "compile g.txt --data t.parquet PLAIN",
-        refused="t.parquet: column 'who' holds every vertex once|--key id=who",
-    ),
+    Case("names of vertices under another name in Parquet",
+         {"g.txt": "".join(f"v{i} v{(i + 1) % N}\n" for i in range(N)),
+         "t.parquet": names_in_parquet}, "compile g.txt --data t.parquet PLAIN",
+         refused="t.parquet: column 'who' holds every vertex once|--key id=who"),
     *(
-        Case(
-            f"a range of pandas from {start}",
-            {
-                "g.mtx": RING,
-                "t.parquet": lambda path, start=start, step=step: of_pandas(path, start, step),
-            },
-            DATA.format("t.parquet"),
-            says=(said,),
-            silent=() if said else ("warning: t.parquet",),
-            rows={"features": np.arange(N, dtype=np.float32)[::step, None]},
-        )
+        of_data(f"a range of pandas from {start}", lambda path, start=start,
+             step=step: of_pandas(path, start, step), "t.parquet", says=(said,), silent=() if said
+             else ("warning: t.parquet",), rows={"features": np.arange(N, dtype=np.float32)[::step,
+             None]})
         for start, step, said in ((0, 1, ""), (N - 1, -1, ""), (700, 1, "not taken: 'index'"))
     ),
     *(
-        Case(
-            f"an empty {name}",
-            {"g.mtx": RING, "t.csv": table("id").replace(*pair, 1)},
-            DATA.format("t.csv"),
-            refused=f"t.csv, line 2: column '{name}' is empty: give every row a number, as fillna",
-        )
+        of_data(f"an empty {name}", table("id").replace(*pair, 1),
+             refused=f"t.csv, line 2: column '{name}' is empty: give every row a number, as fillna")
         for name, pair in (("f0", ("\n3,3,", "\n3,,")), ("label", (",0\n", ",\n")))
     ),
-    Case(
-        "a mask of words",
-        {"g.mtx": RING, "t.csv": "id,train_mask\n" + "".join(f"{v},yes\n" for v in range(N))},
-        DATA.format("t.csv"),
-        refused="t.csv, line 2: not a table of numbers: 'yes' in column 'train_mask' (masks hold 0",
-    ),
-    Case(
-        "ids of text without a line of names",
-        {"g.csv": "ann,bob\nbob,ann\n", "t.csv": "bob,4,1\nann,1,0\n"},
-        "compile g.csv --data t.csv PLAIN",
-        refused="t.csv, line 1: neither numbers alone nor names of columns|as id,f0,label",
-    ),
-    Case(
-        "numbers of rows beside names",
-        {"g.csv": "ann,bob\nbob,ann\n", "t.csv": "0,4\n1,5\n"},
-        "compile g.csv --data t.csv PLAIN",
-        says=("t.csv: the first column counts the rows, and is taken as a feature",),
-        rows={"features": np.array([[0, 4], [1, 5]], np.float32)},
-    ),
-    Case(
-        "what is seldom meant, of a table",
-        {
-            "g.mtx": RING,
-            "t.csv": "label,train_mask,val_mask\n" + "1,1,1\n" + "2,1,0\n" * (N - 1),
-        },
-        DATA.format("t.csv"),
-        says=(
-            "warning: t.csv: labels: the classes 1..2 occur, 0 does not",
-            "warning: t.csv: 1 vertices are in 'train_mask' and in 'val_mask'",
-        ),
-    ),
-    Case(
-        "weights of names",
-        {"g.csv": "a,b\nb,c\nc,d\nd,a\n", "w.csv": "id,weight\nd,1\na,1\nc,1\nb,1000\n"},
-        "compile g.csv --weights w.csv --normalize none --effort fast -p 2 -o p.h5",
-        says=("the heaviest vertex weighs 1000",),
-    ),
-    Case(
-        "rows without ids of ids with gaps",
-        {"g.txt": "10 20\n20 30\n30 10\n", "t.csv": "f0\n1\n2\n3\n"},
-        "compile g.txt --data t.csv PLAIN",
-        says=("t.csv: rows without ids are taken in the graph's order of vertices (10, 20, 30)",),
-    ),
-    Case(
-        "a row more than ids from 1",
-        {"g.txt": "1 2\n2 3\n", "t.csv": "f0\n1\n1\n1\n1\n"},
-        "compile g.txt --data t.csv PLAIN",
-        refused="the graph 3 vertices: vertices count from 0 here, and the graph's ids from 1",
-    ),
-    Case(
-        "labels of words",
-        {"g.mtx": RING, "t.csv": "id,label\n" + "".join(f"{v},cat\n" for v in range(N))},
-        DATA.format("t.csv"),
-        refused="line 2: not a table of numbers: 'cat' in column 'label'|pandas.factorize",
-    ),
-]
+    of_data("a mask of words", "id,train_mask\n" + "".join(f"{v},yes\n" for v in range(N)),
+         refused="t.csv, line 2: not a table of numbers: 'yes' in column 'train_mask' (masks "
+         "hold 0"),
+    Case("ids of text without a line of names", {"g.csv": "ann,bob\nbob,ann\n",
+         "t.csv": "bob,4,1\nann,1,0\n"}, "compile g.csv --data t.csv PLAIN",
+         refused="t.csv, line 1: neither numbers alone nor names of columns|as id,f0,label"),
+    Case("numbers of rows beside names", {"g.csv": "ann,bob\nbob,ann\n", "t.csv": "0,4\n1,5\n"},
+         "compile g.csv --data t.csv PLAIN",
+         says=("t.csv: the first column counts the rows, and is taken as a feature",),
+         rows={"features": np.array([[0, 4], [1, 5]], np.float32)}),
+    of_data("what is seldom meant, of a table",
+         "label,train_mask,val_mask\n" + "1,1,1\n" + "2,1,0\n" * (N - 1),
+         says=("warning: t.csv: labels: the classes 1..2 occur, 0 does not",
+         "warning: t.csv: 1 vertices are in 'train_mask' and in 'val_mask'")),
+    Case("weights of names", {"g.csv": "a,b\nb,c\nc,d\nd,a\n",
+         "w.csv": "id,weight\nd,1\na,1\nc,1\nb,1000\n"},
+         "compile g.csv --weights w.csv --normalize none --effort fast -p 2 -o p.h5",
+         says=("the heaviest vertex weighs 1000",)),
+    Case("rows without ids of ids with gaps", {"g.txt": "10 20\n20 30\n30 10\n",
+         "t.csv": "f0\n1\n2\n3\n"}, "compile g.txt --data t.csv PLAIN",
+         says=("t.csv: rows without ids are taken in the graph's order of vertices (10, 20, 30)",)),
+    Case("a row more than ids from 1", {"g.txt": "1 2\n2 3\n", "t.csv": "f0\n1\n1\n1\n1\n"},
+         "compile g.txt --data t.csv PLAIN",
+         refused="the graph 3 vertices: vertices count from 0 here, and the graph's ids from 1"),
+    of_data("labels of words", "id,label\n" + "".join(f"{v},cat\n" for v in range(N)),
+         refused="line 2: not a table of numbers: 'cat' in column 'label'|pandas.factorize"),
+]  # fmt: skip
 
 
 def edge_k_has_k(folder: Path) -> None:

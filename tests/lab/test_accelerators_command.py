@@ -4,7 +4,7 @@ from pathlib import Path
 
 import h5py
 import pytest
-from cli_helpers import as_json, fails, ok
+from cli_helpers import as_json, ok
 
 from plancc_lab.accelerators.design import SHIPPED, accelerator
 from plancc_lab.accelerators.model import estimate, gcn_aggregations
@@ -43,10 +43,6 @@ def test_the_study_of_the_paper() -> None:
         1,
         cpu["seconds"] / spu["seconds"],
     )
-    text = ok("accelerators")
-    for words in ("speed-up of MixGCN-SPU (Figure 12)", "3.77 to 21.60", "1.32 to 1.80", "7.6 J"):
-        assert words in text
-    assert "nothing was measured" in text
 
 
 def test_other_work_is_not_beside_the_published_figures() -> None:
@@ -78,25 +74,3 @@ def test_a_graph_a_plan_and_a_machine_of_ones_own(graph: Path, plan: Path, tmp_p
     both = figures(graph, "--symmetrize", *words)["graphs"][0]["nonzeros"]
     assert entries < both <= 2 * entries
     assert "own" in ok("accelerators", graph, *words)
-
-
-def test_bad_input(graph: Path, plan: Path, tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text(OWN.replace("adders = 2", "adders = -2"))
-    empty = tmp_path / "empty.mtx"
-    empty.write_text("%%MatrixMarket matrix coordinate pattern general\n0 0 0\n")
-    for words, said in (
-        (["--machine", "spu"], "spu: no such file, and no shipped accelerator"),
-        (["--machine", own], f"{own}: 'adders' is -2, not a positive"),
-        (["--dataset", "cora"], "unknown data set 'cora': choose from reddit, orkut"),
-        (["--keep", "1.5"], "--keep 1.5: give a share between 0 and 1"),
-        (["--keep", "nan"], "--keep nan: give a share between 0 and 1"),
-        (["--dims", "7"], "--dims '7': give at least two widths"),
-        (["--symmetrize"], "--symmetrize says how a graph is read: give GRAPH too"),
-        ([graph, "--dataset", "reddit"], f"{graph} and --dataset reddit: give one of them"),
-        ([plan, "--pattern"], f"--pattern says how a graph is read; {plan} is a plan"),
-        ([tmp_path / "no.mtx"], f"{tmp_path / 'no.mtx'}: no such file"),
-        ([tmp_path / "no.h5"], f"{tmp_path / 'no.h5'}: no such file"),
-        ([empty], str(empty)),
-    ):
-        assert fails(tmp_path, "accelerators", *words).startswith(said), words

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import worlds
-from cases import pairs
+from cases import turns
 
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
@@ -70,7 +70,7 @@ def predicted(plan, sampler, *, draw="everywhere", number=STEPS, ranks=None, kee
 PASSES = [(), ("order",), ("order", "constant"), ("order", "constant", "dead-rows")]
 
 
-@pairs(sampler=[*SAMPLERS], ranks=[1, 3, 8], model=["gcn", "sage", "gin", "gat"], passes=PASSES)
+@turns(sampler=[*SAMPLERS], ranks=[8, 1, 3], model=["gcn", "sage", "gin", "gat"], passes=PASSES)
 def test_words_and_messages_are_those_that_training_counts(plan, sampler, ranks, model, passes):
     for draw in ("everywhere", "owners")[: 1 + (sampler in ("neighbour", "walk"))]:
         options = TrainOptions(

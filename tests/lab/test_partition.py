@@ -36,19 +36,3 @@ def test_a_hypergraph_is_partitioned_and_refined(ring, tmp_path):
     assert done.out.startswith(
         f"{better}: connectivity 2, cost of the nets cut 2, imbalance 0.0000, "
     )
-
-
-def test_bad_input_leaves_nothing(ring, tmp_path):
-    part = tmp_path / "bad.part"
-    part.write_text("0\n" * 59 + "2\n")
-    target = tmp_path / "o.part.2"
-    for words, why in [
-        ((tmp_path / "none.hgr",), "none.hgr"),
-        ((ring, "--part", part), "bad.part: vertex 59 is in part 2; with 2 parts"),
-        ((ring, "--fixed", tmp_path / "none.fix"), "none.fix"),
-        ((ring, "--effort", "some"), "some"),
-    ]:
-        done = plancc("partition", *words, "-p", 2, "-o", target)
-        assert (done.code, done.out) == (2, ""), done
-        assert why in done.err
-        assert not target.exists()

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_helpers import MACHINE, as_json, fails, ok, plancc_run
+from cli_helpers import as_json, fails, ok, plancc_run
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -150,29 +150,3 @@ def test_a_rehearsal_without_memory_says_how_much(
     sentence = fails(tmp_path, "rehearse", bare, "--trace", tmp_path / "t.json", code=1)
     assert "to rehearse 3 ranks takes about 112." in sentence
     assert "this computer has 1.0 MiB left; give fewer --ranks, or smaller --dims" in sentence
-
-
-def test_wrong_words(plan: Path, bare: Path, graph: Path, tmp_path: Path) -> None:
-    speeds = tmp_path / "speeds.toml"
-    speeds.write_text(MACHINE.replace("[node]", "speed = [1, 2, 3, 4, 5]\n[node]"))
-    broken = tmp_path / "broken.toml"
-    broken.write_text("latency = 1e-6\n")
-    for words, sentence in (
-        (("no.h5",), "no.h5: no such file"),
-        ((graph,), "graph.mtx: a graph, not a plan"),
-        ((plan, "--machine", "no.toml"), "no.toml"),
-        ((plan, "--machine", broken), "broken.toml: machine: 'bandwidth' is missing"),
-        ((bare, "--machine", speeds), "'speed' has 5 numbers: 3 ranks need 3"),
-        ((plan, "--dims", "9,8,4"), "the first width is 9, but the features have 5 columns"),
-        ((plan, "--features", 9), "the first width is 9, but the features have 5 columns"),
-        ((plan, "--classes", 2), "the last width is 2, but there are 4 classes"),
-        ((bare, "--dims", "8,6,4,2"), "--dims 8,6,4,2: the hidden layers of a run have one width"),
-        ((bare, "-p", 9), "9 ranks"),
-        ((bare, "--epochs", 0), "0 is not in the range"),
-        ((bare, "--fold", "delayed"), "--fold delayed: needs an edge plan"),
-        ((bare, "--trace", bare), "is read or written already"),
-        ((bare, "--trace", tmp_path / "none" / "t.json"), "none"),
-        ((bare, "--lr", 1e30, "--epochs", 4), "try a smaller --lr"),
-    ):
-        code = 1 if "--lr" in words or "none" in str(words[-1]) else 2
-        assert sentence in fails(tmp_path, "rehearse", *words, code=code), words

@@ -1,29 +1,20 @@
-"""`plancc report`: the page as a parser and as a browser sees it, and what it refuses."""
+"""`plancc report`: the page as a parser sees it, and what it refuses."""
 
-import json
-import os
 import re
 import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import h5py
 import pytest
 import sealing
 from cli_helpers import as_json, fails, ok, plancc_run
 
-from plancc_lab.report.page import LETTERS
-
 pytestmark = pytest.mark.usefixtures("opened_once")
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
 EMPTY = ("meta", "img", "br", "hr", "link", "input")
 EVIL = "<script>alert(1)</script>\u202egro.\x07{{ 7 * 7 }}"
 SHOWN = "<script>alert(1)</script>\N{REPLACEMENT CHARACTER}gro.\N{REPLACEMENT CHARACTER}{{ 7 * 7 }}"
@@ -240,32 +231,6 @@ def test_a_plan_that_moves_nothing_has_no_picture_of_it(graph: Path, tmp_path: P
     assert [text.strip() for text in page.texts["h3"]].count("After") == 1
 
 
-@pytest.mark.parametrize(("parts", "lines"), [(32, 2 * 31), (33, 0)])
-def test_up_to_32_parts_have_borders(graph: Path, tmp_path: Path, parts: int, lines: int) -> None:
-    plan, path = tmp_path / "plan.h5", tmp_path / "page.html"
-    ok("compile", graph, "-p", parts, "--model", "block", "-o", plan)
-    ok("report", plan, "-o", path)
-    assert path.read_text("utf-8").count("stroke-opacity: 0.45") == lines
-
-
-def test_no_plan_has_the_colour_of_the_mean(several: Path) -> None:
-    text = several.read_text("utf-8")
-    style = Page(text).texts["style"][0]
-    values = dict(re.findall(r"--(\w+): (#\w{6})", style.partition("@media")[0]))
-    colour_of = {
-        letter: colour
-        for letters, colour in re.findall(r"((?:\.plan-\w,? )+)\{ --plan: var\(--(\w)\)", style)
-        for letter in re.findall(r"plan-(\w)", letters)
-    }
-    assert sorted(colour_of) == sorted(LETTERS)
-    assert [colour_of[letter] for letter in LETTERS[:6]] == list("abcdef")
-    shades = [int(values["soft"][k : k + 2], 16) for k in (1, 3, 5)]  # of the mean
-    assert max(shades) - min(shades) < 40  # nearly grey
-    assert values["soft"] not in {values[each] for each in colour_of.values()}
-    dashed = set(re.findall(r"stroke-dasharray: 3.7,1.6[^\"]*stroke: var\(--(\w+)\)", text))
-    assert dashed == {"soft"}
-
-
 def drawings_of_pairs(text: str) -> list[str]:
     """The drawings of who sends to whom."""
     start, end = text.index('<section id="volume">'), text.index('<section id="loads">')
@@ -392,14 +357,6 @@ def test_a_run_of_another_plan_is_refused(
     ok("report", other, "--run", log, "--trace", trace, "-o", page)
 
 
-def test_nothing_is_written_over_an_input_or_by_a_damaged_plan(small: Path, tmp_path: Path) -> None:
-    assert "plan.h5" in fails(tmp_path, "report", small, "-o", small)
-    broken = tmp_path / "broken.h5"
-    broken.write_bytes(small.read_bytes()[:3000])
-    fails(tmp_path, "report", broken, "-o", tmp_path / "page.html", code=1)
-    fails(tmp_path, "report", tmp_path / "none.h5", "-o", tmp_path / "page.html")
-
-
 @pytest.mark.parametrize("library", ["jinja2", "matplotlib"])
 def test_without_a_library_it_says_what_to_install(
     library: str, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -407,103 +364,3 @@ def test_without_a_library_it_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, library, None)
     error = fails(tmp_path, "report", small, "-o", tmp_path / "page.html", code=1)
     assert error == f"a report needs {library}: pip install 'plancc[report]'"
-
-
-# -- in a browser ----------------------------------------------------------------------------------
-
-WIDTHS = (360, 800, 1400)
-MEASURE = """
-<body>{frames}<pre id="found"></pre><script>
-window.onload = () => {{
-  const found = [...document.querySelectorAll("iframe")].map(frame => {{
-    const page = frame.contentDocument, root = page.documentElement;
-    const outside = [...page.querySelectorAll("main *")].filter(each =>
-      !each.closest(".scroll table, svg, .plot") &&
-      each.getBoundingClientRect().right > root.clientWidth + 1);
-    return {{
-      width: root.clientWidth, content: root.scrollWidth,
-      outside: outside.map(each => each.outerHTML.slice(0, 80)),
-      plots: [...page.querySelectorAll(".plot > svg")].map(each =>
-        Math.min(each.getBoundingClientRect().width, each.getBoundingClientRect().height)),
-      tables: [...page.querySelectorAll(".scroll")].map(each => [
-        each.scrollWidth - each.clientWidth,
-        frame.contentWindow.getComputedStyle(each).backgroundImage.split("gradient").length]),
-      ground: frame.contentWindow.getComputedStyle(page.body).backgroundColor,
-      short: [...page.querySelectorAll(".cards, .tiles")].flatMap(cards => {{
-        const box = cards.getBoundingClientRect(), rows = {{}};
-        for (const card of cards.children) {{
-          const {{top, left, right}} = card.getBoundingClientRect();
-          rows[top] ??= [left, right];
-          rows[top] = [Math.min(rows[top][0], left), Math.max(rows[top][1], right)];
-        }}
-        return Object.values(rows).map(([left, right]) =>
-          Math.abs(left - box.left) + Math.abs(right - box.right));
-      }}),
-      headings: [...page.querySelectorAll("h2")].map(each => each.textContent),
-    }};
-  }});
-  document.getElementById("found").textContent = JSON.stringify(found);
-}};
-</script>
-"""
-
-
-def browser(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
-    environment = os.environ | {"HOME": os.environ.get("HOME", "/tmp")}
-    return subprocess.run(
-        [*map(str, command), *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=environment,
-        check=True,
-    )
-
-
-def seen(page: Path, folder: Path, *options: str) -> list[dict[str, Any]]:
-    """What a browser makes of a page at all `WIDTHS`; a word on its console fails."""
-    frames = "".join(
-        f'<iframe src="{page.resolve().as_uri()}" style="width:{width}px;height:800px;border:0">'
-        "</iframe>"
-        for width in WIDTHS
-    )
-    outer = folder / f"outer-{page.stem}.html"
-    outer.write_text(MEASURE.format(frames=frames))
-    done = browser(
-        "--allow-file-access-from-files", *options, "--dump-dom", outer.resolve().as_uri()
-    )
-    assert "CONSOLE" not in done.stderr, done.stderr
-    found = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.S)
-    assert found, done.stdout[-2000:]
-    text = found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-    result: list[dict[str, Any]] = json.loads(text)
-    return result
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
-def test_a_browser_shows_the_page_at_three_widths(full: Path, several: Path, folder: Path) -> None:
-    for page in (full, several):
-        for width, found in zip(WIDTHS, seen(page, folder), strict=True):
-            assert found["width"] in range(width - 20, width + 1)
-            assert found["content"] <= found["width"], "the body scrolls sideways"
-            assert not found["outside"]
-            assert len(found["short"]) > 2
-            assert max(found["short"]) < 2, "cards leave a part of their row empty"
-            assert len(found["plots"]) > 8
-            assert min(found["plots"]) > 30
-            assert found["tables"][0][0] == 0, "the key figures are cut off"
-            assert {count for _, count in found["tables"]} == {5}, "no shadow at a cut"
-            assert found["headings"][0] == "Key figures"
-            assert found["ground"] == "rgb(244, 246, 249)"
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
-def test_a_browser_shows_the_page_in_the_dark_and_on_paper(full: Path, folder: Path) -> None:
-    for found in seen(full, folder, "--blink-settings=preferredColorScheme=0"):
-        assert found["ground"] == "rgb(14, 19, 26)"
-        assert found["content"] <= found["width"]
-    paper = folder / "page.pdf"
-    browser(f"--print-to-pdf={paper}", full.resolve().as_uri())
-    assert paper.read_bytes()[:5] == b"%PDF-"
-    assert len(re.findall(rb"/Type\s*/Page\b", paper.read_bytes())) in range(2, 20)

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_helpers import as_json, fails, ok, plancc
+from cli_helpers import as_json, ok, plancc
 
 import plancc_lab.study.command
 from plancc_cli import signals
@@ -129,37 +129,6 @@ def test_a_figure_of_graphs_has_one_scale(
     across = [re.split(r'<g id="matplotlib.axis_\d+">', each)[2] for each in axes]
     ticks = [len(re.findall(r">[\d.]+</text>", each)) for each in across]
     assert [number > 0 for number in ticks] == [True, False, True, False]  # shared by each row
-
-
-@pytest.mark.parametrize(
-    ("more", "sentence"),
-    [
-        (("--csv", "--json"), "--csv and --json: give one of them"),
-        (("--seeds", "1,x"), "--seeds '1,x': give whole numbers"),
-        (("--keep", "graph"), "not a file of kept rows"),
-        (("--plot", "x.bmp"), "choose a name that ends in"),
-        (("--table-columns", "modle"), "unknown column 'modle' (did you mean model?): choose from"),
-        (("--table-columns", "seed,seed"), "--table-columns 'seed,seed': 'seed' is there twice"),
-        (("--table-columns", "volume_ratio"), "'volume_ratio' needs a --baseline"),
-        (("--table-columns", "seed", "--csv"), "--csv, which has all columns: give one of them"),
-        (("-p", "0"), "they must be from 1 to 4096"),
-    ],
-)
-def test_wrong_words(more: tuple[str, ...], sentence: str, graph: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "graph"
-    copy.write_bytes(graph.read_bytes())
-    keep = ("--keep", tmp_path / "k.jsonl")
-    more = tuple(str(copy) if word == "graph" else word for word in more)
-    said = fails(tmp_path, "study", graph, "--models", "rp", "-p", 2, *keep, *more)
-    assert sentence in said
-
-
-def test_no_plan_at_all(graph: Path, tmp_path: Path) -> None:
-    done = plancc(
-        *("study", graph, "--models", "cagnet-2d", "-p", 2, "--keep", tmp_path / "k.jsonl")
-    )
-    assert done.code == 2
-    assert "no plan of the study was made: graph.mtx, cagnet-2d" in done.error
 
 
 def test_an_interruption_names_the_rows_once_there_are_some(
