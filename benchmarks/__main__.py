@@ -35,6 +35,7 @@ NAMES = (
     "refinement",
     "quality",
     "effort",
+    "ablation",
     "edges",
     "libra",
     "auto",

@@ -1,7 +1,7 @@
 """Processes: whom they die with, how they ended, and which temporary files go with them.
 
 Whoever is ended in the middle of native code cannot clean up: the command line removes the
-temporary files that are named here (`plancc_cli.ending`).
+temporary files that are named here (`plancc_cli.signals`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from plancc.partitioners.options import AUTO
 from plancc_cli import options
 from plancc_cli.progress import QUIET, command_line, progress, verbosity, verbosity_level
 from plancc_cli.run import started_by_launcher
-from plancc_cli.stopping import KeepBest
+from plancc_cli.signals import KeepBest
 from plancc_runtime.launch import TIMEOUT
 
 TAKEN = options.taken()
@@ -58,6 +58,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
         "Links": found["Links"],
         "Graph file": options.READING,
         BATCHES: (*OF_BATCHES, *found[BATCHES]),
+        "Single models": tuple(OF_MODELS),
     }
     return {
         title: tuple(dict.fromkeys([*(name for name in COMMON if name in names), *names]))
@@ -65,22 +66,10 @@ def _sections() -> dict[str, tuple[str, ...]]:
     }
 
 
-def _of_single_models() -> str:
-    """The flags that the sections leave out, by model."""
-    flags: dict[str, list[str]] = {}
-    for name, of_models in OF_MODELS.items():
-        if name not in OF_BATCHES:
-            field = next(iter(of_models.values()))
-            flags.setdefault(", ".join(of_models), []).append(options.flag_of(field.name))
-    lines = [f"  {models}: {' '.join(each)}" for models, each in flags.items()]
-    return "\n".join(["\b\nSingle models (see plancc models NAME):", *lines])
-
-
 @click.command(
     cls=options.Sections,
     sections=_sections(),
     common=COMMON,
-    details=_of_single_models(),
     context_settings={"max_content_width": 100},
 )
 @click.argument("graph", type=click.Path())
@@ -95,7 +84,7 @@ def _of_single_models() -> str:
     help=f"Partitioning model: {', '.join(MODELS)}.",
 )
 @options.with_options(
-    options.option_of(*of_models.values(), hidden=name not in OF_BATCHES)
+    options.option_of(*of_models.values(), who="" if name in OF_BATCHES else ", ".join(of_models))
     for name, of_models in OF_MODELS.items()
     if name not in SAMPLING
 )

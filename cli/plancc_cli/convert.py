@@ -15,15 +15,9 @@ from plancc_cli.words import in_flags, say
 @click.argument("graph", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="The folder to make.")
 @options.reading
-@click.option(
-    "--data",
-    multiple=True,
-    type=click.Path(),
-    metavar="FILE",
-    help="Features, labels and masks; without it, those that the source holds.",
-)
+@options.searching("data", "Features, labels and masks; without it, those that the source holds.")
 @click.option("--split", metavar="NAME", help="The split to take where the data have several.")
-@click.option("--memory", type=options.MEMORY, help="Memory limit (16G).  [default: what is left]")
+@options.searching("memory", "Memory limit (16G).  [default: what is left]")
 @options.as_data
 @verbosity
 def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> None:

@@ -44,13 +44,9 @@ print(plan.metrics().volume, "rows moved; kernels in", jit.folder())
 """
 MPI = "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(10))[0].strip(chr(0)))"
 RANKS = """
-from array import array
-from mpi4py import MPI
-ranks = array("i", [-1] * MPI.COMM_WORLD.Get_size())
-MPI.COMM_WORLD.Allgather(array("i", [MPI.COMM_WORLD.Get_rank()]), ranks)
-if MPI.COMM_WORLD.Get_rank() == 0:
-    assert list(ranks) == [0, 1], "the ranks do not see each other"
-    print("see each other")
+from mpi4py.MPI import COMM_WORLD as world
+assert world.allgather(world.rank) == [0, 1], "the ranks do not see each other"
+print("see each other" * (world.rank == 0))
 """
 AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 """Variables without which Open MPI starts no rank for root."""

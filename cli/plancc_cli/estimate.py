@@ -6,7 +6,7 @@ import click
 
 from plancc.errors import InputError
 from plancc.graph.graph import MAX_VERTICES
-from plancc.options import EFFORT, EFFORTS
+from plancc.options import EFFORT
 from plancc.report.table import Table
 from plancc_cli import options
 from plancc_cli.tables import print_data, print_table
@@ -23,17 +23,11 @@ from plancc_cli.tables import print_data, print_table
 @click.option(
     "--features", default=0, type=int, metavar="F", help="Numbers (float32) of every vertex."
 )
-@click.option(
-    "--effort",
-    default=EFFORT,
-    show_default=True,
-    type=options.NameIn("effort", EFFORTS),
-    help=f"Search effort: {', '.join(EFFORTS)}.",
-)
+@options.searching("effort", default=EFFORT)
 @click.option(
     "--ranks", type=int, metavar="R", help="Number of ranks that compile together, from a folder."
 )
-@click.option("--memory", type=options.MEMORY, help="Available memory.  [default: this computer's]")
+@options.searching("memory", "Available memory.  [default: this computer's]")
 @options.as_data
 def command(
     vertices: int,
@@ -53,19 +47,16 @@ def command(
     """
     from plancc.owners.memory import allowed_memory
     from plancc.partitioners.adapter import LARGE
-    from plancc.search.footprint import ProblemSizes, shown, work, work_of_rank
+    from plancc.search.footprint import ProblemSizes, Work, shown, work, work_of_rank
 
-    for name, value, least in (("vertices", vertices, 1), ("nonzeros", nonzeros, 0)):
-        if value < least:
+    most = {"vertices": MAX_VERTICES, "nonzeros": vertices**2}
+    given = {"vertices": vertices, "nonzeros": nonzeros, "features": features, "ranks": ranks}
+    for name, value in given.items():
+        least = int(name in ("vertices", "ranks"))
+        if value is not None and value < least:
             raise InputError(f"`{name}` {value}: at least {least} is needed")
-    if vertices > MAX_VERTICES:
-        raise InputError(f"`vertices` {vertices}: at most {MAX_VERTICES} are supported")
-    if nonzeros > vertices**2:
-        raise InputError(f"`nonzeros` {nonzeros}: {vertices} vertices have {vertices**2} at most")
-    if features < 0:
-        raise InputError(f"`features` {features}: at least 0 is needed")
-    if ranks is not None and ranks < 1:
-        raise InputError(f"`ranks` {ranks}: at least 1 is needed")
+        if value is not None and value > most.get(name, value):
+            raise InputError(f"`{name}` {value}: at most {most[name]} are possible")
     allowed = allowed_memory(memory)
     mirrored = 0.0 if directed else 1.0
     data = 0 if folder or ranks else 4 * features * vertices
@@ -77,15 +68,14 @@ def command(
     found = [work(sizes, each, hubs and each == "fast") for each in efforts]
     if ranks:
         found = [work_of_rank(sizes, ranks)]
+
+    def fits(way: Work) -> bool:
+        return allowed is None or way.peak <= allowed
+
     form = options.form()
     if form:
         rows = [
-            {
-                "effort": way.effort,
-                "fits": allowed is None or way.peak <= allowed,
-                "peak": way.peak,
-                "stages": way.stages,
-            }
+            {"effort": way.effort, "fits": fits(way), "peak": way.peak, "stages": way.stages}
             for way in found
         ]
         print_data(form, {"memory": allowed, "ways": rows}, rows)
@@ -100,6 +90,5 @@ def command(
     table = Table(heads, title)
     for way in found:
         sizes_of = [shown(way.stages[stage]) if stage in way.stages else "" for stage in stages]
-        fits = "yes" if allowed is None or way.peak <= allowed else "no"
-        table.add_row(way.effort, *sizes_of, shown(way.peak), fits)
+        table.add_row(way.effort, *sizes_of, shown(way.peak), "yes" if fits(way) else "no")
     print_table(table)

@@ -36,12 +36,7 @@ NONZERO_PARTS = re.compile(r"\.part\.mtx$")
 @click.option("--self-loops", is_flag=True, help="Add the identity first.")
 @options.searching("balance", otherwise="nnz in .hgr, the graph's own weights in .graph")
 @options.searching("dims", "Widths d0,d1,...,dL, for balance work.")
-@click.option(
-    "--data",
-    type=click.Path(),
-    multiple=True,
-    help="Vertex data with the training mask, for balance train.",
-)
+@options.searching("data", "Vertex data with the training mask, for balance train.")
 @options.reading
 @click.pass_context
 def command(

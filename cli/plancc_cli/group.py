@@ -13,9 +13,9 @@ from click.shell_completion import CompletionItem
 from plancc.errors import InputError, PlanccError
 from plancc.registry import Registry
 from plancc.text import docstring, message
-from plancc_cli.ending import ends_with, interrupted, stopped
 from plancc_cli.missing import missing_library
 from plancc_cli.run import started_by_launcher
+from plancc_cli.signals import ends_with, interrupted, stopped
 from plancc_cli.words import Interruptible, interruption, name_flags, unexpected, usage_words
 
 PROGRAM = "plancc"

@@ -184,9 +184,8 @@ class Sections(Interruptible):
 
     Parameters:
         sections: Names of parameters by the title of their section; the others stand in "Other".
-        common: Parameters that ``--help`` shows; ``--help TOPIC`` shows a section, ``--help all``
-            all of them. Empty: ``--help`` shows all.
-        details: An epilog of ``--help all``.
+        common: Parameters that ``--help`` shows; ``--help all`` shows all of them. Empty:
+            ``--help`` shows all.
     """
 
     def __init__(
@@ -194,11 +193,10 @@ class Sections(Interruptible):
         *args: Any,
         sections: Mapping[str, tuple[str, ...]],
         common: Collection[str] = (),
-        details: str = "",
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
-        self.sections, self.common, self.details = sections, common, details
+        self.sections, self.common = sections, common
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         names = self.get_help_option_names(ctx)
@@ -211,9 +209,9 @@ class Sections(Interruptible):
                 flag_value="",
                 is_eager=True,
                 expose_value=False,
-                metavar="[TOPIC]",
+                metavar="[all]",
                 callback=_show_help,
-                help="Show this message, or other options, and exit.",
+                help="Show this message, or all options, and exit.",
             )
         return self._help_option
 
@@ -223,35 +221,22 @@ class Sections(Interruptible):
             for p in self.get_params(ctx)
             if isinstance(p, click.Option) and (record := p.get_help_record(ctx))
         }
-        topic = ctx.meta.get(_TOPIC, "" if self.common else ALL)
-        if topic == "":
+        if self.common and ALL not in ctx.meta:
             common = dict.fromkeys((*self.common, "help"))
             with formatter.section("Options that are used most"):
                 formatter.write_dl([records[name] for name in common if name in records])
-            with formatter.section(f"More options ({ctx.command_path} --help TOPIC)"):
-                formatter.write_text(", ".join([*map(_topic_of, self.sections), "other", ALL]))
+            formatter.write(f"\nAll options: {ctx.command_path} --help all\n")
             return
-        for title, names in self.sections.items():
+        for title, names in {**self.sections, "Other": tuple(records)}.items():
             shown = [records.pop(name) for name in names if name in records]
-            if shown and topic in (ALL, _topic_of(title)):
+            if shown:
                 with formatter.section(title):
                     formatter.write_dl(shown)
-        if topic in (ALL, "other"):
-            with formatter.section("Other"):
-                formatter.write_dl(list(records.values()))
-        if topic == ALL and self.details:
-            formatter.write_paragraph()
-            formatter.write_text(self.details)
 
 
 ALL = "all"
-"""The topic that stands for all options."""
-_TOPIC = "plancc.help topic"
+"""What ``--help`` is given for all options, and a key of the context's `meta` then."""
 _RANGE = r"-?[\d.]*<?=?x(?:[<>]=?-?[\d.]+)?"
-
-
-def _topic_of(title: str) -> str:
-    return title.split()[0].lower()
 
 
 def _plain(flags: str, words: str) -> tuple[str, str]:
@@ -264,12 +249,9 @@ def _plain(flags: str, words: str) -> tuple[str, str]:
 def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -> None:
     if topic is None or ctx.resilient_parsing:
         return
-    command = ctx.command
-    assert isinstance(command, Sections)
-    topics = [ALL, *map(_topic_of, command.sections), "other"]
     if topic:
-        check_choice("topic of help", topic, topics)
-        ctx.meta[_TOPIC] = topic
+        check_choice("topic of help", topic, [ALL])
+        ctx.meta[ALL] = True
     click.echo(ctx.get_help(), color=ctx.color)
     ctx.exit()
 
@@ -329,21 +311,11 @@ COMMANDS_OWN = (
 """Parameters of `plancc.compile` and of the commands with generated options, beside `FIELDS`."""
 
 
-def pairs(
-    needed: str,
-    divide: Any = str.partition,
-    rename: Callable[[str], str] = str,
-    empty: str = "",
-) -> dict[str, Any]:
-    """Settings of an option ``NAME=VALUE`` that may be repeated; errors say what is `needed`.
+def pairs(needed: str, **how: Any) -> dict[str, Any]:
+    """Settings of an option ``NAME=VALUE`` that may be repeated; see `parsed_pairs`."""
 
-    The value of the name `empty` may be left out.
-    """
-
-    def parse(
-        context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
-    ) -> dict[str, str] | None:
-        return parsed_pairs(parameter.opts[0], given, needed, divide, rename, empty)
+    def parse(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:
+        return parsed_pairs(parameter.opts[0], given, needed, **how)
 
     return {"multiple": True, "callback": parse}
 
@@ -356,7 +328,13 @@ def parsed_pairs(
     rename: Callable[[str], str] = str,
     empty: str = "",
 ) -> dict[str, str] | None:
-    """The pairs ``NAME=VALUE`` of an option, see `pairs`; None: there are none."""
+    """The pairs ``NAME=VALUE`` of an option; None: there are none.
+
+    Parameters:
+        needed: What is to be given, for errors.
+        divide: Splits a text at its "=".
+        empty: The name whose value may be left out.
+    """
     found: dict[str, str] = {}
     for text in given:
         name, _, value = divide(text, "=")
@@ -404,27 +382,13 @@ TITLES = {"metis": "METIS", "kahypar": "KaHyPar", "kaminpar": "KaMinPar", "mtkah
 """Names of partitioners as their authors write them."""
 
 
-class MemorySize(click.ParamType):
-    """Bytes, with K, M, G or T for powers of 1024."""
-
-    name = "memory"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        return "SIZE"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)", value.strip().upper())
-        if found is None:
-            self.fail(f"'{value}': give bytes, such as 512M or 2G", param, ctx)
-        size = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
-        if not size:
-            self.fail(f"'{value}': give bytes above 0, such as 512M or 2G", param, ctx)
-        return size
-
-
-MEMORY = MemorySize()
+def size(text: str | int) -> int:
+    """Read bytes, with K, M, G or T for powers of 1024."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)", str(text).strip().upper())
+    number = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else 0
+    if not number:
+        raise click.BadParameter(f"'{text}': give bytes above 0, such as 512M or 2G")
+    return number
 
 
 class NameIn(click.ParamType):
@@ -646,7 +610,7 @@ READERS: dict[str, dict[str, Any]] = {
     "machine": {"type": click.Path(), "callback": read_by(find_machine)},
     "capacities": {"callback": read_by(_parse_capacities)},
     "partitioner": {"type": NameIn("partitioner", [AUTO, *PARTITIONERS])},
-    "memory": {"type": MEMORY},
+    "memory": {"type": size},
     "weights": {"type": click.Path()},
     "fixed": {"type": click.Path()},
     "data": {"type": click.Path(), "multiple": True, "default": ()},

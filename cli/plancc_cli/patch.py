@@ -38,12 +38,7 @@ LISTS: Any = {"type": click.Path(), "multiple": True, "metavar": "EDGES"}
 @click.option("--graph", type=click.Path(), help="The whole changed graph.")
 @click.option("--add", **LISTS, help="Edges that the graph gains.")
 @click.option("--remove", **LISTS, help="Edges that it loses, first.")
-@click.option(
-    "--data",
-    type=click.Path(),
-    multiple=True,
-    help="Features, labels and masks of all vertices, where some are new.",
-)
+@options.searching("data", "Features, labels and masks of all vertices, where some are new.")
 @click.option(
     "--migration",
     type=click.Path(),

@@ -132,17 +132,11 @@ class Progress:
         found = f": {self._found}" if self._found else ""
         return f"{self._stage}, {seconds:.0f} s{left}{found}"
 
-
-class _Live:
-    """The line of a progress, made anew whenever a terminal is drawn."""
-
-    def __init__(self, shown: Progress) -> None:
-        self._shown = shown
-
     def __rich__(self) -> str:
+        """Make the line anew, whenever a terminal is drawn."""
         from rich.markup import escape
 
-        return escape(self._shown.line())
+        return escape(self.line())
 
 
 @contextmanager
@@ -168,7 +162,7 @@ def progress(budget: float | None = None) -> Iterator[Progress]:
     if level == QUIET:
         yield shown
     elif console.is_terminal:
-        with console.status(_Live(shown)):
+        with console.status(shown):
             yield shown
     else:
         with _lines(shown, say):

@@ -14,7 +14,7 @@ import click
 
 from plancc.errors import InputError, PlanccError, Stopped
 from plancc.text import message
-from plancc_cli import ending
+from plancc_cli import signals
 from plancc_cli.missing import missing_library
 from plancc_cli.words import in_flags, unexpected
 from plancc_runtime import launch
@@ -81,7 +81,7 @@ class RankJob:
             self.say(f"rank {transport.rank}: {sentence}")
             transport.abort(code)
         else:
-            ending.ends_with(code)
+            signals.ends_with(code)
             self.say(sentence)
         return code
 
@@ -97,10 +97,10 @@ class RankJob:
             os._exit(0)
         except (Exception, KeyboardInterrupt) as error:
             sentence, code = told(error)
-            ending.ends_with(code)
+            signals.ends_with(code)
             self.say(sentence, not isinstance(error, Stopped))
         sys.stdout.flush()
-        ending.clean_up()
+        signals.clean_up()
         os._exit(code)  # other ranks may still compute, and nothing ends a thread
 
     def say(self, sentence: str, is_error: bool = True) -> None:
@@ -108,7 +108,7 @@ class RankJob:
 
     def say_alone(self, sentence: str, code: int) -> int:
         """Print once although the ranks cannot talk, and return the code."""
-        ending.ends_with(code)
+        signals.ends_with(code)
         self.say(said_alone(sentence))
         return code
 
@@ -147,9 +147,9 @@ def checked_header(plan: str, ranks: int | None) -> Header | None:
 def told(error: BaseException) -> tuple[str, int]:
     """What to say of an error, and the exit code."""
     # native code that was interrupted fails in words of its own
-    if isinstance(error, KeyboardInterrupt) or ending.stopped.is_set():
+    if isinstance(error, KeyboardInterrupt) or signals.stopped.is_set():
         # what other ranks have written is not known here
-        return ending.interrupted().removesuffix("; nothing was written"), 1
+        return signals.interrupted().removesuffix("; nothing was written"), 1
     if isinstance(error, PlanccError):
         return str(error), error.exit_code
     if is_lack_of_memory(error):

@@ -43,22 +43,15 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
     type=click.Path(),
     help="Part vector to start from; SOURCE may then be a graph. -1, of a plan: choose.",
 )
-@click.option(
-    "--fixed",
-    type=click.Path(),
-    help="Parts of rows that never move, a number a line; -1: this row may.",
-)
+@options.searching("fixed", "Parts of rows that never move, a number a line; -1: this row may.")
 @click.option(
     "-p",
     "--parts",
     type=int,
     help="Number of parts of a graph.  [default: the highest in --part, plus 1]",
 )
-@click.option(
-    "--data",
-    type=click.Path(),
-    multiple=True,
-    help="Features, labels and masks of a graph, to store in the plan (as for compile).",
+@options.searching(
+    "data", "Features, labels and masks of a graph, to store in the plan (as for compile)."
 )
 @options.searching("normalize")
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity to a graph.")

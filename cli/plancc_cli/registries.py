@@ -8,14 +8,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import Field
+from functools import partial
 from typing import Any
 
 import click
 
+from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import BackendUnavailable, InputError
-from plancc.fields import default_in_words
+from plancc.fields import default_in_words, options_of
+from plancc.graph.formats import FORMATS
+from plancc.models import MODELS
 from plancc.models.problem import Hypergraph, WeightedGraph
+from plancc.partitioners import PARTITIONERS
+from plancc.partitioners.run import ranked
+from plancc.predict.machine_files import DEFAULT_MACHINE, SHIPPED, find_machine, shipped_machines
 from plancc.registry import Registry, check_choice
+from plancc.sampling import SAMPLERS
 from plancc.text import docstring, first_sentence, shown
 from plancc_cli import options
 from plancc_cli.words import say
@@ -52,72 +60,48 @@ def _each(registry: Registry, describe: Callable[[Any], dict[str, Any]]) -> Entr
     return found
 
 
-def _models() -> Entries:
-    from plancc.models import MODELS
-    from plancc.partitioners.run import ranked
-
-    def describe(model: Any) -> dict[str, Any]:
-        return _of_class(model, model.option_fields().values()) | {
-            "layout": model.layout,
-            "searched": model.searched,
-            "objective": model.default_objective,
-            "partitioners": [] if model.problem is None else ranked(model.problem),
-        }
-
-    return _each(MODELS, describe)
+def _model(model: Any) -> dict[str, Any]:
+    return _of_class(model, model.option_fields().values()) | {
+        "layout": model.layout,
+        "searched": model.searched,
+        "objective": model.default_objective,
+        "partitioners": [] if model.problem is None else ranked(model.problem),
+    }
 
 
-def _partitioners() -> Entries:
-    from plancc.partitioners import PARTITIONERS
-
-    def describe(adapter: Any) -> dict[str, Any]:
-        return {
-            "what": ", ".join(KINDS[kind] for kind in adapter.accepts),
-            "installed": adapter.available(),
-            "install": adapter.install,
-            "presets": list(adapter.presets),
-            "objectives of graphs": list(adapter.objectives),
-            "several balances": adapter.constraints,
-        }
-
-    return _each(PARTITIONERS, describe)
+def _partitioner(adapter: Any) -> dict[str, Any]:
+    return {
+        "what": ", ".join(KINDS[kind] for kind in adapter.accepts),
+        "installed": adapter.available(),
+        "install": adapter.install,
+        "presets": list(adapter.presets),
+        "objectives of graphs": list(adapter.objectives),
+        "several balances": adapter.constraints,
+    }
 
 
-def _samplers() -> Entries:
-    from plancc.fields import options_of
-    from plancc.sampling import SAMPLERS
-
-    def describe(sampler: Any) -> dict[str, Any]:
-        return _of_class(sampler, options_of(sampler)) | {"needs": list(sampler.needs)}
-
-    return _each(SAMPLERS, describe)
+def _sampler(sampler: Any) -> dict[str, Any]:
+    return _of_class(sampler, options_of(sampler)) | {"needs": list(sampler.needs)}
 
 
-def _formats() -> Entries:
-    from plancc.graph.formats import FORMATS
-
-    def describe(format: Any) -> dict[str, Any]:
-        written = format.write is not None
-        names = [*format.extensions, *["a folder"] * (format.files is not None)]
-        words = [f"{', '.join(names)}: read{' and written' * written}", format.what]
-        words += ["with vertex data"] * (format.read_data is not None)
-        words += [f"needs {format.needs}"] * bool(format.needs)
-        return {
-            "what": "; ".join(filter(None, words)),
-            "extensions": list(format.extensions),
-            "folders": format.files is not None,
-            "written": written,
-            "vertex_data": format.read_data is not None,
-            "reading_options": list(format.options),
-            "needs": format.needs,
-        }
-
-    return _each(FORMATS, describe)
+def _format(format: Any) -> dict[str, Any]:
+    written = format.write is not None
+    names = [*format.extensions, *["a folder"] * (format.files is not None)]
+    words = [f"{', '.join(names)}: read{' and written' * written}", format.what]
+    words += ["with vertex data"] * (format.read_data is not None)
+    words += [f"needs {format.needs}"] * bool(format.needs)
+    return {
+        "what": "; ".join(filter(None, words)),
+        "extensions": list(format.extensions),
+        "folders": format.files is not None,
+        "written": written,
+        "vertex_data": format.read_data is not None,
+        "reading_options": list(format.options),
+        "needs": format.needs,
+    }
 
 
 def _machines() -> Entries:
-    from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine, shipped_machines
-
     return {
         name: {
             "what": "the default: " * (name == DEFAULT_MACHINE) + machine.source,
@@ -136,26 +120,18 @@ def _print_machines(found: Entries) -> None:
     table.justify[-1] = "left"
     for name, machine in found.items():
         table.add_row(
-            name,
-            str(machine.get("node", {}).get("ranks", 1)),
-            duration(machine["latency"]),
-            digits(machine["bandwidth"] / 1e9),
-            f"{machine['multiply_adds']:.2g}",
+            *(name, str(machine.get("node", {}).get("ranks", 1)), duration(machine["latency"])),
+            *(digits(machine["bandwidth"] / 1e9), f"{machine['multiply_adds']:.2g}"),
             machine["what"],
         )
     print_table(table)
 
 
 def _print_machine(name: str, _: dict[str, Any]) -> None:
-    from plancc.predict.machine_files import SHIPPED
-
     click.echo(SHIPPED.joinpath(f"{name}.toml").read_text(), nl=False)
 
 
 def _objectives() -> Entries:
-    from plancc.cost.objectives import OBJECTIVES
-    from plancc.models import MODELS
-
     found = {name: {"what": OBJECTIVES[name].what} for name in OBJECTIVES}
     for name, model in MODELS.loaded().items():
         found |= {own: {"what": f"only of model {name}"} for own in model.own_objectives}
@@ -227,10 +203,10 @@ def _print_one(name: str, entry: dict[str, Any]) -> None:
             say(f"  {flag:20} {words}")
 
 
-models = _listing("model", "models", _models)
-partitioners = _listing("partitioner", "partitioners", _partitioners)
-samplers = _listing("sampler", "samplers", _samplers)
-formats = _listing("format", "formats", _formats)
+models = _listing("model", "models", partial(_each, MODELS, _model))
+partitioners = _listing("partitioner", "partitioners", partial(_each, PARTITIONERS, _partitioner))
+samplers = _listing("sampler", "samplers", partial(_each, SAMPLERS, _sampler))
+formats = _listing("format", "formats", partial(_each, FORMATS, _format))
 machines = _listing(
     "machine", "machines", _machines, _print_machines, _print_machine,
     "print the TOML file of one of them (NAME)",

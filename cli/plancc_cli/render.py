@@ -68,10 +68,8 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     inside = ""
     if product is not None:
         ranks = count_of(header.num_ranks, "rank")
-        inside = (
-            f"runs on exactly {ranks}; a product of {product.width} columns, in words: "
-            f"{_moved_on_grid(product)}; row plan inside: "
-        )
+        inside = f"runs on exactly {ranks}; a product of {product.width} columns, in words: "
+        inside += f"{_moved_on_grid(product)}; row plan inside: "
     batches = _expectation(provenance)
     if batches:
         say(batches)
@@ -90,9 +88,8 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     candidates = read_candidates(provenance)
     if candidates:
         say(f"model auto, by {provenance.get('chosen_by', '-')}: {_outcomes(candidates)}")
-    of_model = [
-        name for name in provenance if name.startswith(("bandwidth", "granularity", "stages"))
-    ]
+    begins = ("bandwidth", "granularity", "stages")
+    of_model = [name for name in provenance if name.startswith(begins)]
     if of_model:
         say(", ".join(f"{name.replace('_', ' ')}: {provenance[name]}" for name in of_model))
     say(f"content {digest}")
@@ -202,11 +199,8 @@ def sizes_of(header: Header) -> str:
     """Vertices, nonzeros, and what the rows are divided into, with the grid that shares it."""
     sizes = f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
     if header.grid is None:
-        return (
-            sizes
-            + count_of(header.num_parts, "part")
-            + " of an edge plan" * (header.layout == "edge")
-        )
+        kind = " of an edge plan" * (header.layout == "edge")
+        return sizes + count_of(header.num_parts, "part") + kind
     return f"{sizes}{count_of(header.num_parts, 'block of rows')} on grid {header.grid}"
 
 
@@ -234,9 +228,8 @@ def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
     if header.directed and (names := split_names(str(provenance.get("source_columns", "")))):
         turned = "transpose" in reading_of(str(provenance.get("source_reading", "")))
         row, column = map(shown, names[::-1] if turned else names)
-        words.append(
-            f"row = {row}, column = {column} (a row needs its columns; --transpose turns it)"
-        )
+        needs = "a row needs its columns; --transpose turns it"
+        words.append(f"row = {row}, column = {column} ({needs})")
     if header.directed and header.types is None:
         meaning = "" if names else "entry i j means that row i needs row j, --transpose turns it; "
         words.append(f"the graph is directed: {meaning}--symmetrize adds the reverse edges")
@@ -371,11 +364,8 @@ def _moved_on_grid(product: ProductTraffic) -> str:
 
 def facts_table(report: Report) -> Table:
     """What a plan is and how it was made, a line for each fact."""
-    header, provenance, table = (
-        report.header,
-        report.provenance,
-        Table(("", ""), left=2, has_heads=False),
-    )
+    header, provenance = report.header, report.provenance
+    table = Table(("", ""), left=2, has_heads=False)
     kind = "directed" if header.directed else "undirected"
     if "source_weights" in provenance:  # older plans do not say
         weights = provenance["source_weights"]

@@ -60,13 +60,11 @@ def print_batch_comparison(reports: Sequence[BatchReport]) -> None:
     )
     for each in reports:
         of = each.estimates
-        table.add_row(
-            each.path,
-            f"{number(of['volume'].mean)} ({interval(of['volume'])})",
-            "-" if each.ratio is None else f"{each.ratio.mean:.3f} ({interval(each.ratio, '.3f')})",
-            number(of["max_volume"].mean),
-            number(of["messages"].mean),
-        )
+        volume, beside = f"{number(of['volume'].mean)} ({interval(of['volume'])})", "-"
+        if each.ratio is not None:
+            beside = f"{each.ratio.mean:.3f} ({interval(each.ratio, '.3f')})"
+        others = (number(of[name].mean) for name in ("max_volume", "messages"))
+        table.add_row(each.path, volume, beside, *others)
     print_table(table)
 
 

@@ -124,9 +124,8 @@ def _figures(report: Report) -> Table:
         beside = "" if name in NO_RATIO else ratio(value, base)
         table.add_row(words, number(value), number(base), beside)
     if report.header.grid is not None:
-        table.caption = (
-            "figures of the row plan inside: rows that blocks of rows need of each other"
-        )
+        inside = "figures of the row plan inside"
+        table.caption = f"{inside}: rows that blocks of rows need of each other"
     return table
 
 
@@ -143,16 +142,14 @@ def _product(product: ProductTraffic) -> Table:
 
 def training_rows() -> list[tuple[str, Any, Any]]:
     memory = ("plan", "matrix", "halo", "features", "activations", "total")
+    fullest = "memory of the fullest rank"
     return [
         ("words sent per epoch", lambda t: t.words, number),
         ("bytes sent per epoch (float32)", lambda t: 4 * t.words, size),
         ("  most by one rank", lambda t: 4 * t.max_words_sent, size),
         ("messages sent per epoch", lambda t: t.messages, number),
         ("  most by one rank", lambda t: t.max_messages_sent, number),
-        *(
-            (f"memory of the fullest rank: {name}", lambda t, n=name: t.max_memory[n], size)
-            for name in memory
-        ),
+        *((f"{fullest}: {name}", lambda t, n=name: t.max_memory[n], size) for name in memory),
         ("  total with --recompute", lambda t: t.recomputed_memory, size),
     ]
 
@@ -169,21 +166,14 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
 def _passes(costs: Sequence[PassCost], layout: str, in_hops: bool) -> Table:
     """Saving of every pass beyond those before it; plancc-run does what the last line says."""
     caption = "exact, per epoch, without dropout of the features; plancc-run has all passes on"
-    table = Table(
-        ("execution", "words", "saved", "most by one", "messages"),
-        "words with passes, each added to those before",
-        caption
-        + "; dead-rows is for row plans" * (layout != "row")
-        + "; rows in hops between nodes" * in_hops,
-    )
+    caption += "; dead-rows is for row plans" * (layout != "row")
+    caption += "; rows in hops between nodes" * in_hops
+    heads = ("execution", "words", "saved", "most by one", "messages")
+    table = Table(heads, "words with passes, each added to those before", caption)
     for cost in costs:
-        table.add_row(
-            f"+ {cost.passes[-1]}" if cost.passes else "plain",
-            number(cost.words),
-            f"{cost.saved:.1%}",
-            number(cost.max_words_sent),
-            number(cost.messages),
-        )
+        name = f"+ {cost.passes[-1]}" if cost.passes else "plain"
+        moved = f"{cost.saved:.1%}", number(cost.max_words_sent), number(cost.messages)
+        table.add_row(name, number(cost.words), *moved)
     return table
 
 
@@ -195,13 +185,8 @@ def _sampled(costs: Sequence[SampledCost]) -> Table:
         left=0,
     )
     for cost in costs:
-        table.add_row(
-            f"{cost.rate:g}",
-            f"{cost.words:,.0f}",
-            f"{cost.messages:,.1f}",
-            size(cost.max_memory),
-            size(cost.mean_memory),
-        )
+        moved = f"{cost.rate:g}", f"{cost.words:,.0f}", f"{cost.messages:,.1f}"
+        table.add_row(*moved, size(cost.max_memory), size(cost.mean_memory))
     return table
 
 
@@ -252,21 +237,14 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
         "\n".join([f"epoch: predicted, {of_provenance(provenance)}", *failed]),
     )
     for each in candidates:
-        figures = [
-            amount(each.get("volume")),
-            amount(each.get("messages")),
-            amount(each.get("max_volume")),
-            number(each.get("nonzero_imbalance")),
-            number(each.get("row_imbalance")),
-            duration(each.get("epoch_seconds") or 0.0),
-            size(each["memory"]) if each.get("memory") else "-",
-        ]
-        table.add_row(
-            each["model"],
-            *(["left out", *["-"] * 6] if each["failed"] else figures),
-            f"{each.get('seconds') or 0:.1f}",
-            "*" if each.get("chosen") else "",
-        )
+        figures = ["left out", *["-"] * 6]
+        if not each["failed"]:
+            moved = (amount(each.get(name)) for name in ("volume", "messages", "max_volume"))
+            uneven = (number(each.get(name)) for name in NO_RATIO)
+            memory = size(each["memory"]) if each.get("memory") else "-"
+            figures = [*moved, *uneven, duration(each.get("epoch_seconds") or 0.0), memory]
+        seconds = f"{each.get('seconds') or 0:.1f}"
+        table.add_row(each["model"], *figures, seconds, "*" * bool(each.get("chosen")))
     return table
 
 
@@ -290,7 +268,7 @@ def _tried(tried: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Ta
             *[objective_words(objective, each.get("value"))] * others,
             amount(each.get("volume")),
             *[number(each.get("overload"))] * over,
-            "*" if each.get("best") else "",
+            "*" * bool(each.get("best")),
         )
     notes = []
     if objective == "time":

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 
 from plancc.report.table import Table
 from plancc_cli.render_epochs import FROM
-from plancc_cli.tables import (
-    count_of,
-    duration,
-    number,
-    print_table,
-    ratio,
-    say,
-    size,
-)
+from plancc_cli.tables import count_of, duration, number, print_table, ratio, say, size
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
@@ -85,11 +77,8 @@ def machine_words(machine: Machine, ranks: int, where: str) -> str:
     nodes = count_of(-(-ranks // machine.node.ranks), "node")
     of_node = f"{machine.node.ranks} to a node"
     speeds = machine.speeds(ranks)
-    unequal = (
-        ""
-        if speeds.min() == speeds.max()
-        else f"speeds from {speeds.min():g} to {speeds.max():g}, "
-    )
+    least, most = speeds.min(), speeds.max()
+    unequal = f"speeds from {least:g} to {most:g}, " * bool(least != most)
     return (
         f"machine {machine.name or 'given'}{where}: {count_of(ranks, 'rank')} on {nodes} "
         f"({of_node}), {unequal}"
@@ -103,19 +92,13 @@ def _steps(prediction: Prediction, what: str) -> Table:
     names = list(dict.fromkeys(each.step for each in prediction.steps))
     names = [step for step in prediction.of_rank if step in names]
     a_step = "an epoch" if what == "epoch" else f"a {what}"
-    table = Table(
-        ("", *names, "all"),
-        f"predicted time of {a_step}",
-        f"ranks wait for each other: {a_step} is the sum of every step's slowest rank",
-    )
+    caption = f"ranks wait for each other: {a_step} is the sum of every step's slowest rank"
+    table = Table(("", *names, "all"), f"predicted time of {a_step}", caption)
     for (layer, direction), group in groupby(prediction.steps, lambda each: each[:2]):
         found = {each.step: each.slowest for each in group}
         title = direction if layer == 0 else f"layer {layer} {direction}"
-        table.add_row(
-            title,
-            *(duration(found[name]) if name in found else "" for name in names),
-            duration(sum(found.values())),
-        )
+        cells = (duration(found[name]) if name in found else "" for name in names)
+        table.add_row(title, *cells, duration(sum(found.values())))
     table.add_section()
     both = [prediction.of_step(name) for name in names]
     both.append((prediction.seconds, prediction.mean_seconds))
@@ -142,15 +125,10 @@ def _ranks(prediction: Prediction) -> Table:
     steps = [name for name, spent in prediction.of_rank.items() if spent.any()]
     columns = ("rank", *steps, "all", "words sent", "messages", "memory")
     table = Table(columns, "ranks", left=0)
+    times = [*(prediction.of_rank[name] for name in steps), prediction.rank_seconds]
     counts, memory = prediction.counts, prediction.memory_of_rank
-    everything = prediction.rank_seconds
     for rank in range(prediction.schedule.num_ranks):
-        table.add_row(
-            str(rank),
-            *(duration(float(prediction.of_rank[name][rank])) for name in steps),
-            duration(float(everything[rank])),
-            number(int(counts.words_sent[rank])),
-            number(int(counts.messages_sent[rank])),
-            size(int(memory[rank])),
-        )
+        seconds = (duration(float(each[rank])) for each in times)
+        sent = (number(int(each[rank])) for each in (counts.words_sent, counts.messages_sent))
+        table.add_row(str(rank), *seconds, *sent, size(int(memory[rank])))
     return table

@@ -45,8 +45,7 @@ def started_by_launcher() -> bool:
 def main() -> None:
     """Console entry point. A rank among several is ended by its launcher, not by a thread."""
     interrupts.let_kill()
-    from plancc_cli.ending import begin_command
-    from plancc_cli.signals import answering, open_streams
+    from plancc_cli.signals import answering, begin_command, open_streams
 
     if under_launcher():
         begin_command(answers=False)

@@ -16,7 +16,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,9 +38,8 @@ from plancc_cli.progress import (
 from plancc_cli.ranks import RankJob, checked_header, told
 from plancc_cli.render_run import EpochTable
 from plancc_cli.run_options import SECTIONS, refuse_twice, run_option
-from plancc_cli.signals import end_now
-from plancc_cli.stopping import StopSignals
-from plancc_cli.tables import console, count_of, line_width, say
+from plancc_cli.signals import StopSignals, end_now
+from plancc_cli.tables import console, count_of, line_width, say, screen_width
 from plancc_cli.words import in_flags, predictions_line, usage_words
 from plancc_runtime import launch
 from plancc_runtime.options import DELAY, TrainOptions
@@ -51,10 +50,12 @@ if TYPE_CHECKING:
     from plancc_runtime.transport.base import Transport
 
 PROGRAM = "plancc-run"
-Report = Callable[["Measure"], None]
-Work = Callable[[], None]
 TORCHRUN_WAITS = 30.0
 """Seconds after which torchrun kills ranks that it has sent a signal."""
+LONG_EPOCH = (
+    "the first epoch took {:.0f} s: a signal saves a checkpoint at the end of an epoch, and "
+    f"torchrun kills after {TORCHRUN_WAITS:.0f} s; give `every` 1"
+)
 SOON = 1.0
 """Seconds of an epoch whose end needs no announcement."""
 ANY_WIDTH = 10_000
@@ -110,6 +111,12 @@ def command(
 
     if signals and settings["checkpoint"] is None:
         raise InputError(f"--signal {signals[0]}: give --checkpoint, the folder, too")
+    if settings["profile"] is not None:
+        launch.need_torch(PROGRAM)
+        from torch.profiler import profile
+
+        with profile():  # sets it up in the thread that loads torch; in another it complains
+            pass
     job = RankJob(PROGRAM, command)
 
     def end() -> None:
@@ -209,6 +216,7 @@ def _run(
 
     told, begun = 0, 0.0
     table: EpochTable | None = None
+    shown = _Progress(train_options.epochs, level)
 
     def begin(outline: RunOutline) -> None:
         nonlocal told, table, begun
@@ -218,35 +226,26 @@ def _run(
                 _write_out(lambda out: _print_outline(plan, outline, out))
                 _warn(outline.remarks)
 
-    with (
-        _progress(train_options.epochs, level) if first else nullcontext((None, call)) as (
-            shown,
-            print_over,
-        )
-    ):
+    def report(measure: Measure) -> None:
+        nonlocal begun
+        assert table is not None
+        taken, begun = time.monotonic() - begun, math.inf  # of the first epoch
+        if taken > TORCHRUN_WAITS and first and train_options.checkpoint and by_torchrun():
+            _warn([LONG_EPOCH.format(taken)])
+        if table.shows(measure.epoch):  # collective
+            [epoch] = summarise([measure], transport)
+            with transport.agreement():
+                if first:
+                    shown.clear()
+                    _write_out(partial(table.print_row, epoch))
+        if first:
+            shown.report(measure)
 
-        def report(measure: Measure) -> None:
-            nonlocal begun
-            assert table is not None
-            taken, begun = time.monotonic() - begun, math.inf  # of the first epoch
-            if taken > TORCHRUN_WAITS and first and train_options.checkpoint and by_torchrun():
-                _warn(
-                    [
-                        f"the first epoch took {taken:.0f} s: a signal saves a checkpoint at the "
-                        f"end of an epoch, and torchrun kills after {TORCHRUN_WAITS:.0f} s; give "
-                        "`every` 1"
-                    ]
-                )
-            if table.shows(measure.epoch):  # collective
-                [epoch] = summarise([measure], transport)
-                with transport.agreement():
-                    if first:
-                        print_over(lambda: _write_out(partial(table.print_row, epoch)))
-            if shown is not None:
-                shown(measure)
-
+    try:
         result, predict = trained(plan, train_options, transport, report, begin, stop)
-
+    finally:
+        if first:
+            shown.clear()
     assert table is not None
     ended = table
     with transport.agreement():
@@ -312,144 +311,132 @@ def _warn(sentences: Sequence[str]) -> None:
         say_on_stderr(f"{PROGRAM}: warning: {in_flags(sentence, command)}")
 
 
-@contextmanager
-def _progress(epochs: int, level: int) -> Iterator[tuple[Report | None, Callable[[Work], None]]]:
-    """On stderr: a bar where it is a terminal, else a line every `EVERY` seconds, or all lines.
+class _Progress:
+    """Says on stderr how far a run is: a line that changes on a terminal, else one every `EVERY` s.
 
-    Yields what takes a measure, and what prints on stdout without the bar in its way.
+    Parameters:
+        epochs: Number of epochs in all.
+        level: `QUIET` says nothing, `VERBOSE` a line for every epoch.
     """
-    if level == QUIET:
-        yield None, call
-        return
-    if sys.stderr.isatty() and level < VERBOSE:
-        with _bar(epochs) as bar:
-            yield bar
-        return
-    last = begin = time.monotonic()
-    first: tuple[int, float] | None = None
 
-    def report(measure: Measure) -> None:
-        nonlocal last, first
+    def __init__(self, epochs: int, level: int) -> None:
+        self._epochs, self._live = epochs, sys.stderr.isatty() and level < VERBOSE
+        self._every = {QUIET: math.inf, VERBOSE: 0.0}.get(level, 0.1 if self._live else EVERY)
+        self._last = self._begin = time.monotonic()
+        self._first: tuple[int, float] | None = None
+
+    def report(self, measure: Measure) -> None:
+        """Take note of an epoch."""
         now = time.monotonic()
-        first = first or (measure.epoch, now)
-        if level == VERBOSE or now - last > EVERY:
-            last, taken = now, now - begin
-            done, seconds = measure.epoch - first[0], now - first[1]
-            remain = seconds / max(1, done) * (epochs - measure.epoch - 1)
-            left = f", {remain:.0f} s left" * (done > 0)
-            said = f"epoch {measure.epoch}: loss {measure.loss:.6f}"
-            say_on_stderr(f"{PROGRAM}: {taken:.0f} s: {said}{left}")
+        self._first = self._first or (measure.epoch, now)
+        if now - self._last < self._every:
+            return
+        self._last = now
+        done, seconds = measure.epoch - self._first[0], now - self._first[1]
+        remain = seconds / max(1, done) * (self._epochs - measure.epoch - 1)
+        left = f", {remain:.0f} s left" * (done > 0)
+        said = f"epoch {measure.epoch}: loss {measure.loss:.6f}{left}"
+        if self._live:
+            self.clear()
+            sys.stderr.write(said[: screen_width() - 1])
+            sys.stderr.flush()
+        else:
+            say_on_stderr(f"{PROGRAM}: {now - self._begin:.0f} s: {said}")
 
-    yield report, call
-
-
-def call(work: Work) -> None:
-    """Do it."""
-    work()
-
-
-@contextmanager
-def _bar(epochs: int) -> Iterator[tuple[Report, Callable[[Work], None]]]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
-    from rich.table import Column
-
-    shown = TextColumn("{task.fields[loss]}", table_column=Column(no_wrap=True, ratio=1))
-    columns = (TextColumn("epoch"), MofNCompleteColumn(), Remaining(), BarColumn(12), shown)
-    # results go to stdout meanwhile
-    out = Console(stderr=True)
-    progress = Progress(*columns, console=out, transient=True, redirect_stdout=False, expand=True)
-    task = progress.add_task("", total=epochs, loss="")
-    scores = ""
-
-    def report(measure: Measure) -> None:
-        nonlocal scores
-        progress.start()  # below what is printed before the first epoch
-        if measure.scores.accuracy:
-            by_split = (f"{s} {a:.4f}" for s, a in measure.scores.accuracy.items())
-            scores = f", of epoch {measure.epoch}: {' '.join(by_split)}"
-        loss = f"loss {measure.loss:.4f}{scores}"
-        progress.update(task, completed=measure.epoch + 1, loss=loss)
-
-    def print_over(work: Work) -> None:
-        progress.stop()
-        work()
-
-    try:
-        yield report, print_over
-    finally:
-        progress.stop()
+    def clear(self) -> None:
+        """Clear the line that changes, before others are printed."""
+        if self._live:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
 
 
 def _print_outline(plan: str, outline: RunOutline, out: Console) -> None:
     """What is trained."""
-    for line in _summary(plan, outline):
+    for line in (
+        *_where_it_resumes(outline),
+        _sizes(plan, outline),
+        _network(outline),
+        _execution(outline),
+        *_notes(outline),
+    ):
         say(in_flags(line, command), out)
 
 
-def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
-    """What is trained, and how: some lines."""
-    header, options = outline.header, outline.options
+def _where_it_resumes(outline: RunOutline) -> Iterator[str]:
+    options = outline.options
     if outline.resumed_from:
-        line = (
+        more = "epochs" if outline.first_epoch >= options.epochs else "patience"
+        yield (
             f"resumed from {outline.resumed_from}, epoch {outline.first_epoch} of {options.epochs}"
+            + f": nothing is left to do; a larger `{more}` goes on" * outline.ended
         )
-        if outline.ended:
-            more = "epochs" if outline.first_epoch >= options.epochs else "patience"
-            line += f": nothing is left to do; a larger `{more}` goes on"
-        yield line
-    origin = {False: "from the plan", True: "random"}
-    learnt, links = f"labels {origin[outline.random_labels]}", outline.target == "link"
-    if links:
-        sizes = ", ".join(f"{size:,} {split}" for split, size in outline.split_sizes.items())
-        learnt = f"links {sizes}, decoder {options.decoder}, negatives {options.negatives}"
+
+
+def _sizes(plan: str, outline: RunOutline) -> str:
+    header = outline.header
     grid = "" if header.grid is None else f" ({header.grid})"
-    yield (
+    return (
         f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
         f"{count_of(header.num_parts, 'part')}, layout {header.layout}{grid}; "
         f"ranks {outline.num_ranks}, threads per rank {outline.threads}"
     )
-    ways = [options.activation, options.optimizer, f"lr {options.lr:g}"]
-    if options.schedule != "none":
-        ways.append(f"schedule {options.schedule}")
-    if options.momentum:
-        ways.append(f"momentum {options.momentum:g}")
-    if options.clip_norm is not None:
-        ways.append(f"clip norm {options.clip_norm:g}")
-    if options.weight_decay:
-        ways.append(f"weight decay {options.weight_decay:g}")
-    if options.dropout or options.first_dropout:
-        ways.append(f"dropout {options.first_dropout:g} and {options.dropout:g}")
-    if options.attention_dropout:
-        ways.append(f"attention dropout {options.attention_dropout:g}")
-    if options.norm != "none":
-        ways.append(f"norm {options.norm}")
-    yield (
-        f"{options.model.upper()} {' x '.join(map(str, outline.dims))}, {', '.join(ways)}, "
+
+
+def _network(outline: RunOutline) -> str:
+    options, origin = outline.options, {False: "from the plan", True: "random"}
+    learnt = f"labels {origin[outline.random_labels]}"
+    if outline.target == "link":
+        sizes = ", ".join(f"{size:,} {split}" for split, size in outline.split_sizes.items())
+        learnt = f"links {sizes}, decoder {options.decoder}, negatives {options.negatives}"
+    dropout = f"{options.first_dropout:g} and {options.dropout:g}"
+    ways = {
+        options.activation: True,
+        options.optimizer: True,
+        f"lr {options.lr:g}": True,
+        f"schedule {options.schedule}": options.schedule != "none",
+        f"momentum {options.momentum:g}": options.momentum,
+        f"clip norm {options.clip_norm or 0:g}": options.clip_norm is not None,
+        f"weight decay {options.weight_decay:g}": options.weight_decay,
+        f"dropout {dropout}": options.dropout or options.first_dropout,
+        f"attention dropout {options.attention_dropout:g}": options.attention_dropout,
+        f"norm {options.norm}": options.norm != "none",
+    }
+    return (
+        f"{options.model.upper()} {' x '.join(map(str, outline.dims))}, "
+        f"{', '.join(way for way, taken in ways.items() if taken)}, "
         f"{options.dtype}; features {origin[outline.random_features]}, {learnt}"
     )
-    figures = outline.figures
+
+
+def _execution(outline: RunOutline) -> str:
+    """Passes and kernel, words, and how rows travel."""
+    header, options, figures = outline.header, outline.options, outline.figures
     on = [name for name in options.passes if name not in outline.passes_off]
     line = f"passes: {', '.join(on) or 'none'}; kernel {outline.kernel}"
-    if options.aggregate_on == "cpu":
-        line += " on the CPU"
+    line += " on the CPU" * (options.aggregate_on == "cpu")
     if figures is not None and figures.plain:
-        mean = " on average" if options.sampling.active else ""
-        mean += " with the negatives of epoch 0" * links
+        mean = " on average" * options.sampling.active
+        mean += " with the negatives of epoch 0" * (outline.target == "link")
         line += f"; {figures.planned:,} words per epoch{mean}, without passes {figures.plain:,}"
         if figures.reduced:
             line += f"; sums over copies of rows reduce {figures.reduced:,} more"
     if options.row_wire != "fp32":
         line += f"; rows travel as {options.row_wire}"
-    topology = header.topology
     if outline.hops:
-        between = f"cross once from node to node, on nodes x ranks {topology}"
+        between = f"cross once from node to node, on nodes x ranks {header.topology}"
         line += f"; rows {'travel over relays' if header.relays else between}"
     if options.fold != "sync":
-        late = f" by {options.delay or DELAY} epochs" if options.fold == "delayed" else ""
+        late = f" by {options.delay or DELAY} epochs" * (options.fold == "delayed")
         line += f"; fold {options.fold}{late}"
-    yield f"{line}; set-up {1e3 * outline.setup.seconds:.0f} ms, {outline.setup.words_sent:,} words"
-    if topology is not None and not outline.hops and options.exchange == "auto":
+    return (
+        f"{line}; set-up {1e3 * outline.setup.seconds:.0f} ms, {outline.setup.words_sent:,} words"
+    )
+
+
+def _notes(outline: RunOutline) -> Iterator[str]:
+    """What differs from the usual."""
+    topology, sizes = outline.header.topology, outline.split_sizes
+    if topology is not None and not outline.hops and outline.options.exchange == "auto":
         yield (
             f"rows travel straight from rank to rank: these ranks are not on nodes x ranks "
             f"{topology}, for which the plan has hops"
@@ -466,11 +453,10 @@ def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
     if outline.sampler:
         yield f"mini-batches: {_batches(outline)}"
     if outline.replaced_masks:
-        splits = ", ".join(outline.replaced_masks)
-        yield f"`split` stands in place of the plan's masks ({splits})"
-    if not (outline.random_labels or links) and set(outline.split_sizes) == {"train"}:
+        yield f"`split` stands in place of the plan's masks ({', '.join(outline.replaced_masks)})"
+    if not (outline.random_labels or outline.target == "link") and set(sizes) == {"train"}:
         yield (
-            f"{outline.split_sizes['train']:,} vertices train and none is tested: the plan has no "
+            f"{sizes['train']:,} vertices train and none is tested: the plan has no "
             "masks for it; `split` 0.6,0.2,0.2 draws some"
         )
 

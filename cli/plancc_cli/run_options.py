@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from plancc.errors import InputError
 from plancc.sampling import SAMPLERS
 from plancc_cli import options
-from plancc_cli.stopping import SIGNALS
+from plancc_cli.signals import SIGNALS
 from plancc_runtime import launch
 from plancc_runtime.nn import MODELS
 from plancc_runtime.options import FULL, OF_MODELS, PASSES, TrainOptions
@@ -35,12 +35,12 @@ READERS: dict[str, dict[str, Any]] = {
     "model": {"type": options.NameIn("model", MODELS)},
     "model_options": options.NAMED,
     "sampler_options": options.NAMED,
-    "relation_fanouts": options.pairs("NAME=F1,F2,...", str.rpartition),
+    "relation_fanouts": options.pairs("NAME=F1,F2,...", divide=str.rpartition),
     "split": options.shares("three shares, such as 0.6,0.2,0.2"),
     "sampler": {"type": options.NameIn("sampler", SAMPLERS)},
     "batch_size": {"callback": _parse_batch_size},
     "passes": {"default": "all", "callback": _parse_passes},
-    "feature_cache": {"type": options.MEMORY},
+    "feature_cache": {"type": options.size},
 }
 """Settings of options whose texts are read in a way of their own."""
 FIELDS = {each.name: each for each in fields(TrainOptions)}

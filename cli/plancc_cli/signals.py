@@ -6,6 +6,9 @@ Therefore a thread waits for signals too. If the work does not end within `GRACE
 thread ends what the process has started, removes its temporary files, and ends the process. Native
 code that holds the interpreter keeps the thread waiting; kernels do not hold it.
 
+Blocks may ask for another answer: a run with checkpoints, or a search that keeps its best, stops
+tidily (`StopSignals`, `KeepBest`).
+
 The module imports as little as possible: signals are answered from its first lines on.
 """
 
@@ -20,16 +23,31 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import FrameType, TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
-from plancc.processes import adopt_orphans
-from plancc_cli import ending, interrupts
+from plancc import processes
+from plancc_cli import interrupts
 
 GRACE = 0.75
 """Seconds for the work to end tidily."""
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+KILLED = 0.5
+"""Seconds for the system to end what was killed, and for a sentence to be said."""
+SIGNALS = ("USR1", "USR2", "HUP", "INT")
+"""Names of signals that can be chosen beside TERM."""
+TWICE = 1.0
+"""Seconds within which a second signal counts as the first: a batch system sends it to every
+process of a job, and mpirun passes its own on to the ranks."""
+
+_answers = False  # whether a thread ends the process when a signal comes
+stopped = threading.Event()
+"""Set once a signal interrupts the work: native code may lose that, and fail in another way."""
+_sentence = ""
+_ending = threading.RLock()  # held by the thread that says why the process ends, until it has ended
+_code = 1
 
 
 def answering(program: str, work: Callable[[], object]) -> None:
@@ -43,7 +61,7 @@ def answering(program: str, work: Callable[[], object]) -> None:
         work: Prints its own errors, and raises SystemExit with the exit code.
     """
     answers = _is_alone()
-    ending.begin_command(answers=answers)
+    begin_command(answers=answers)
     open_streams()
     if not answers:
         interrupts.let_raise()
@@ -53,10 +71,10 @@ def answering(program: str, work: Callable[[], object]) -> None:
     try:
         _listen(program)
         code = code_of(work)
-        ending.ends_with(code)
+        ends_with(code)
         # threads of interrupted work may still be in libraries, which crash if they close
-        if ending.stopped.is_set():
-            ending.clean_up()
+        if stopped.is_set():
+            clean_up()
         else:
             with contextlib.suppress(Exception):
                 atexit._run_exitfuncs()
@@ -106,7 +124,7 @@ def code_of(work: Callable[[], object]) -> int:
         print(stop.code, file=sys.stderr)
         return 1
     except Exception:
-        if ending.stopped.is_set():  # an interrupted import fails in words of its own
+        if stopped.is_set():  # an interrupted import fails in words of its own
             raise KeyboardInterrupt from None
         sys.__excepthook__(*sys.exc_info())
         return 1
@@ -132,20 +150,20 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Interrupt the work, once: a terminal's Ctrl-C may be followed by others."""
     for each in STOPPING:
         if signal.getsignal(each) is _interrupt:
-            signal.signal(each, ending.only_wake)
-    ending.stopped.set()
+            signal.signal(each, only_wake)
+    stopped.set()
     raise KeyboardInterrupt
 
 
 def _printed(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
     """Native code prints an error that it cannot raise, which an interruption may have caused."""
-    if not ending.stopped.is_set():
+    if not stopped.is_set():
         sys.__excepthook__(kind, value, trace)
 
 
 def _unraisable(unraisable: Any) -> None:
     """Native code called Python, which failed; it cannot pass that on."""
-    if not ending.stopped.is_set():
+    if not stopped.is_set():
         sys.__unraisablehook__(unraisable)
 
 
@@ -153,23 +171,196 @@ def _wait(program: str, signals: int) -> NoReturn:
     """Wait for the first signal that is to end the work, and for the end; in a thread."""
     while os.read(signals, 1)[0] not in STOPPING:
         pass
-    adopt_orphans()
+    processes.adopt_orphans()
     time.sleep(GRACE)  # the work cleans up meanwhile, and ends the process
     end_now(program)
 
 
 def end_now(program: str) -> NoReturn:
     """End the process, with its children and temporary files; says why, unless the work does."""
-    code = ending.end_code()
-    ending.clean_up()
+    code = end_code()
+    clean_up()
     if code is None:
         from plancc.text import printable
 
         begin = ""
         if sys.stderr.isatty():  # after ^C; a line of progress hid the cursor
             begin = "\n" if os.environ.get("TERM", "dumb") == "dumb" else "\x1b[?25h\n"
-        sentence = f"{begin}{program}: error: {printable(ending.interrupted())}\n"
+        sentence = f"{begin}{program}: error: {printable(interrupted())}\n"
         # not by the stream, which the work may have locked
         if select.select([], [2], [], 0)[1]:
             os.write(2, sentence.encode(sys.stderr.encoding, "backslashreplace"))
     os._exit(1 if code is None else code)
+
+
+def begin_command(*, answers: bool) -> None:
+    """Begin to note what is written, which an interruption says.
+
+    Parameters:
+        answers: Whether the process is a command alone, and a thread of it answers signals.
+    """
+    global _answers, _sentence
+    _answers, _sentence = answers, ""
+    processes.temporary.clear()
+    processes.written = {}
+
+
+def say_if_interrupted(sentence: str) -> None:
+    """Name the sentence that an interruption says from now on."""
+    global _sentence
+    _sentence = sentence
+
+
+def interrupted() -> str:
+    """What to say of interrupted work: the sentence named before, else the files written."""
+    if _sentence:
+        return _sentence
+    files = list(processes.written or ())
+    if not files:
+        return "interrupted; nothing was written"
+    some = ", ".join(files[:3]) + f" and {len(files) - 3} more" * (len(files) > 3)
+    return f"interrupted; {some} {'was' if len(files) == 1 else 'were'} written before"
+
+
+def only_wake(number: int, frame: FrameType | None) -> None:
+    """A handler that does nothing: the signal is read from `signal.set_wakeup_fd`.
+
+    SIG_IGN would not wake anybody, and the programs that this one starts would inherit it.
+    """
+
+
+def ends_with(code: int) -> None:
+    """Name the exit code of a command, which is about to say why; nothing interrupts it any more.
+
+    Another thread that calls this waits until the process has ended.
+    """
+    global _code
+    if not _answers:
+        return
+    for number in STOPPING:
+        with contextlib.suppress(ValueError):  # not in the main thread
+            if callable(signal.getsignal(number)):
+                signal.signal(number, only_wake)
+    _ending.acquire()
+    _code = code
+
+
+def end_code() -> int | None:
+    """The exit code if another thread says why the process ends; None: the caller is to say it."""
+    return None if _ending.acquire(timeout=KILLED) else _code
+
+
+def clean_up() -> None:
+    """Kill all that this command has started, and remove its temporary files."""
+    if not _answers:  # the process is somebody else's, or a launcher ends it
+        return
+    end = time.monotonic() + KILLED
+    while (living := processes.descendants(os.getpid())) and time.monotonic() < end:
+        for pid in living:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.002)  # the system ends them soon
+    while processes.temporary:
+        path = processes.temporary.pop()
+        with contextlib.suppress(OSError):
+            if not os.path.isdir(path) or os.path.islink(path):
+                os.unlink(path)
+                continue
+            import shutil
+
+            shutil.rmtree(path, ignore_errors=True)
+
+
+class StopSignals:
+    """Listens to SIGTERM and other signals for as long as a block lasts.
+
+        with StopSignals(["USR1"], end) as stop:
+            ...             # stop() is "SIGUSR1" once that has come, "" before
+
+    A thread of its own listens, so that a signal counts although Python waits in native code. The
+    block must be entered in the main thread. Once a signal has come, the process is expected to
+    end: after the block these signals do nothing more.
+
+    Parameters:
+        names: Some of `SIGNALS`; SIGTERM always counts.
+        end: Called when another signal comes later than `TWICE` seconds after the first; it ends
+            the process.
+        heard: Called with the name of the first signal, in the thread that listens.
+    """
+
+    def __init__(
+        self, names: Sequence[str], end: Callable[[], object], heard: Callable[[str], object] = str
+    ) -> None:
+        self._numbers = {signal.Signals[f"SIG{name}"] for name in ("TERM", *names)}
+        self._end, self._heard = end, heard
+        self._name, self._since = "", 0.0
+        self._before: dict[signal.Signals, Any] = {}
+        self._reading, self._writing = -1, -1
+        self._outer = -1
+
+    def __call__(self) -> str:
+        """Name of the first signal that came; "" if none has."""
+        return self._name
+
+    def __enter__(self) -> Self:
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
+        threading.Thread(target=self._listen, name="signals", daemon=True).start()
+        self._outer = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        for number in self._numbers:
+            self._before[number] = signal.signal(number, only_wake)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(self._outer)
+        for number, handler in self._before.items() if not self._name else ():
+            signal.signal(number, handler)
+        os.close(self._writing)  # which ends the thread
+
+    def _listen(self) -> None:
+        while numbers := os.read(self._reading, 256):
+            for number in numbers:
+                if number not in self._numbers:
+                    if self._outer >= 0:
+                        os.write(self._outer, bytes([number]))
+                elif not self._name:
+                    self._name, self._since = signal.Signals(number).name, time.monotonic()
+                    self._heard(self._name)
+                elif time.monotonic() - self._since > TWICE:
+                    self._end()
+        os.close(self._reading)
+
+
+class KeepBest:
+    """Ends a search with the best that it has found when SIGINT or SIGTERM comes.
+
+        with KeepBest(report) as keep:
+            plancc.compile(..., report=keep.report, stop=keep)
+
+    Before the first step has ended there is nothing to keep: these signals end the program then, as
+    does a second one later than `TWICE` seconds after the first.
+
+    Parameters:
+        report: Called with every step of the search.
+    """
+
+    def __init__(self, report: Callable[[Any], None]) -> None:
+        self._report = report
+        self._signals: StopSignals | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._signals is not None:
+            self._signals.__exit__(*error)
+
+    def __call__(self) -> str:
+        """Name of the signal that came; "" if none has."""
+        return "" if self._signals is None else self._signals()
+
+    def report(self, trial: Any) -> None:
+        """Take note of a step, which may be called in any thread."""
+        if self._signals is None and threading.current_thread() is threading.main_thread():
+            self._signals = StopSignals(["INT"], partial(end_now, "plancc")).__enter__()
+        self._report(trial)

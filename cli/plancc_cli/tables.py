@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from rich import box
@@ -43,19 +43,26 @@ def print_data(form: str, value: Any, rows: Iterable[Mapping[str, Any]] | None =
         print_csv([value] if rows is None else list(rows))
 
 
-def flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _entries(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and values; those of mappings inside have names with dots."""
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _entries(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of CSV: entries of mappings get names with dots; lists of mappings are left out.
 
     Numbers are in full; lists have commas between their entries; None is empty.
     """
     found: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
-        elif not isinstance(value, list | tuple):
-            found[prefix + name] = _plain(value)
+    for name, value in _entries(row):
+        if not isinstance(value, list | tuple):
+            found[name] = _plain(value)
         elif not any(isinstance(each, Mapping | list | tuple) for each in value):
-            found[prefix + name] = ",".join(str(_plain(each)) for each in value)
+            found[name] = ",".join(str(_plain(each)) for each in value)
     return found
 
 
@@ -66,16 +73,7 @@ def _plain(value: Any) -> Any:
 
 def rows_of(columns: Mapping[str, Any], number: str) -> list[dict[str, Any]]:
     """Rows of lists of the same length, which may stand in mappings; `number` names the rows."""
-    lists: dict[str, Any] = {}
-
-    def collect(entries: Mapping[str, Any], prefix: str) -> None:
-        for name, value in entries.items():
-            if isinstance(value, Mapping):
-                collect(value, f"{prefix}{name}.")
-            else:
-                lists[prefix + name] = value
-
-    collect(columns, "")
+    lists = dict(_entries(columns))
     rows = zip(*lists.values(), strict=True)
     return [{number: place} | dict(zip(lists, row, strict=True)) for place, row in enumerate(rows)]
 
@@ -168,7 +166,7 @@ def print_table(table: Table | str, out: Console | None = None, boxed: bool | No
     )
     labels = table.justify.count("left")
     for place, (head, justify) in enumerate(zip(table.columns, table.justify, strict=True)):
-        cells = [printable(row[place]) for row in table.rows]
+        cells: list[Any] = [printable(row[place]) for row in table.rows]
         widest = max(map(cell_len, cells), default=1)
         word = max(map(cell_len, head.split()), default=1)
         least = max(widest, min(word, WORD_WIDTH))

@@ -22,10 +22,9 @@ from plancc.files import scratch_folder
 from plancc.processes import die_with_parent, fate
 from plancc.text import message
 from plancc.threads import usable_cores
-from plancc_cli.ending import say_if_interrupted
 from plancc_cli.progress import QUIET, verbosity, verbosity_level
 from plancc_cli.run import RANKS
-from plancc_cli.signals import code_of
+from plancc_cli.signals import code_of, say_if_interrupted
 
 RUN = "plancc-run"
 Stages = tuple[tuple[str, ...], ...]

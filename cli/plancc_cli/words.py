@@ -12,7 +12,7 @@ import click
 from plancc.errors import PlanccError
 from plancc.registry import plugin_at_fault
 from plancc.text import docstring, printable, shown
-from plancc_cli.ending import stopped
+from plancc_cli.signals import stopped
 
 MOST_CLASSES = 12
 """Classes that are counted in a line."""

@@ -36,7 +36,7 @@ from plancc.graph.formats import FLAGS, Format, join_names, reading_of, split_na
 from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
 from plancc.graph.listed_edges import is_listing, list_edges
 from plancc.graph.named_ids import are_names
-from plancc.graph.npz import map_array
+from plancc.graph.npz import check_integers, map_array
 from plancc.graph.rowids import GRAPH_IDS
 from plancc.graph.textfile import StrPath, input_errors
 from plancc.graph.types import Types
@@ -129,13 +129,9 @@ class MappedGraph:
         """
         folder = os.fspath(path)
         ptr_name, column_name = (os.path.join(folder, name) for name in ROWS)
-        indptr, indices = map_array(ptr_name), map_array(column_name)
-        for name, array in ((ptr_name, indptr), (column_name, indices)):
-            if array.ndim != 1 or array.dtype.kind not in "iu":
-                raise InputError(
-                    f"{name}: must be a list of integers, not '{array.dtype}' of shape "
-                    f"{array.shape}"
-                )
+        indptr, indices = (
+            check_integers(map_array(name), f"{name}:") for name in (ptr_name, column_name)
+        )
         n = len(indptr) - 1
         check_num_vertices(n, ptr_name)
         of = f", the number of indices in {column_name}"

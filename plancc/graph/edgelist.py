@@ -7,6 +7,7 @@ import csv
 import io
 import os
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -370,9 +371,11 @@ def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False
     with suppress(InputError):  # of weights with a decimal point, and of wrong lines
         has_blanks = is_whole and not table.separator
         plain = data if has_blanks else _taken(path, data, *layout, table.chosen)
-        u, v, last = _integers(path, plain, len(table.chosen))
+        u, v, last = _integers(path, plain, len(table.chosen), b"#%" * has_blanks)
         return u, v, last if table.weights else None
     if table.weights and not pattern:
+        if is_whole and data.count(b"\r") > data.count(b"\r\n"):  # within a line: told
+            deque(data_lines(path, io.BytesIO(data), comments=COMMENT), maxlen=0)
         return _read_weighted(path, _taken(path, data, *layout, table.chosen))
     return *_integers(path, _taken(path, data, *layout, table.chosen[:2]), 2)[:2], None
 
@@ -601,10 +604,10 @@ def read_integer_columns(
 
 
 def _integers(
-    path: StrPath, plain: bytes, columns: int
+    path: StrPath, plain: bytes, columns: int, comments: bytes = b""
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Ids u and v of lines as `_taken` makes them, and their last column."""
-    numbers = read_integers(path, plain, comments=b"#%", usual=True, advice=_advice)
+    numbers = read_integers(path, plain, comments=comments, usual=True, advice=_advice)
     count = np.diff(numbers.ptr)
     wrong = (count != columns) & (count != 0)
     if wrong.any():

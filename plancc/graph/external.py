@@ -8,7 +8,6 @@ that builds a matrix.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -172,8 +171,8 @@ def _sort(
     how many entries there were.
     """
     width = -(-num_rows // BUCKETS)
-    fields: list[Any] = [("row", "<i4"), ("col", "<i4")]
-    kind = np.dtype([*fields, ("value", "<f8")] if weighted else fields)
+    fields = [("row", "<i4"), ("col", "<i4"), ("value", "<f8")]
+    kind = np.dtype(fields if weighted else fields[:2])
     with ExitStack() as stack:
         files: dict[int, BinaryIO] = {}
         for row, col, values in entries:
@@ -227,20 +226,13 @@ def _pieces(
 ) -> Iterator[tuple[int, int, npt.NDArray[Any]]]:
     """The entries of a bucket by ranges of rows: first row, last + 1, and their entries.
 
-    A bucket with more entries than may be sorted together is read once for every range.
+    A bucket with more entries than may be sorted together has several ranges.
     """
-    count = os.path.getsize(path) // kind.itemsize
-    ranges = min(-(-count // together), last - first)
-    bounds = np.linspace(first, last, max(ranges, 1) + 1).astype(np.int64).tolist()
+    every: Any = np.memmap(path, kind, "r")
+    ranges = min(-(-len(every) // together), last - first)
+    bounds = np.linspace(first, last, ranges + 1).astype(np.int64).tolist()
     for start, end in pairwise(bounds):
-        if ranges <= 1:
-            yield start, end, np.fromfile(path, kind)
-            return
-        taken = []
-        with open(path, "rb") as stream:
-            while len(chunk := np.fromfile(stream, kind, together)):
-                taken.append(chunk[(chunk["row"] >= start) & (chunk["row"] < end)])
-        yield start, end, np.concatenate(taken)
+        yield start, end, every[(every["row"] >= start) & (every["row"] < end)]
 
 
 def _merged(chunk: npt.NDArray[Any], start: int, end: int, num_columns: int) -> Any:

@@ -19,7 +19,7 @@ def scan_integers(text, comments, usual, values, ptr, line):  # type: ignore[no-
 
     `values`, `ptr` and `line` are filled (see `plancc.graph.textfile.Integers`); empty ones: what
     is found is only counted. `usual`: 007 and -0 are bad. Returns tokens, lines, and the offset of
-    the first bad byte or -1.
+    the first bad token or -1.
     """
     fill = len(ptr) > 0
     tokens, lines, number, k = 0, 0, 0, 0
@@ -38,18 +38,18 @@ def scan_integers(text, comments, usual, values, ptr, line):  # type: ignore[no-
             if c in (_BLANK, _TAB, _RETURN):
                 k += 1
                 continue
+            begin = k
             k += c == _MINUS
             first = k
             value = np.int64(0)
             while _ZERO <= text[k] <= _NINE:
                 value = value * 10 + (np.int64(text[k]) - _ZERO)
                 k += 1
-            if k == first or k - first > _MAX_DIGITS:
-                return tokens, lines, k - (k > first)
-            if usual and text[first] == _ZERO and (k - first > 1 or c == _MINUS):
-                return tokens, lines, first
-            if text[k] not in (_BLANK, _TAB, _RETURN, _NEWLINE):
-                return tokens, lines, k
+            digits = k - first
+            unusual = usual and text[first] == _ZERO and (digits > 1 or c == _MINUS)
+            ends = text[k] in (_BLANK, _TAB, _RETURN, _NEWLINE)
+            if digits == 0 or digits > _MAX_DIGITS or unusual or not ends:
+                return tokens, lines, begin
             if fill:
                 values[tokens] = -value if c == _MINUS else value
             tokens += 1
@@ -253,7 +253,7 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
             first, k = k, _after_blanks(text, k)
             if k == first and text[k] != _NEWLINE and text[k] != _RETURN:
                 return -1
-        while field < 0 and text[k] != _NEWLINE:
+        while field < 0 and text[k] != _NEWLINE and text[k] != _RETURN:
             k += 1
         if field > 0:
             k += text[k] == _MINUS  # mmread takes no plus sign here

@@ -150,8 +150,10 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
             message = f"vertex {entry[k]} does not list {row[k] + 1} in turn; an edge is stored in"
             fail(path, int(line[row[k]]), f"{message} both directions:", f"{row[k] + 1} {entry[k]}")
         assert graph.values is not None
-        message = "the edge to this vertex has another weight in the other direction:"
-        fail_first(path, graph.values[mirror] != weight, line, message, weight, row)
+        assert weight is not None
+        k = int(np.argmax(graph.values[mirror] != weight))
+        message = f"the edge to vertex {entry[k]} has another weight in the other direction:"
+        fail(path, int(line[row[k]]), message, weight[k])
     if len(row) != 2 * edges:
         fail(path, int(numbers.line[first]), f"the header declares {edges} edges; the file holds",
              len(row) // 2)  # fmt: skip

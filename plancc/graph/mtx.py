@@ -185,7 +185,8 @@ def _sized(path: StrPath, header: _Header) -> _Header:
         return header
     numbers = [int(word) if re.fullmatch(rb"\d{1,18}", word) else -1 for word in header.words]
     square = numbers[:1] == numbers[1:2]
-    without = replace(header, size=MAX_VERTICES, columns=MAX_VERTICES)
+    most = MAX_VERTICES
+    without = replace(header, size=most, columns=most, without_values=False)
     below, found = _counted(path, without), None
     least, entries = (max(below[:2]), below[2]) if below else (0, -1)
     # three numbers that are too small for the entries below are an entry with its value
@@ -240,7 +241,7 @@ def _lines(path: StrPath, header: _Header) -> Iterator[bytes]:
 
 def _checked(header: _Header, text: bytes) -> int:
     """The number of entries in some lines; ValueError where one is none."""
-    field = _ANYTHING if header.without_values else _FIELDS[header.field]
+    field = _ANYTHING if header.without_values else _FIELDS.get(header.field, 0)
     count = int(kernels.check_entries(np.frombuffer(text, np.uint8), field))
     if count < 0:
         raise ValueError("a line is no entry")

@@ -62,6 +62,14 @@ def claimed_bytes(stream: IO[bytes]) -> int:
     return math.prod(shape) * dtype.itemsize
 
 
+def check_integers(array: Array, where: str) -> npt.NDArray[np.integer]:
+    """The array; InputError unless it has one axis, and integers."""
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        what = f"'{array.dtype}' of shape {array.shape}"
+        raise InputError(f"{where} must be a list of integers, not {what}")
+    return array
+
+
 class Archive(Mapping[str, Array]):
     """An .npz file whose arrays are read at first use, with errors that name file and key."""
 
@@ -73,7 +81,7 @@ class Archive(Mapping[str, Array]):
             file = np.load(self._stream, allow_pickle=False)
         except ValueError as error:  # neither zip nor npy: numpy takes it for a pickle
             raise InputError(f"{self.name}: not an .npz archive") from error
-        except (*_RAISED, RuntimeError) as error:
+        except _RAISED as error:
             raise InputError(f"{self.name}: not an .npz archive ({shown(error)})") from error
         if not isinstance(file, np.lib.npyio.NpzFile):
             raise InputError(f"{self.name}: a single numpy array, not an .npz archive")
@@ -101,20 +109,15 @@ class Archive(Mapping[str, Array]):
     def __getitem__(self, key: str) -> Array:
         if key not in self._file.files:
             raise InputError(f"{self.name}: key '{key}' is missing")
-        check_unpacked(self._claimed(key), self.name, f"{self.name}: key '{key}'")
         try:
+            check_unpacked(self._claimed(key), self.name, f"{self.name}: key '{key}'")
             value = self._file[key]
-        except ValueError as error:
-            if "allow_pickle" not in str(error):
-                raise InputError(
-                    f"{self.name}: key '{key}' cannot be read ({shown(error)})"
-                ) from error
-            raise InputError(
-                f"{self.name}: key '{key}' holds Python objects, which are not loaded: save "
-                "numbers, as array.astype(np.float32)"
-            ) from error
         except _RAISED as error:
-            raise InputError(f"{self.name}: key '{key}' cannot be read ({shown(error)})") from error
+            why = f"cannot be read ({shown(error)})"
+            if "allow_pickle" in str(error):
+                why = "holds Python objects, which are not loaded: save numbers, as "
+                why += "array.astype(np.float32)"
+            raise InputError(f"{self.name}: key '{key}' {why}") from error
         if not isinstance(value, np.ndarray):
             raise InputError(f"{self.name}: key '{key}' is not a numpy array")
         return value
@@ -124,11 +127,8 @@ class Archive(Mapping[str, Array]):
         archive = self._file.zip
         assert archive is not None
         info = archive.getinfo(key if key in archive.NameToInfo else f"{key}.npy")
-        try:
-            with archive.open(info) as stream:
-                return max(info.file_size, claimed_bytes(stream))
-        except _RAISED as error:
-            raise InputError(f"{self.name}: key '{key}' cannot be read ({shown(error)})") from error
+        with archive.open(info) as stream:
+            return max(info.file_size, claimed_bytes(stream))
 
     def get(self, key: str, default: Any = None) -> Any:
         """The array, or `default` where the archive has none of this name."""
@@ -138,12 +138,7 @@ class Archive(Mapping[str, Array]):
 
     def integers(self, key: str, length: int | None = None) -> npt.NDArray[np.integer]:
         """A one-dimensional array of integers, of `length` if given."""
-        value = self[key]
-        if value.ndim != 1 or value.dtype.kind not in "iu":
-            raise InputError(
-                f"{self.name}: key '{key}' must be a list of integers, not {value.dtype} of shape "
-                f"{value.shape}"
-            )
+        value = check_integers(self[key], f"{self.name}: key '{key}'")
         if length is not None and len(value) != length:
             raise InputError(
                 f"{self.name}: key '{key}' must have {length} entries, not '{len(value)}'"

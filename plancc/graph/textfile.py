@@ -246,10 +246,7 @@ def read_integers(
     num_values, num_lines, bad = kernels.scan_integers(buffer, skipped, usual, none, none, none)
     if bad >= 0:
         line = data.count(b"\n", 0, bad) + 1
-        start = bad
-        while start > 0 and data[start - 1] not in b" \t\r\n":
-            start -= 1
-        token = re.split(rb"[ \t\r\n]", data[start : start + 80], maxsplit=1)[0]
+        token = re.split(rb"[ \t\r\n]", data[bad : bad + 80], maxsplit=1)[0]
         digits = token.removeprefix(b"-")
         many = " as it is usually written:" if usual and digits[:1] == b"0" else (
             " of at most 18 digits" * digits.isdigit()

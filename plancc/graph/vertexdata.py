@@ -112,10 +112,9 @@ class VertexData:
             sizes["real_targets" if real else "targets"] = self.targets.shape[1]
             if real and (unknown := int(np.isnan(self.targets[:, 0]).sum())):
                 sizes["without_targets"] = unknown
-        if self.labels is not None:
-            sizes["classes"] = int(self.labels.max(initial=-1)) + 1
-        if self.clusters is not None:
-            sizes["clusters"] = int(self.clusters.max(initial=-1)) + 1
+        for name, numbers in (("classes", self.labels), ("clusters", self.clusters)):
+            if numbers is not None:
+                sizes[name] = int(numbers.max(initial=-1)) + 1
         for mask in MASKS:
             if getattr(self, mask) is not None:
                 sizes[mask] = int(getattr(self, mask).sum())

@@ -253,28 +253,19 @@ def vertex_data_of(
         if of_types & given or any(isinstance(each, Mapping) for each in held.values()):
             return _by_type(held, num_vertices, where, split, keys)
     count = count_of(num_vertices)
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    lists: dict[str, Any] = {}
-    called: dict[str, str] = {}
     keys = data_keys(keys)
     for key in keys:
         check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
     for name in filter(None, keys.values()):
         if name not in held and not elsewhere:
             raise InputError(f"{where}key '{name}' is missing; there are {_listed(held)}")
-    for key in SOURCE_KEYS:
-        names = (keys[key],) if key in keys else (key, *ALIASES.get(key, ()))
-        there = [name for name in names if held.get(name) is not None]
-        if key == "weights" and not required:  # a graph's own may be of edges
-            shape = {name: getattr(held[name], "shape", ()) for name in there}
-            there = [name for name in there if tuple(shape[name])[:1] == (count,)]
-        others = () if key in keys else INDEX_LISTS.get(key, ())
-        indexed = [name for name in others if held.get(name) is not None]
-        if there:
-            called[key] = there[0]
-            arrays[key] = as_array(held[there[0]], f"{where}key '{there[0]}'")
-        elif indexed:
-            lists[key], called[key] = held[indexed[0]], indexed[0]
+    called = _names_in(held, keys, None if required else count)
+    lists = [key for key in called if key not in keys and called[key] in INDEX_LISTS.get(key, ())]
+    arrays = {
+        key: as_array(held[name], f"{where}key '{name}'")
+        for key, name in called.items()
+        if key not in lists
+    }
     by_line = in_order or keys.get("id") == ""
     ids = "" if by_line else keys.get("id")
     if not by_line and ids not in held:
@@ -306,8 +297,9 @@ def vertex_data_of(
         if lists and own is None:
             listed = ", ".join(show(called[key]) for key in lists)
             warn_of_numbers(num_vertices, f"{where}the vertices of {listed}")
-        for key, value in lists.items():
-            arrays[key] = _mask_of(value, num_vertices, f"{where}key '{called[key]}'")
+        for key in lists:
+            name = called[key]
+            arrays[key] = _mask_of(held[name], num_vertices, f"{where}key '{name}'")
     else:
         for key, array in arrays.items():
             if not array.ndim or len(array) != rows:
@@ -316,8 +308,9 @@ def vertex_data_of(
                     f"of the {rows} ids of '{ids}'"
                 )
         of_vertices = rows_by_id(of_rows, num_vertices, f"{where}key '{ids}'")
-        for key, value in lists.items():
-            arrays[key] = _mask_of_ids(value, of_rows, f"{where}key '{called[key]}'")
+        for key in lists:
+            name = called[key]
+            arrays[key] = _mask_of_ids(held[name], of_rows, f"{where}key '{name}'")
         if rows > count:
             arrays = {key: array[of_vertices] for key, array in arrays.items()}
     labels = arrays.get("labels")
@@ -333,6 +326,24 @@ def vertex_data_of(
     checked = check_vertex_data(arrays, num_vertices, where, called)
     # of one row each the checks come first, so that errors name rows of the source
     return checked.take(of_vertices) if ids and rows == count else checked
+
+
+def _names_in(
+    held: Mapping[str, Any], keys: Mapping[str, str], weights: int | None
+) -> dict[str, str]:
+    """The name that every one of `SOURCE_KEYS` has in a source, of those that are there.
+
+    `weights`: Rows of weights of vertices, where there may be others, of edges; None: any.
+    """
+    called = dict[str, str]()
+    for key in SOURCE_KEYS:
+        own = (key, *ALIASES.get(key, ()), *INDEX_LISTS.get(key, ()))
+        for name in (keys[key],) if key in keys else own:
+            given = held.get(name)
+            rows = tuple(getattr(given, "shape", ()))[:1]
+            if given is not None and (key != "weights" or weights is None or rows == (weights,)):
+                called.setdefault(key, name)
+    return called
 
 
 def _by_type(
@@ -419,9 +430,7 @@ def _warn_of_unused(
     """Say which arrays with a row for every vertex are not taken."""
     unused = []
     for name, value in held.items():
-        shape = getattr(value, "shape", ())
-        if isinstance(value, list | tuple):
-            shape = (len(value),)
+        shape = (len(value),) if isinstance(value, list | tuple) else getattr(value, "shape", ())
         if value is not None and (not shape or shape[0] != rows):
             continue
         if name not in OF_GRAPHS and name not in called.values() and not name.startswith("_"):

@@ -68,25 +68,20 @@ def read_table(
             f"{name}, line 1: neither numbers alone nor names of columns: above ids that are names "
             "write a line of names, as id,f0,label"
         )
-    texts, vertices = [], ids_of(num_vertices)
+    texts, vertices = list[str](), ids_of(num_vertices)
     rows = [row for row in first if len(row) == len(words)]
+    samples = dict(zip(words, zip(*rows, strict=True), strict=True)) if rows else {}
     if are_names(vertices):
-        samples = dict(zip(words, zip(*rows, strict=True), strict=True)) if rows else {}
-        texts = [
-            word
-            for word in words
-            if is_id_name(word)
-            or word == data_keys(keys).get("id")
-            or (
-                word not in wanted
-                and np.isin(names_of(np.array(samples.get(word, ("",)))), vertices).all()
-            )
-        ]
+        for word in words:
+            is_named = is_id_name(word) or word == data_keys(keys).get("id")
+            given = names_of(np.array(samples.get(word, ("",))))
+            if is_named or (word not in wanted and np.isin(given, vertices).all()):
+                texts.append(word)
         wanted = [word for word in wanted if word not in texts]
     others = [
         word
-        for place, word in enumerate(words)
-        if word not in (*wanted, *texts) and rows and may_be_ids(word, [row[place] for row in rows])
+        for word, given in samples.items()
+        if word not in (*wanted, *texts) and may_be_ids(word, given)
     ]
     columns: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(words)
     try:
@@ -106,14 +101,13 @@ def _columns(
     name: str, mark: str, words: list[str], wanted: list[str], keys: Mapping[str, str] | None
 ) -> dict[str, npt.NDArray[Any]]:
     """The wanted columns of numbers of a table with a line of names."""
-    of_masks = {word for word, key in _names_of(keys).items() if key in MASKS}
-    reading = TableReading(
-        columns=tuple(words.index(word) for word in wanted),
-        booleans=tuple(words.index(word) for word in wanted if word in of_masks),
-        names=tuple(words),
-    )
-    table = read_numbers(name, mark, skipped=1, reading=reading) if wanted else np.empty((0, 0))
-    return {word: table[:, place] for place, word in enumerate(wanted)}
+    if not wanted:
+        return {}
+    known, columns = _names_of(keys), [words.index(word) for word in wanted]
+    booleans = (k for k in columns if known.get(words[k]) in MASKS)
+    reading = TableReading(tuple(columns), tuple(booleans), tuple(words))
+    table = read_numbers(name, mark, skipped=1, reading=reading)
+    return dict(zip(wanted, table.T, strict=True))
 
 
 def _words(stream: BinaryIO, mark: str, name: str) -> list[str]:

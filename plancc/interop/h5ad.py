@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -19,14 +19,15 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
 from plancc.files import scratch_folder
-from plancc.graph.bounds import check_unpacked, large_allowed
+from plancc.graph.bounds import allowing, check_unpacked, large_allowed
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
+from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices, check_range
+from plancc.graph.npz import HOLDS, check_integers
 from plancc.graph.textfile import StrPath, check_readable, show
 from plancc.graph.vertexchecks import dense
 from plancc.graph.vertexdata import ALIASES, KEYS
-from plancc.guarded_child import ask
+from plancc.guarded_child import answer, ask
 from plancc.text import shown
 
 Array = npt.NDArray[Any]
@@ -116,16 +117,14 @@ def _matrix(file: Any, name: str) -> Any:
     major, minor = shape.tolist() if kind == "csr_matrix" else shape[::-1].tolist()
     data, indices, ptr = (_read(file, f"{name}/{key}") for key in ("data", "indices", "indptr"))
     for key, array in (("indices", indices), ("indptr", ptr)):
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise InputError(f"{where}: '{name}/{key}' must be a list of integers")
+        check_integers(array, f"{where}: '{name}/{key}'")
     if len(ptr) != major + 1 or data.shape != indices.shape:
         raise InputError(
             f"{where}: '{name}' is damaged: {len(ptr)} offsets, {len(indices)} indices and values "
             f"of shape {data.shape} are no matrix of shape {tuple(shape.tolist())}"
         )
     ptr = as_offsets(ptr, len(indices), f"{where}: '{name}/indptr'")
-    if len(indices) and (indices.min() < 0 or indices.max() >= minor):
-        raise InputError(f"{where}: '{name}/indices' is out of range 0..{minor - 1}")
+    check_range(indices, minor, f"{where}: '{name}/indices'", HOLDS)
     values = as_values(data, f"{where}: '{name}'")
     made = csr_array if kind == "csr_matrix" else csc_array
     return made((values, indices, ptr), shape=tuple(shape.tolist()))
@@ -186,10 +185,9 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
     with scratch_folder() as folder:
         large = large_allowed()
         request = {"what": what, "keys": dict(keys), "large": large, "folder": str(folder)}
-        child = "plancc.interop.h5ad_child"
-        answer = ask(child, os.fspath(path), CPU_SECONDS_PER_BYTE, request)
-        found: dict[str, Any] = {}
-        for name, file in answer["files"].items():
+        answered = ask("plancc.interop.h5ad", os.fspath(path), CPU_SECONDS_PER_BYTE, request)
+        found: dict[str, Any] = answered["files"]
+        for name, file in found.items():
             load = load_npz if file and file.endswith(".npz") else np.load
             found[name] = load(file) if file else None
     return found
@@ -237,11 +235,31 @@ def _place(keys: Mapping[str, str]) -> str:
     return name if name == "X" else f"obsm/{name}"
 
 
-READS: dict[str, Callable[[StrPath, Mapping[str, str]], dict[str, Any]]] = {
-    "graph": _graph,
-    "data": _data,
-}
+READS = {"graph": _graph, "data": _data}
 """What the child process reads: arrays, or scipy's sparse arrays, by name; None: not read."""
+
+
+def leave(path: str, request: dict[str, Any]) -> dict[str, Any]:
+    """The child process: read, and leave every array in a file: its name, None where none is read.
+
+    ``request`` is {"what": key of `READS`, "keys": mapping, "large": bool, "folder": str}.
+    """
+    from scipy.sparse import save_npz
+
+    with allowing(large=request["large"]):
+        found = READS[request["what"]](path, request["keys"])
+    files: dict[str, str | None] = dict.fromkeys(found)
+    for number, (name, value) in enumerate(found.items()):
+        if value is None:
+            continue
+        file = os.path.join(request["folder"], str(number))
+        if isinstance(value, np.ndarray):
+            files[name] = f"{file}.npy"
+            np.save(file, value, allow_pickle=False)
+        else:
+            files[name] = f"{file}.npz"
+            save_npz(file, value, compressed=False)
+    return {"files": files}
 
 
 def _column(file: Any, name: str) -> Array:
@@ -269,3 +287,6 @@ FORMAT = Format(
     read_data=read_h5ad_data,
     what="AnnData: a matrix of obsp, X or obsm, columns of obs",
 )
+
+if __name__ == "__main__":
+    answer(leave)

@@ -115,19 +115,15 @@ class _Search:
 
     def run(self) -> None:
         """Rounds until several in a row found nothing better."""
-        by_volume, how = self.objective.is_volume, self.numbers
+        how = self.numbers
         strength, fruitless = how.first_fees if self.charges_messages else 0.0, 0
         self._climb(strength)
         self._keep()
-        for k in range(self.options.rounds or int(self.best.overload > 0)):
+        for _ in range(self.options.rounds or int(self.best.overload > 0)):
             if self.deadline.passed() or fruitless == how.patience:
                 break
-            if by_volume and k == 1:
-                self.pairs = True
-                self._back()
-            aside = how.stray if by_volume else strength
             for price in how.prices:
-                self._sweep(price, np.inf, aside)
+                self._sweep(price, np.inf, strength)
             self._restore(strength)
             self._climb(strength)
             last = self.best
@@ -135,7 +131,7 @@ class _Search:
             progress = self.best.overload < last.overload
             progress |= self.best.value < (1 - how.least_progress) * last.value
             fruitless = 0 if progress else fruitless + 1
-            if not by_volume:
+            if not self.objective.is_volume:
                 strength = strength * (how.stronger if better else how.weaker) if strength else 1.0
             if not better:
                 self._back()
@@ -196,8 +192,6 @@ class _Search:
         state, best = self.state, self.best.value
         if self.charges_messages:
             return {"fees": message_fees(message_size(state, Fees.small), strength)}
-        if self.objective.is_volume:
-            best = max(state.sent.max(), state.received.max())
         rates = ROWS
         if self.context.time is not None and self.objective.is_time:
             rates = self.context.time.rates
@@ -213,7 +207,4 @@ class _Search:
         ceiling = mean + Fees.ceiling * max(best - mean, 0.0)
         # Rows cost nothing where the work of a part takes longer than its exchange.
         pressure = strength / max(max(best - ceiling, rates.row) * rates.row, 1e-300)
-        tariff = rates._asdict() | {"ceiling": ceiling, "pressure": pressure}
-        if self.objective.is_volume and self.pairs:
-            tariff["fees"] = message_fees(message_size(state, Fees.small), self.numbers.stray_fees)
-        return tariff
+        return rates._asdict() | {"ceiling": ceiling, "pressure": pressure}

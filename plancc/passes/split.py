@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -14,50 +12,36 @@ from plancc.passes.context import Context
 from plancc.passes.kernels import split as kernels
 
 
-@dataclass(frozen=True)
-class Resplit:
-    """Split a matrix with the least volume that its owners allow, then evenly.
+def resplit(owner: npt.NDArray[np.int32], matrix: Graph, context: Context) -> npt.NDArray[np.bool_]:
+    """Split the nonzeros of a matrix with the least volume that the owners of its rows allow.
 
     Nonzero (i, j) is where row i is, which then needs column j, or where column j is, which then
     folds row i. For the nonzeros of every pair of parts this is a minimum vertex cover (the s2D
     partitions of Kayaaslan, Aykanat and Ucar, "1.5D parallel sparse matrix-vector multiply", SIAM
     J. Sci. Comput. 2018), exact by Hopcroft and Karp's matching and Koenig's theorem. Where there
     are several, the one is taken that relieves the heavier of the two parts. Nonzeros within a
-    part go with the lighter side, as in `MediumGrainModel`.
+    part go with the lighter side, as in `MediumGrainModel`; those of the diagonal never go with
+    their columns.
 
-    Attributes:
-        evenly: Whether more rows are moved where that brings parts below the limit of their
-            nonzeros, as far as it can; else the volume is the least.
+    Parameters:
+        owner: int32[n].
+
+    Returns:
+        bool[num_nonzeros]: Whether the nonzero goes with its column. Parts may be above the limit
+            of their nonzeros.
+
+    Raises:
+        InputError: Owners of another number of vertices, or outside 0..num_parts-1.
     """
-
-    evenly: bool = True
-
-    def split(
-        self, owner: npt.NDArray[np.int32], matrix: Graph, context: Context
-    ) -> npt.NDArray[np.bool_]:
-        """Split the nonzeros; those of the diagonal never go with their columns.
-
-        Parameters:
-            owner: int32[n].
-
-        Returns:
-            bool[num_nonzeros]: Whether the nonzero goes with its column.
-
-        Raises:
-            InputError: Owners of another number of vertices, or outside 0..num_parts-1.
-        """
-        num_parts = context.num_parts
-        check_owners(owner, matrix.num_vertices, num_parts)
-        cut = kernels.cut_of(matrix.indptr, matrix.indices, owner, num_parts)
-        load = np.bincount(owner, weights=matrix.row_nonzeros(), minlength=num_parts)
-        load = load.astype(np.int64)
-        load -= np.bincount(cut.left_parts[cut.left, 0], minlength=num_parts)
-        scale = 1 / context.limits.relative
-        left, right, component, mate = kernels.cover(cut)
-        kernels.complete(cut, left, right, component, mate, load, scale)
-        of_cut = kernels.place(cut, left, right, load, scale)
-        if self.evenly:
-            kernels.relieve(cut, left, right, load, context.limits.limit[:, 0], of_cut)
-        with_column = lighter_columns(matrix)
-        with_column[cut.at] = of_cut
-        return with_column
+    num_parts = context.num_parts
+    check_owners(owner, matrix.num_vertices, num_parts)
+    cut = kernels.cut_of(matrix.indptr, matrix.indices, owner, num_parts)
+    load = np.bincount(owner, weights=matrix.row_nonzeros(), minlength=num_parts)
+    load = load.astype(np.int64)
+    load -= np.bincount(cut.left_parts[cut.left, 0], minlength=num_parts)
+    scale = 1 / context.limits.relative
+    left, right, component, mate = kernels.cover(cut)
+    kernels.complete(cut, left, right, component, mate, load, scale)
+    with_column = lighter_columns(matrix)
+    with_column[cut.at] = kernels.place(cut, left, right, load, scale)
+    return with_column

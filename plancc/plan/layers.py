@@ -195,17 +195,22 @@ def project_first(steps: Steps) -> Steps:
     return found
 
 
-def input_at_hand(steps: Steps) -> Steps:
-    """Return the steps if all that comes before the first weights is at hand.
+def moved_first(steps: Steps) -> list[LayerStep]:
+    """Return the steps with a linear map after the product or gathered rows that follow it.
 
-    A linear map that a product or gathered rows follow comes after them: (A x) W for A (x W).
+    This is (A x) W for A (x W).
     """
-    found = list(steps)
     match steps[:2]:
         case [Linear(inner=inner) as linear, (Aggregate() | GatherNeighbours()) as moving] if (
             type(linear) is Linear
         ):
-            found[:2] = replace(moving, columns=inner), linear
+            return [replace(moving, columns=inner), linear, *steps[2:]]
+    return [*steps]
+
+
+def input_at_hand(steps: Steps) -> Steps:
+    """Return the steps, moved rows first, if all that comes before the first weights is at hand."""
+    found = moved_first(steps)
     for k, step in enumerate(found):
         if step.weights:
             break

@@ -74,8 +74,7 @@ class BatchReport:
             **{name: asdict(figure) for name, figure in self.estimates.items()},
             "expected_volume": self.expected_volume,
             "per_batch": {
-                "volume": self.figures.volume.tolist(),
-                "messages": self.figures.messages.tolist(),
+                name: getattr(self.figures, name).tolist() for name in ("volume", "messages")
             },
         }
         if self.difference is not None:
@@ -113,10 +112,8 @@ def batch_reports(
     Warns:
         PlanccWarning: If batches are smaller than was asked for.
     """
-    if number < 1:
-        raise InputError(f"`batches` {number}: at least 1 is needed")
-    if number > MOST_BATCHES:
-        raise InputError(f"`batches` {number}: at most {MOST_BATCHES} can be counted")
+    if not 1 <= number <= MOST_BATCHES:
+        raise InputError(f"`batches` {number}: choose from 1 to {MOST_BATCHES}")
     recorded, sizes, have_types = [], [], False
     for path in paths:  # before any plan is read whole
         with PlanFile(path) as file:

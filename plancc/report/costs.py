@@ -156,19 +156,14 @@ class TopologyCost:
     ) -> TopologyCost:
         """From the rows that parts send to each other in every step, and in every hop."""
         ranks, total = topology.ranks(), topology.num_ranks
-        return cls(
-            topology=topology,
-            volume=_sum(volumes_by_node(each, topology) for each in steps),
-            messages=_sum(messages_by_node(each, topology) for each in steps),
-            volume_in_hops=None
-            if hops is None
-            else _sum(volumes_by_node(h, topology) for h in hops),
-            messages_in_hops=(
-                None if hops is None else _sum(messages_by_node(h, topology) for h in hops)
-            ),
-            has_hops=has_hops,
-            random_share=int((ranks * (total - ranks)).sum()) / max(1, total * (total - 1)),
-        )
+        random_share = int((ranks * (total - ranks)).sum()) / max(1, total * (total - 1))
+
+        def counted(exchanges: Sequence[sp.csr_array]) -> tuple[ByNode, ByNode]:
+            rows = _sum(volumes_by_node(each, topology) for each in exchanges)
+            return rows, _sum(messages_by_node(each, topology) for each in exchanges)
+
+        in_hops = (None, None) if hops is None else counted(hops)
+        return cls(topology, *counted(steps), *in_hops, has_hops, random_share)
 
     def as_dict(self) -> dict[str, Any]:
         found = {

@@ -59,6 +59,12 @@ T = TypeVar("T")
 ID = "rows/original_id"
 PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
 """Figures of every part."""
+OPTIONAL = {
+    **{name: name for name in ("training", "random_training", "topology", "relays", "product")},
+    **{name: name for name in ("types", "relations", "links", "components", "ids_are_names")},
+    **{"boundary_sampling": "sampled", "passes": "on_grid"},
+}
+"""Names in JSON of what only some reports have, and attributes of `Report`."""
 DIFFERENT = "figures of different matrices do not compare"
 
 
@@ -134,19 +140,8 @@ class Report:
             "random": self.random.figures(),
             "epoch": self.epoch.as_dict(),
         }
-        others = {
-            **{"training": self.training, "random_training": self.random_training},
-            **{"boundary_sampling": self.sampled, "topology": self.topology},
-            **{
-                "relays": self.relays,
-                "product": self.product,
-                "passes": self.on_grid,
-                "types": self.types,
-            },
-            **{"relations": self.relations, "links": self.links},
-            **{"components": self.components, **self.more},
-            "ids_are_names": self.ids_are_names,
-        }
+        others = {name: getattr(self, attribute) for name, attribute in OPTIONAL.items()}
+        others |= self.more
         result |= {name: _plain(value) for name, value in others.items() if value}
         if per_part:
             of = self.parts
@@ -217,53 +212,33 @@ def report(
             "boundary sampling is for training: give the widths of the layers (`dims`) too"
         )
     with PlanFile(path) as file:
-        ranks = checked_ranks(file, num_ranks)
+        source = _Source(file, checked_ranks(file, num_ranks))
         check_plan(file)
-        source = _Source(file, ranks)
-        grid, provenance = file.header.grid, file.attributes("provenance")
+        grid = file.header.grid
         basis = basis or Basis.read(file, dims, machine)
         topology = _chosen_topology(file, source.num_ranks, topology)
         if boundary_sampling:
             file.check_row_plan("boundary sampling")
-        training = random_training = None
-        sampled: list[SampledCost] = []
-        on_grid: list[PassCost] = []
-        random = None if source.merged else file.metrics("random_")
-        if dims is not None and grid is not None:
-            on_grid = grid_pass_costs(file.path, dims)
-        elif dims is not None:
-            random = None
-            training, random_training = (
-                TrainingCost.of(source.plan, source.matrix, owners, parts, dims, in_hops)
-                for owners, parts, in_hops in (
-                    (source.owners, source.parts, source.has_hops),
-                    (source.random_owners, source.random_parts, False),
-                )
-            )
-            if boundary_sampling:
-                rows, wanted = source.owners.rows, training_vertices(source.plan)
-                live = live_tables(source.matrix, rows, source.num_ranks, len(dims) - 1, wanted)
-                messages = [each.expand.rows for each in live.layers]
-                sampled = sampled_costs(source.parts, messages, dims, boundary_sampling)
+        in_layers = dims if grid is None else None
         return Report(
             path=file.path,
             header=file.header,
             content_sha256=file.content_sha256,
-            provenance=decoded(provenance),
+            provenance=decoded(file.attributes("provenance")),
             vertex_data=file.vertex_data_names(),
             links=_links(file),
             num_ranks=source.num_ranks if grid is None else grid.num_ranks,
             metrics=summarize(source.parts),
-            random=random or summarize(source.random_parts),
+            random=source.random(counted=in_layers is not None),
             parts=source.parts,
-            training=training,
-            random_training=random_training,
-            sampled=sampled,
+            training=source.training(in_layers),
+            random_training=source.random_training(in_layers),
+            sampled=source.sampled(in_layers, boundary_sampling),
             epoch=source.epoch(basis, random_epoch),
             topology=None if topology is None else source.on_nodes(topology),
             relays=source.relays(),
             product=read_product(file),
-            on_grid=on_grid,
+            on_grid=[] if dims is None or grid is None else grid_pass_costs(file.path, dims),
             types=source.of_types(type_traffic),
             relations=source.of_types(relation_traffic),
             ids_are_names=file.has(ID) and are_names(file.node(ID)),
@@ -349,6 +324,34 @@ class _Source:
         if self.file.header.layout == "edge":
             return self.plan.traffic()
         return _read_traffic(self.file)
+
+    def random(self, counted: bool) -> Metrics:
+        """Figures of a random partition: those of the file, unless they are to be counted."""
+        recorded = None if self.merged or counted else self.file.metrics("random_")
+        return recorded or summarize(self.random_parts)
+
+    def training(self, dims: Sequence[int] | None) -> TrainingCost | None:
+        """Cost of an epoch of a GCN; None without widths."""
+        if dims is None:
+            return None
+        owned = self.owners, self.parts
+        return TrainingCost.of(self.plan, self.matrix, *owned, dims, self.has_hops)
+
+    def random_training(self, dims: Sequence[int] | None) -> TrainingCost | None:
+        """`training` with the owners of a random partition."""
+        if dims is None:
+            return None
+        owned = self.random_owners, self.random_parts
+        return TrainingCost.of(self.plan, self.matrix, *owned, dims)
+
+    def sampled(self, dims: Sequence[int] | None, rates: Sequence[float]) -> list[SampledCost]:
+        """Costs of an epoch at rates of boundary sampling; none without widths."""
+        if dims is None or not rates:
+            return []
+        rows, wanted = self.owners.rows, training_vertices(self.plan)
+        live = live_tables(self.matrix, rows, self.num_ranks, len(dims) - 1, wanted)
+        messages = [each.expand.rows for each in live.layers]
+        return sampled_costs(self.parts, messages, dims, rates)
 
     def on_nodes(self, topology: Topology) -> TopologyCost:
         """Traffic inside and between nodes."""

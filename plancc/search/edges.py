@@ -9,7 +9,7 @@ best      a population from several starts, Mt-KaHyPar among them, whose members
 ========  ========================================================================================
 
 A split says of every nonzero whether it goes with its row or with its column; its hypergraph has a
-vertex per row, so V-cycles are as quick as in a search by rows. `Resplit` finds the best split for
+vertex per row, so V-cycles are as quick as in a search by rows. `resplit` finds the best split for
 given owners, and so on. Nonzeros that go alone come last: they may be where neither their row nor
 their column is owned.
 
@@ -51,7 +51,7 @@ from plancc.passes.fixed import refine_around
 from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.refine import RefineVolume
-from plancc.passes.split import Resplit
+from plancc.passes.split import resplit
 from plancc.passes.vector_owners import VectorOwners
 from plancc.search.effort import rows_inside
 from plancc.search.job import RefiningJob
@@ -278,8 +278,8 @@ class EdgeJob(RefiningJob):
         owner, best = start.owner, start
         for k in range(self.how.splits):
             begin = wall_seconds()
-            resplit = Resplit().split(owner, matrix, context) if k > 0 else lighter_columns(matrix)
-            problem = split_problem(matrix, resplit)
+            split = resplit(owner, matrix, context) if k > 0 else lighter_columns(matrix)
+            problem = split_problem(matrix, split)
             refinement, least = RefineVolume(cycles=1), 0
             if self.held is None:
                 refined = refinement.refine(owner, problem.hypergraph, context)

@@ -7,7 +7,7 @@ ranks there are, nor on the partition.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -71,9 +71,9 @@ class LocalData:
     split_sizes: dict[str, int]
     target: Target
     totals: Mapping[str, float]
-    replaced_masks: list[str]
     random_features: bool
-    random_labels: bool
+    random_labels: bool = False
+    replaced_masks: list[str] = field(default_factory=list)
     row_type: Tensor | None = None
     links: LinkBatch | None = None
 
@@ -311,9 +311,7 @@ def load_link_data(
         split_sizes=sizes,
         target=LinkTarget(options.loss),
         totals=totals,
-        replaced_masks=[],
         random_features=part.vertex_data.features is None,
-        random_labels=False,
     )
 
 

@@ -276,7 +276,7 @@ def _most(features: Tensor) -> float:
     if not features.numel():
         return 0.0
     least, largest = features.aminmax()
-    return max(-least.item(), largest.item())
+    return float(max(-least.item(), largest.item()))
 
 
 class _Split:

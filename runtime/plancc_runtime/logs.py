@@ -46,7 +46,8 @@ class LogWriter:
     def write(self, epoch: Epoch) -> None:
         """Append an epoch; it is in the file when this returns."""
         with self._writing():
-            self._stream.write(json.dumps(asdict(epoch) | self._known) + "\n")
+            line = {"epoch": epoch.epoch, "loss": epoch.loss} | asdict(epoch) | self._known
+            self._stream.write(json.dumps(line) + "\n")
             self._stream.flush()
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -110,24 +110,16 @@ def predict(
     if types is not None and options.target is not None:
         of_target = types.vertices(options.target)
     vertices: npt.NDArray[np.integer] = opened.rows.global_id
-    wanted = None
-    learnt = (vertices >= of_target.start) & (vertices < of_target.stop)
-    if ids is not None:
-        with transport.agreement():
-            share = read_ids(plan, opened.content, transport)
-            named = _are_names(share)
-            lines = _read_ids(ids, named) if isinstance(ids, str) else _checked(ids, named=named)
-        file = ids if isinstance(ids, str) and os.path.exists(ids) else ""
-        listed, at = np.array([*lines]), [*lines.values()]
-        wanted = _vertices_of(
-            listed, share, opened, of_target, transport, lambda k: _place(file, at[k])
-        )
+    if ids is None:
+        learnt = (vertices >= of_target.start) & (vertices < of_target.stop)
+    else:
+        listed, wanted = _asked(ids, plan, opened, of_target, transport)
         learnt = np.isin(vertices, wanted)
     rows = _unlabelled(opened.rows, learnt, options.target)
     run = run_of(replace(opened, rows=rows), options, transport)
     vertices = run.rows.vertices
     kind = TARGETS[description.target]
-    if wanted is None:
+    if ids is None:
         with transport.agreement():
             of_source = read_ids(plan, opened.content, transport)
         of_all = vertices[(vertices >= of_target.start) & (vertices < of_target.stop)]
@@ -173,23 +165,17 @@ def score_links(
         pairs = _read_pairs(fspath(links), _are_names(share))
     ids, first, number = np.unique(pairs, return_index=True, return_inverse=True)
     everything = slice(0, opened.header.num_vertices)
-    vertices = _vertices_of(
-        ids,
-        share,
-        opened,
-        everything,
-        transport,
-        lambda k: _place(fspath(links), first[k] // 2 + 1),
-    )
+    places = [f"{fspath(links)}, line {at // 2 + 1}: id" for at in first.tolist()]
+    vertices = _vertices_of(ids, share, opened, everything, transport, places)
     vertices = vertices[number.reshape(pairs.shape)]
-    places, scores = run_of(opened, options, transport).score(vertices)
+    scored, scores = run_of(opened, options, transport).score(vertices)
     columns = {
-        "source": pairs[places, 0],
-        "target": pairs[places, 1],
+        "source": pairs[scored, 0],
+        "target": pairs[scored, 1],
         "score": scores.float().cpu().numpy(),
         "probability": scores.float().sigmoid().cpu().numpy(),
     }
-    rows = RowsOfRank(places, len(pairs), transport.rank)
+    rows = RowsOfRank(scored, len(pairs), transport.rank)
     save_rows(path, rows, columns, None, transport)
     return Predicted(opened.header, [], len(pairs))
 
@@ -249,11 +235,6 @@ def _id(word: str, named: bool) -> int | bytes | None:
     return int(word) if re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", word) else None
 
 
-def _place(file: str, line: int) -> str:
-    """How a message names an id of a line, or of a list."""
-    return f"{file}, line {line}: id" if file else "`ids`"
-
-
 def _read_ids(text: str, named: bool) -> dict[Any, int]:
     """Ids from a list or a file, and their lines; InputError as of `_checked`, or without it."""
     if not os.path.exists(text):
@@ -297,17 +278,31 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
     return found
 
 
+def _asked(
+    ids: str | Sequence[int], plan: StrPath, opened: Opened, of: slice, transport: Transport
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """The ids in a list or a file, and their vertices. Collective; errors as of `predict`."""
+    with transport.agreement():
+        share = read_ids(plan, opened.content, transport)
+        named = _are_names(share)
+        lines = _read_ids(ids, named) if isinstance(ids, str) else _checked(ids, named=named)
+    file = ids if isinstance(ids, str) and os.path.exists(ids) else ""
+    places = [f"{file}, line {line}: id" if file else "`ids`" for line in lines.values()]
+    listed = np.array([*lines])
+    return listed, _vertices_of(listed, share, opened, of, transport, places)
+
+
 def _vertices_of(
     ids: npt.NDArray[Any],
     share: Ids | None,
     opened: Opened,
     of: slice,
     transport: Transport,
-    place: Callable[[int], str],
+    places: Sequence[str],
 ) -> npt.NDArray[np.int64]:
     """Those of some vertices that have these ids: int64[m]; InputError if one has none. Collective.
 
-    Without ids of the source (`share`) they count from 0. `place` names the k-th id in a message.
+    Without ids of the source (`share`) they count from 0. `places` name the ids in messages.
     """
     if not transport.all_equal(ids.tobytes()):
         transport.agree(InputError("other ranks were given other ids; give all the same"))
@@ -325,7 +320,7 @@ def _vertices_of(
         for k in np.flatnonzero(vertices < 0)[:1]:
             known = "its ids are those of the source" if share else f"it has 0 to {n - 1:,}"
             raise InputError(
-                f"{place(k)} {shown(ids[k], 40)}: no vertex of {opened.name} has this id; {known}"
+                f"{places[k]} {shown(ids[k], 40)}: no vertex of {opened.name} has this id; {known}"
             )
     return vertices
 

@@ -27,7 +27,7 @@ STEP = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Metrics:
+class SplitMetrics:
     """Metrics of the labelled vertices of every split that has any, over all ranks.
 
     Attributes:
@@ -58,7 +58,7 @@ class Metrics:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scores(Metrics):
+class Scores(SplitMetrics):
     """The metrics, and what epochs do not have of every split.
 
     Attributes:
@@ -79,7 +79,7 @@ class Scores(Metrics):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Epoch(Metrics):
+class Epoch(SplitMetrics):
     """One epoch over all ranks; its figures are of its forward pass, before its update.
 
     It has those metrics that the kind of targets has, those of curves if they are asked for; none
@@ -342,7 +342,9 @@ def spent_by_all(spent: Spent, transport: Transport) -> Setup:
 
 def scores_of(epoch: Epoch) -> dict[str, dict[str, float]]:
     """The metrics that an epoch has, by name and split."""
-    return {each.name: found for each in fields(Metrics) if (found := getattr(epoch, each.name))}
+    return {
+        each.name: found for each in fields(SplitMetrics) if (found := getattr(epoch, each.name))
+    }
 
 
 def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
@@ -371,7 +373,7 @@ def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
                 loss=measure.loss,
                 learning_rate=measure.learning_rate,
                 val_loss=scores.loss.get("val"),
-                **{each.name: getattr(scores, each.name) for each in fields(Metrics)},
+                **{each.name: getattr(scores, each.name) for each in fields(SplitMetrics)},
                 seconds_max=dict(zip(TIMES, slowest, strict=True)),
                 seconds_mean=mean,
                 words_sent=words,

@@ -14,7 +14,7 @@ from cli_helpers import PLANCC, ok
 import plancc as library
 from plancc.owners.find import STOPPED
 from plancc.passes.deadline import Deadline
-from plancc_cli.stopping import KeepBest
+from plancc_cli.signals import KeepBest
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
 PATIENCE = 120.0

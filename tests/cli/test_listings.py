@@ -217,7 +217,7 @@ def test_a_model_of_a_third_party(told: dict[str, str]) -> None:
         "striped: Rows in stripes. More\N{REPLACEMENT CHARACTER} of it.\n"
     )
     assert "\n  --stripe-width       rows of a stripe [1]\n" in told["striped"]
-    assert "\n  striped: --stripe-width\n" in told["help"]
+    assert "\n  --stripe-width N " in told["help"]
     assert json.loads(told["compiled"])["provenance"]["model_stripe_width"] == "2"
     assert "model 'hp' has no option --stripe-width" in told["another's option"]
 

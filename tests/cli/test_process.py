@@ -323,10 +323,7 @@ def test_help_is_complete() -> None:
         assert not [option for option in options.split() if option not in page]
         assert max(map(len, page.splitlines())) <= 100
         assert ok(*command.split(), "-h", *["all"] * (command == "compile")) == page
-    page = ok("compile", "--help", "model")
-    assert "hp, stochastic-hp, gp" in " ".join(page.split())
-    assert "--seed" not in page
-    assert "did you mean search?" in plancc("compile", "--help", "serch").error
+    assert "choose from all" in plancc("compile", "--help", "serch").error
 
 
 @pytest.mark.parametrize(
@@ -337,11 +334,12 @@ def test_help_begins_with_what_is_used_most(
 ) -> None:
     first, every = (program(*words, "--help", *more).out for more in ([], ["all"]))
     assert len(first.splitlines()) <= most
-    flags = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", every, re.MULTILINE))
-    topics = re.findall(r"[\w-]+", first.rpartition("--help TOPIC):")[2].partition("all")[0])
-    pages = [program(*words, "--help", topic).out for topic in topics]
+    few, flags = (
+        set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", page, re.MULTILINE)) for page in (first, every)
+    )
+    assert few < flags
     assert len(flags) > 40
-    assert all(any(flag in page for page in pages) for flag in flags)
+    assert "--help all" in first
 
 
 def test_version() -> None:

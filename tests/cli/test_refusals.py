@@ -325,7 +325,7 @@ TABLE = {
     },
     "estimate": {
         "--vertices 0 --nonzeros 1": "--vertices 0: at least 1",
-        "--vertices 3 --nonzeros 10": "--nonzeros 10: 3 vertices have 9 at most",
+        "--vertices 3 --nonzeros 10": "--nonzeros 10: at most 9 are possible",
         "--vertices 3 --nonzeros -1": "--nonzeros -1: at least 0",
         "--vertices 3000000000 --nonzeros 1": "--vertices 3000000000: at most",
         "--vertices 3 --nonzeros 1 --features -2": "--features -2: at least 0",

@@ -20,10 +20,10 @@ from hostile.signals import Signals, answers
 from plancc import processes
 from plancc.errors import PlanError
 from plancc.files import atomic_write
-from plancc_cli import ending, run_command
+from plancc_cli import run_command, signals
 from plancc_cli.ranks import told
 from plancc_cli.run import RANKS
-from plancc_cli.stopping import TWICE
+from plancc_cli.signals import TWICE
 from plancc_runtime import launch
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
@@ -38,7 +38,7 @@ PRELUDE = """if True:
     import ctypes, os, signal, subprocess, sys, threading, time
     from pathlib import Path
     from plancc.files import atomic_write, scratch_folder
-    from plancc_cli import ending, signals, stopping
+    from plancc_cli import signals
     from plancc_cli.signals import answering
 
     def stuck():
@@ -70,7 +70,7 @@ def program(
     two signals are one.
     """
     lines = "".join(f"        {line.strip(chr(10))}\n" for line in work.splitlines())
-    numbers = f"    signals.GRACE, stopping.TWICE = {grace}, {twice}\n"
+    numbers = f"    signals.GRACE, signals.TWICE = {grace}, {twice}\n"
     code = f"{PRELUDE}{numbers}    def work():\n{lines}\n    answering('plancc', work)\n"
     given = {"cwd": folder, "env": os.environ | {"TMPDIR": str(folder)}} | options
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -95,7 +95,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 def test_who_says_why_it_ends_is_not_interrupted(tmp_path: Path) -> None:
     work = (
-        "ending.ends_with(1)\n"
+        "signals.ends_with(1)\n"
         "print('plancc: error: the only sentence', file=sys.stderr, flush=True)\n"
         "ready(0)\n"
         "os.kill(os.getpid(), signal.SIGTERM)\n"
@@ -180,7 +180,7 @@ def test_interrupted_work_says_one_line(
     """Also if it says something else: a library that was interrupted fails in its own words."""
 
     def fail(*_words: object, **_options: object) -> None:
-        ending.stopped.set()
+        signals.stopped.set()
         raise error
 
     monkeypatch.setattr("plancc.plan.reader.PlanFile.__init__", fail)
@@ -188,7 +188,7 @@ def test_interrupted_work_says_one_line(
     try:
         done = (plancc if name == "plancc" else plancc_run)(*["verify"][: name == "plancc"], "g.h5")
     finally:
-        ending.stopped.clear()
+        signals.stopped.clear()
     nothing = "; nothing was written" * (name == "plancc")
     assert (done.code, done.err) == (1, f"{name}: error: interrupted{nothing}\n")
 
@@ -341,7 +341,7 @@ def test_an_interrupt_comes_once(tmp_path: Path) -> None:
 
 SAVES = """
     from functools import partial
-    from plancc_cli.stopping import StopSignals
+    from plancc_cli.signals import StopSignals
     with StopSignals(["USR1"], partial(signals.end_now, "plancc")) as stop:
         print("ready", flush=True)
         while not stop():

@@ -14,7 +14,7 @@ import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import read_graph
 from plancc.graph.vertexsources import read_vertex_data
-from plancc.interop.h5ad_child import leave
+from plancc.interop.h5ad import leave
 
 X = np.arange(8, dtype=np.float32).reshape(4, 2)
 PCA = X[:, ::-1] / 2
@@ -201,7 +201,7 @@ SOFT = lambda _: h5py.SoftLink("/elsewhere")  # noqa: E731
         (shape_of("four"), "has no shape"),
         (shape_of((-1, -1)), "has no shape"),
         (replaced(f"{C}/indptr", [0, 1, 2, 1, 3]), "from 0 to 3: entry 3 is '1'"),
-        (replaced(f"{C}/indices", [1, 0, 9]), "is out of range 0..3"),
+        (replaced(f"{C}/indices", [1, 0, 9]), "holds '9', out of range 0..3"),
         (replaced(f"{C}/indices", [1.0, 0, 3]), "must be a list of integers"),
         (replaced(f"{C}/data", [1.0, np.nan, 1.0]), "'nan' is not a finite number"),
         (replaced(f"{C}/data", [1.0]), "and values of shape (1,) are no matrix"),

@@ -197,7 +197,7 @@ def test_utf16_is_named(tmp_path):
 
 def naive_entries(text, field):
     real = r"[ \t]+-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
-    number = ("", r"[ \t]+-?\d+", real, r"([ \t\r].*)?")[field]
+    number = ("", r"[ \t]+-?\d+", real, r"([ \t][^\r]*)?")[field]
     count = 0
     for line in text.split("\n")[:-1]:
         if re.fullmatch(r"[ \t]*\r*[ \t\r]*", line):

@@ -11,7 +11,7 @@ import pytest
 from cli_helpers import as_json, ok, plancc
 
 import plancc_lab.study.command
-from plancc_cli import ending
+from plancc_cli import signals
 from plancc_lab.study.study import Row, _Cases
 
 pytestmark = pytest.mark.usefixtures("opened_once")
@@ -138,7 +138,7 @@ def test_an_interruption_names_the_rows_once_there_are_some(
 
     def say_if_interrupted(sentence: str) -> None:
         told.append(sentence)
-        ending.say_if_interrupted(sentence)
+        signals.say_if_interrupted(sentence)
 
     monkeypatch.setattr(plancc_lab.study.command, "say_if_interrupted", say_if_interrupted)
     kept = (

@@ -1,7 +1,6 @@
 """Refinement of owners of nonzeros, against counts in plain Python and exhaustive search."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.passes.edges import RefineEdges
 from plancc.passes.kernels import edge_moves, edges
-from plancc.passes.presets import EDGE_ROUNDS
 
 MESSAGE, ROW, NONZERO, OWN_ROW = 5.0, 1.0, 0.2, 0.1
 
@@ -229,24 +227,6 @@ def test_all_in_one_part_is_spread_evenly(rounds):
     assert np.bincount(found.owners.nonzeros, minlength=4).max() <= 1.02 * -(
         -graph.num_nonzeros // 4
     )
-
-
-def test_rounds_for_the_volume_leave_small_messages():
-    """Their price saves messages, and costs hardly any rows."""
-    rng = np.random.default_rng(8)
-    graph = a_matrix(rng, 400, 0.02, True)
-    start = Owners(*some_owners(rng, graph, 16))
-    found = {}
-    for fees in (0.0, EDGE_ROUNDS.stray_fees):
-        numbers = replace(EDGE_ROUNDS, stray_fees=fees)
-        after = RefineEdges(rounds=4, numbers=numbers).refine(start, graph, context(graph, 16))
-        parts = traffic(graph, after.owners, 16)
-        found[fees] = int(parts.messages_sent.sum()), after.after.volume
-        assert after.after.volume == int(parts.sent.sum())
-        assert after.after.overload == 0
-    (without, volume), (fewer, rows) = found.values()
-    assert fewer < without
-    assert rows < 1.03 * volume
 
 
 def test_only_movable_nonzeros_move():

@@ -29,7 +29,7 @@ from safetensors.torch import save
 
 from plancc import files
 from plancc.errors import InputError, OutputError
-from plancc_cli.stopping import StopSignals
+from plancc_cli.signals import StopSignals
 from plancc_runtime.checkpoint import Checkpoints, _digest
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import prepared

@@ -441,9 +441,6 @@ def test_what_sums_do_not_fit(kept, tmp_path):
         trained(this, 8, ranks=2, **options)
     last = folder / "last.safetensors"
     text, tensors, _ = _read_tensors(last)
-    _write_file(last, tensors, {**json.loads(text), "late": []})  # as earlier versions wrote it
-    with pytest.raises(InputError, match="has no partial sums on their way, as `fold` delayed"):
-        trained(this, 8, **options)
     late = [folder / "late-6" / f"{rank}.safetensors" for rank in range(3)]
     digests = [_write_file(path, {"0/0/sums": torch.zeros(2)}, {}) for path in late]
     _write_file(last, tensors, {**json.loads(text), "late": digests})

@@ -26,6 +26,7 @@ from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
 WIDTH, D_EDGE, N = 4, 3, 50
+TO = "v", "to", "v"
 
 
 def square() -> sp.coo_array:
@@ -109,16 +110,19 @@ class Weighing(Conv):
 
 @pairs(
     batches=({}, {"sampler": "uniform"}, {"sampler": "neighbour", "fanouts": (3, 2)}),
+    typed=(False, True),
     passes=(("order", "constant", "dead-rows"), ("order",)),
     ranks=(3, 8),
 )
-def test_a_layer_of_a_run_reads_them(tmp_path, monkeypatch, batches, passes, ranks):
+def test_a_layer_of_a_run_reads_them(tmp_path, monkeypatch, batches, typed, passes, ranks):
     monkeypatch.setitem(MODELS._targets, "weighing", f"{__name__}:Weighing")
     path, random, matrix = tmp_path / "plan.h5", np.random.default_rng(2), square()
     data = {"x": random.random((N, 5), np.float32), "y": random.integers(0, 3, N)}
     edges = random.random((matrix.nnz, D_EDGE), np.float32)
-    given = {"edge_features": edges, "data": data, "normalize": "none", "seed": 1}
-    plancc.compile(matrix, "hp", 8, **given).save(path)
+    features = {TO: edges} if typed else edges
+    given = {"edge_features": features, "normalize": "none", "seed": 1}
+    given["data"] = {"v": data} if typed else data
+    plancc.compile({TO: matrix} if typed else matrix, "hp", 8, **given).save(path)
     options = {"model": "weighing", "hidden": 8, "epochs": 3, "dtype": "float64", "passes": passes}
     size = {"batch_size": 16} if batches else {}
     asked = TrainOptions(**options, **batches, **size)
@@ -126,7 +130,7 @@ def test_a_layer_of_a_run_reads_them(tmp_path, monkeypatch, batches, passes, ran
     found = run_ranks(ranks, lambda transport: train(path, asked, transport), 180)[0]
     for mine, other in zip(found.epochs, alone.epochs, strict=True):
         assert mine.loss == pytest.approx(other.loss, abs=1e-10)
-    with pytest.raises(InputError, match=r"boundary_sampling.*leave out features of edges"):
+    with pytest.raises(InputError, match=r"boundary_sampling.*(leave out|of one type)"):
         train(path, TrainOptions(**options, boundary_sampling=0.5), SingleTransport())
     if batches:
         return

@@ -16,9 +16,9 @@ from cases import long
 from launcher import ENVIRONMENT, MPIRUN, alone, interrupted
 
 from plancc.errors import Stopped
-from plancc_cli import run_command, stopping
+from plancc_cli import run_command, signals
 from plancc_cli.ranks import RankJob
-from plancc_cli.stopping import StopSignals
+from plancc_cli.signals import StopSignals
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.run import Run
 from plancc_runtime.train import train, trained
@@ -234,7 +234,7 @@ def test_a_second_signal_ends_at_once_but_not_one_that_comes_with_the_first(monk
     with StopSignals(["USR1"], lambda: ends.append(0)) as stop:
         assert signal.getsignal(signal.SIGUSR1) is not before[signal.SIGUSR1]
     assert before == {number: signal.getsignal(number) for number in before}
-    monkeypatch.setattr(stopping, "TWICE", 1000)
+    monkeypatch.setattr(signals, "TWICE", 1000)
     with StopSignals(["USR1"], lambda: ends.append(0)) as stop:
         assert stop() == ""
         for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1):
@@ -243,7 +243,7 @@ def test_a_second_signal_ends_at_once_but_not_one_that_comes_with_the_first(monk
         assert stop() == "SIGUSR1"
         time.sleep(0.1)
         assert not ends
-        monkeypatch.setattr(stopping, "TWICE", 0)
+        monkeypatch.setattr(signals, "TWICE", 0)
         signal.raise_signal(signal.SIGTERM)
         wait_for(lambda: ends)
         assert set(ends) == {0}

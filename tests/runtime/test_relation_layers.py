@@ -7,11 +7,12 @@ import numpy as np
 import torch
 from cases import pairs
 from test_typed import COUNTS, PARTS, plan_of, relations, traffic
-from torch_geometric.nn import GATConv, HeteroConv, RGCNConv, SAGEConv
+from torch import nn
+from torch_geometric.nn import GATConv, GINConv, HeteroConv, RGCNConv, SAGEConv
 
 import plancc_runtime
 from plancc.plan.relations import type_traffic
-from plancc_runtime.nn import RELATIONAL
+from plancc_runtime.nn import model_of
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nn.relations import TypesOfLayer, TypesOfNetwork
 from plancc_runtime.transport.local import run_ranks
@@ -34,8 +35,9 @@ def sage(conv) -> HeteroConv:
         of[source, name, destination] = each = SAGEConv(
             (conv.types.widths[source], conv.types.widths[destination]), conv.d_out
         )
-        each.lin_l.weight.data, each.lin_l.bias.data = conv.weights[k].data.T, conv.biases[k].data
-        each.lin_r.weight.data = conv.weights_self[k].data.T
+        ours = conv.convs[k]
+        each.lin_l.weight.data, each.lin_l.bias.data = ours.weight.data.T, ours.bias.data
+        each.lin_r.weight.data = ours.weight_self.data.T
     return HeteroConv(of, aggr="sum")
 
 
@@ -45,19 +47,41 @@ def gat(conv) -> HeteroConv:
     for k, (source, name, destination) in enumerate(conv.types.relations):
         of[source, name, destination] = each = GATConv(
             (conv.types.widths[source], conv.types.widths[destination]),
-            conv.width,
+            conv.convs[k].width,
             heads,
             concat=not conv.last,
             add_self_loops=False,
         )
-        each.lin_src.weight.data = conv.weights[k].data.T
-        each.lin_dst.weight.data = conv.weights_target[k].data.T
-        each.att_src.data, each.att_dst.data = (
-            conv.scores_source[k][None],
-            conv.scores_target[k][None],
-        )
-        each.bias.data = conv.biases[k].data
+        ours = conv.convs[k]
+        each.lin_src.weight.data = ours.weight.data.T
+        each.lin_dst.weight.data = ours.weight_target.data.T
+        each.att_src.data, each.att_dst.data = ours.score_source[None], ours.score_target[None]
+        each.bias.data = ours.bias.data
     return HeteroConv(of, aggr="sum")
+
+
+def gin(conv) -> HeteroConv:
+    of = {}
+    for relation, ours in zip(conv.types.relations, conv.convs, strict=True):
+        maps = (ours.weight, ours.bias), (ours.weight_out, ours.bias_out)
+        first, last = (nn.Linear(*weight.shape) for weight, _ in maps)
+        of[relation] = GINConv(nn.Sequential(first, nn.ReLU(), last))  # which draws the weights
+        for each, (weight, bias) in zip((first, last), maps, strict=True):
+            each.weight.data, each.bias.data = weight.data.T, bias.data
+    return HeteroConv(of, aggr="sum")
+
+
+def gcn(conv) -> Callable:
+    """The plan's values, which are those of the matrices."""
+
+    def run(x: dict) -> dict:
+        found = {name: 0 * rows.sum() for name, rows in x.items()}
+        for relation, ours in zip(conv.types.relations, conv.convs, strict=True):
+            a = torch.from_numpy(relations()[relation].toarray())
+            found[relation[2]] = found[relation[2]] + a @ x[relation[0]] @ ours.weight + ours.bias
+        return found
+
+    return run
 
 
 def by_relation(layer: HeteroConv) -> Callable:
@@ -93,6 +117,8 @@ LAYERS = {
     "rgcn": ("rgcn", rgcn, {}),
     "bases": ("rgcn", rgcn, {"bases": 2}),
     "sage": ("sage", lambda conv: by_relation(sage(conv)), {}),
+    "gcn": ("gcn", gcn, {}),
+    "gin": ("gin", lambda conv: by_relation(gin(conv)), {}),
     "gat": ("gat", lambda conv: by_relation(gat(conv)), {"heads": 2}),
     "gat-last": ("gat", lambda conv: by_relation(gat(conv)), {"heads": 3, "last": True}),
 }
@@ -101,7 +127,7 @@ LAYERS = {
 @pairs(layer=tuple(LAYERS), ranks=(1, 3, 8), widths=("own", "equal"))
 def test_layers_are_those_of_pyg(tmp_path, layer, ranks, widths):
     name, reference, options = LAYERS[layer]
-    width = WIDTHS if widths == "own" else DEEP
+    width = WIDTHS if widths == "own" and name != "gin" else DEEP  # which adds rows to rows
     plan = plan_of("hp")
     plan.save(tmp_path / "plan.h5")
     types = TypesOfLayer(width, RELATIONS, tuple(COUNTS))
@@ -115,7 +141,7 @@ def test_layers_are_those_of_pyg(tmp_path, layer, ranks, widths):
         graph = plancc_runtime.open_typed(
             tmp_path / "plan.h5", transport=transport, dtype=torch.float64, threads=1
         )
-        conv, rows = RELATIONAL[name](6, D_OUT, **make), {n: graph.vertices(n) for n in COUNTS}
+        conv, rows = model_of(name, True)(6, D_OUT, **make), {n: graph.vertices(n) for n in COUNTS}
         own = {n: x[n][rows[n]].requires_grad_() for n in COUNTS}
         stack, before = graph.stack, traffic(transport)
         y = conv(stack, graph.joined(own))
@@ -129,7 +155,7 @@ def test_layers_are_those_of_pyg(tmp_path, layer, ranks, widths):
         return of_types, [w.grad for w in conv.parameters()], moved
 
     answers = run_ranks(ranks, on_rank, 180)
-    conv = RELATIONAL[name](6, D_OUT, **make)
+    conv = model_of(name, True)(6, D_OUT, **make)
     theirs = {n: each.clone().requires_grad_() for n, each in x.items()}
     out = reference(conv)(theirs)
     sum((out[n] * g[n]).sum() for n in COUNTS).backward()

@@ -26,6 +26,7 @@ MODELS = {
     "sum": {"model": "rgcn", "aggregator": "sum"},
     "sage": {"model": "sage"},
     "gat": {"model": "gat", "heads": 2},
+    "gcn": {"model": "gcn"},
 }
 
 
@@ -106,7 +107,7 @@ def test_predicted_words_are_those_that_ranks_count(few_labels, model, passes, s
     options = TrainOptions(**MODELS[model], hidden=hidden, epochs=2, passes=passes, eval_every=0)
     found = run_ranks(ranks, lambda transport: train(few_labels, options, transport), 180)[0]
     given = options.conv_options(("aggregator", "heads", "bases"))
-    network = convolution_of(options.model, given, True, few_labels)
+    network = convolution_of(options.model, given, True)
     dims, machine = (max(WIDTHS.values()), hidden, 3), find_machine("cpu-cluster")
     with PlanFile(few_labels) as file:
         network = with_weights(network, file, dims, None)
@@ -135,8 +136,15 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
     pair = {name: each for name, each in data(target="author").items() if name != "venue"}
     plancc.compile({WRITES: relations()[WRITES]}, "block", 1, data=pair).save(lone)
     for plan, options, words in (
-        (path, {"model": "gcn"}, "`model` gcn: a plan with types takes rgcn, sage, gat"),
-        (path, {"model": "sage", "aggregator": "max"}, "aggregator of relations"),
+        (
+            path,
+            {"model": "gin"},
+            "`model` gin: adds rows of 4 columns to rows of 6: give all types",
+        ),
+        (path, {"model": "sage", "aggregator": "max"}, "`model` sage: .*another `aggregator`"),
+        (path, {"model": "sage", "aggregator": "gcn"}, "`model` sage: .*another `aggregator`"),
+        (path, {"model": "rgcn", "aggregator": "max"}, "aggregator of relations"),
+        (path, {"model": "gat", "attention_dropout": 0.5}, "attention_dropout: is for graphs of"),
         (path, {"model": "rgcn", "recompute": True}, "^`recompute`: is for plans of one type"),
         (path, {"model": "rgcn", "target": "editor"}, "`target` editor: .* has the types "),
         (path, {"model": "rgcn", "target": "venue"}, "`target` venue: .* has labels of paper"),

@@ -13,8 +13,8 @@ from plancc.fields import options_of
 from plancc.models.weights import DEFAULT_BALANCE
 from plancc.options import SearchOptions
 from plancc_cli import options
-from plancc_cli.ending import say_if_interrupted
 from plancc_cli.progress import progress, verbosity
+from plancc_cli.signals import say_if_interrupted
 from plancc_cli.words import say
 
 KEPT = "plancc-study.jsonl"

@@ -1,9 +1,9 @@
 """Exchanges of few vertices between two parts that lower the overload for the fewest rows.
 
-A part that is above a limit gives one or two vertices to a part with room, and takes none, one or
-two back; one below its floor may exchange with any part. Under several constraints single moves
-soon end, since parts are full by one of them; a heavy vertex for a light one, or one for two,
-changes one weight and hardly the others.
+A part that is above a limit gives a vertex to a part with room, and takes none or one back; one
+below its floor may exchange with any part. Under several constraints single moves soon end, since
+parts are full by one of them; a heavy vertex for a light one changes one weight and hardly the
+others. Two vertices for one balanced no graph of the ablation (`python -m benchmarks ablation`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from plancc.kernel import njit
 from plancc.passes.kernels.state import move
 from plancc.passes.kernels.volume import gain_of
-from plancc.passes.presets import GROUP, MAX_STEPS, SAMPLE, TINY, TRIPLED
+from plancc.passes.presets import GROUP, MAX_STEPS, SAMPLE, TINY
 
 
 class Chains(NamedTuple):
@@ -41,14 +41,12 @@ class Rules(NamedTuple):
         unit (float64[num_parts, num_constraints]): What the overload counts a weight above it.
         share: An exchange must relieve its part by this share of its overload.
         tries: Parts with room that are looked at for every exchange.
-        triples: Whether two vertices are exchanged for one where no pair will do.
     """
 
     limit: Any
     unit: Any
     share: float
     tries: int
-    triples: bool
 
 
 class Scratch(NamedTuple):
@@ -213,46 +211,6 @@ def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, 
 
 
 @njit(cache=True, nogil=True)
-def _triples(
-    here: int,
-    there: int,
-    num: Any,
-    givers: Any,
-    takers: Any,
-    back: bool,
-    state: Any,
-    rules: Any,
-    rng: Any,
-) -> Any:
-    """The best exchange of two vertices of `givers` for one of `takers`.
-
-    The givers are those of part `here`, or, with `back`, those of part `there`.
-
-    Returns:
-        value, first, second, other: Places of the three vertices.
-    """
-    least = max(rules.share, TINY) * _overload(here, state, rules)[0]
-    change = np.empty(rules.limit.shape[1], dtype=np.int64)
-    best, best_i, best_j, best_k = 0.0, -1, -1, -1
-    sign = -1 if back else 1
-    one, two = 1 + (num[0] - 1) // TRIPLED, 1 + (num[1] - 1) // TRIPLED
-    begin, other = rng.integers(0, one), rng.integers(0, two)
-    for i in range(begin, num[0], one):
-        for j in range(begin, i, one):
-            for k in range(other, num[1], two):
-                for c in range(len(change)):
-                    given = givers.weights[i, c] + givers.weights[j, c] - takers.weights[k, c]
-                    change[c] = sign * given
-                relief = _relief(change, here, there, state, rules)
-                if relief > least:
-                    gain = givers.gains[i] + givers.gains[j] + takers.gains[k]
-                    value = relief / (1 + max(-gain, 0))
-                    if value > best:
-                        best, best_i, best_j, best_k = value, i, j, k
-    return best, best_i, best_j, best_k
-
-
-@njit(cache=True, nogil=True)
 def exchange(
     over: Any, roomy: Any, num_roomy: Any, chain: Any, nets: Any, state: Any, rules: Any, rng: Any
 ) -> int:
@@ -278,8 +236,7 @@ def exchange(
     theirs = Scratch(
         np.empty(SAMPLE, np.int32), np.empty((SAMPLE, width), np.int64), np.empty(SAMPLE, np.int64)
     )
-    made, place = 0, np.empty(4, np.int64)
-    num, turned = np.empty(2, np.int64), np.empty(2, np.int64)
+    made, num = 0, np.empty(2, np.int64)
     sorted_by = [np.empty(0, np.int32) for _ in range(width * len(chain.size))]
     for here in over:
         for _ in range(MAX_STEPS):
@@ -289,7 +246,7 @@ def exchange(
             if whole == 0 or number == 0:
                 break
             own = _by_weight(here, c, sorted_by, chain, nets)
-            best, target = 0.0, -1
+            best, target, given, taken = 0.0, -1, -1, -1
             for t in range(min(rules.tries, number)):
                 if number <= rules.tries:
                     there = roomy[c, t]
@@ -309,31 +266,12 @@ def exchange(
                 num[1] = _choose(other, here, nets, state, theirs, rng)
                 value, i, j = _pairs(here, there, num, mine, theirs, state, rules)
                 if value > best and (j >= 0 or chain.size[here] > 1):
-                    best, target = value, there
-                    place[0], place[1] = mine.vertices[i], -1
-                    place[2], place[3] = theirs.vertices[j] if j >= 0 else -1, -1
-                if value > 0 or not rules.triples:
-                    continue
-                value, i, j, k = _triples(here, there, num, mine, theirs, False, state, rules, rng)
-                if value > best:
-                    best, target = value, there
-                    place[0], place[1] = mine.vertices[i], mine.vertices[j]
-                    place[2], place[3] = theirs.vertices[k], -1
-                turned[0], turned[1] = num[1], num[0]
-                value, i, j, k = _triples(
-                    here, there, turned, theirs, mine, True, state, rules, rng
-                )
-                if value > best:
-                    best, target = value, there
-                    place[0], place[1] = mine.vertices[k], -1
-                    place[2], place[3] = theirs.vertices[i], theirs.vertices[j]
+                    best, target, given = value, there, mine.vertices[i]
+                    taken = theirs.vertices[j] if j >= 0 else -1
             if target < 0:
                 break
-            for v in place[:2]:
-                if v >= 0:
-                    _give(v, target, sorted_by, chain, nets, state)
-            for v in place[2:]:
-                if v >= 0:
-                    _give(v, here, sorted_by, chain, nets, state)
+            _give(given, target, sorted_by, chain, nets, state)
+            if taken >= 0:
+                _give(taken, here, sorted_by, chain, nets, state)
             made += 1
     return made

@@ -224,8 +224,7 @@ def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
     Parameters:
         cut: Cut.
         left, right (bool[num_left], bool[num_right]): A vertex cover.
-        load (int64[num_parts]): Nonzeros that the parts have beside those of the cut; changed to
-            all.
+        load (int64[num_parts]): Nonzeros that the parts have beside those of the cut; changed.
         scale (float64[num_parts]): Nonzeros of two parts are compared times this.
 
     Returns:
@@ -241,55 +240,3 @@ def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
                 with_column[e] = less if free else not right[y]
                 load[there if with_column[e] else here] += 1
     return with_column
-
-
-@njit(cache=True, nogil=True)
-def relieve(cut: Any, left: Any, right: Any, load: Any, limit: Any, at: Any) -> int:
-    """Pay for more vertices where that brings parts below `limit`; returns for how many.
-
-    Each such vertex takes all of its nonzeros out of an overweight part at once, those of most
-    nonzeros first, and never fills the other part above the limit.
-
-    Parameters:
-        cut, left, right, load: As `place` left them; `left`, `right` and `load` change.
-        limit: float64[num_parts].
-        at (bool[num_edges]): What `place` answered; changes.
-    """
-    num_left, num_right = len(left), len(right)
-    size = np.zeros(num_left + num_right, dtype=np.int64)
-    for x in range(num_left):
-        here = cut.left_parts[x, 0]
-        if not left[x] and load[here] > limit[here]:
-            size[x] = cut.left_ptr[x + 1] - cut.left_ptr[x]
-    for y in range(num_right):
-        here = cut.right_parts[y, 1]
-        if not right[y] and load[here] > limit[here]:
-            size[num_left + y] = cut.right_ptr[y + 1] - cut.right_ptr[y]
-    order = np.argsort(-size, kind="mergesort")
-    taken = 0
-    for v in order[: np.count_nonzero(size)]:
-        if v < num_left:
-            start, end = cut.left_ptr[v], cut.left_ptr[v + 1]
-            here, there = cut.left_parts[v]
-        else:
-            start, end = cut.right_ptr[v - num_left], cut.right_ptr[v - num_left + 1]
-            there, here = cut.right_parts[v - num_left]
-        if load[here] <= limit[here]:
-            continue
-        moved = 0
-        for a in range(start, end):
-            e = a if v < num_left else cut.right_edges[a]
-            moved += at[e] == (v >= num_left)
-        if moved == 0 or load[there] + moved > limit[there]:
-            continue
-        for a in range(start, end):
-            e = a if v < num_left else cut.right_edges[a]
-            at[e] = v < num_left
-        load[here] -= moved
-        load[there] += moved
-        if v < num_left:
-            left[v] = True
-        else:
-            right[v - num_left] = True
-        taken += 1
-    return taken

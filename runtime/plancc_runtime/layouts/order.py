@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
 from plancc.plan.exchange import Int64Array, nonzeros_of
 from plancc.plan.parts import Part, of_nonzeros
 from plancc.plan.stages import Batches
 from plancc_runtime.layouts.pipeline import pipelining
+from plancc_runtime.rowfiles import as_bytes
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -87,19 +87,14 @@ def _handed_over(
         found[key] = out = np.empty((len(mine), *array.shape[1:]), array.dtype)
         out[comes[place]] = array[goes[place]]
         for k in others:
-            sends.append((members[k], _bytes(array[goes[k]])))
+            sends.append((members[k], as_bytes(array[goes[k]])))
             rows = np.empty((len(comes[k]), *array.shape[1:]), array.dtype)
-            receives.append((members[k], _bytes(rows)))
+            receives.append((members[k], as_bytes(rows)))
             arrived.append((out, comes[k], rows))
     transport.swap(sends, receives)
     for out, where, rows in arrived:
         out[where] = rows
     return replace(data, **found)
-
-
-def _bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """The memory of a contiguous array, as what every transport moves."""
-    return array.reshape(-1).view(np.uint8)
 
 
 def in_cache_order(part: Part, method: str) -> Part:

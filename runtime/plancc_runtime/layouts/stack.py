@@ -6,7 +6,6 @@ relations need at a rank travels once, and its gradients are added before they t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from plancc.graph.types import Relation, Types
-from plancc.plan.exchange import Int64Array, offsets
+from plancc.plan.exchange import Int64Array
 from plancc_runtime.kernels.edges import Pattern
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import ColumnsAtHand, LocalGraph
@@ -59,7 +58,7 @@ class StackGraph(LocalGraph):
             size = self.num_outputs_of(relation[2])
             self.stack_of[relation] = slice(first, first + size)
             first += size
-        self._of_relations: dict[tuple[Relation, ...], Pattern] = {}
+        self._of_relation: dict[Relation, Pattern] = {}
 
     def at_hand(self, halo: Tensor | None = None) -> ColumnsAtHand:
         return StackAtHand(self, halo)
@@ -123,56 +122,75 @@ class StackGraph(LocalGraph):
         rows = [torch.from_numpy(np.flatnonzero(self._halo_type == k)) for k in kinds]
         return [each.to(self.resources.device) for each in rows]
 
+    def by_relation(self, product: Tensor) -> dict[Relation, Tensor]:
+        """The rows of a product, by relation."""
+        sizes = [self.num_outputs_of(relation[2]) for relation in self.stack_of]
+        return dict(zip(self.stack_of, product.split(sizes), strict=True))
+
+    def outputs_by_type(self, rows: Tensor) -> dict[str, Tensor]:
+        """Own rows of all types that are outputs, by type."""
+        sizes = [self.num_outputs_of(name) for name in self.outputs_of]
+        return dict(zip(self.outputs_of, rows.split(sizes), strict=True))
+
     def edges_of(self, relation: Relation) -> slice:
         """The nonzeros of a relation among those of the stack."""
         rows, row_ptr = self.stack_of[relation], self._block.row_ptr
         return slice(int(row_ptr[rows.start]), int(row_ptr[rows.stop]))
 
-    def pattern_of(self, relations: tuple[Relation, ...]) -> Pattern:
-        """The nonzeros of relations, each with rows and columns of its own.
-
-        Columns of a source are those of `columns_by_type`, and stand once for every relation from
-        it: with q relations, column c of the n-th is q c + n. So do the rows of a destination.
-        """
-        if relations not in self._of_relations:
-            block, row, column = self._block, [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-            number, sizes = np.zeros(block.num_columns, np.int64), dict[str, int]()
-            for k, (name, own) in enumerate(self.inputs_of.items()):
-                of_type = np.arange(own.start, own.stop)
-                halo = block.num_inputs + np.flatnonzero(self._halo_type == k)
-                of_type = np.concatenate([of_type, halo])
-                number[of_type], sizes[name] = np.arange(len(of_type)), len(of_type)
-            columns, num_columns = _side_by_side(relations, 0, sizes)
-            outputs = {name: self.num_outputs_of(name) for name in self.outputs_of}
-            rows, num_rows = _side_by_side(relations, 2, outputs)
-            for each in relations:
-                of_stack, (first, step) = self.stack_of[each], rows[each]
-                row_ptr = block.row_ptr[of_stack.start : of_stack.stop + 1]
-                own_rows = first + step * np.arange(len(row_ptr) - 1)
-                row.append(np.repeat(own_rows, np.diff(row_ptr)))
-                first, step = columns[each]
-                column.append(first + step * number[block.column[row_ptr[0] : row_ptr[-1]]])
-            key = np.concatenate(row)
-            self._of_relations[relations] = Pattern.from_csr(
-                offsets(np.bincount(key, minlength=num_rows)),
-                np.concatenate(column)[np.argsort(key, kind="stable")],
-                num_columns,
-                self.resources.device,
+    def pattern_of(self, relation: Relation) -> Pattern:
+        """The nonzeros of a relation; columns are those of its source in `columns_by_type`."""
+        if relation not in self._of_relation:
+            block, kind = self._block, [*self.inputs_of].index(relation[0])
+            own, rows = self.inputs_of[relation[0]], self.stack_of[relation]
+            halo = block.num_inputs + np.flatnonzero(self._halo_type == kind)
+            columns = np.concatenate([np.arange(own.start, own.stop), halo])
+            number = np.zeros(block.num_columns, np.int64)
+            number[columns] = np.arange(len(columns))
+            edges = self.edges_of(relation)
+            row_ptr = block.row_ptr[rows.start : rows.stop + 1] - edges.start
+            self._of_relation[relation] = Pattern.from_csr(
+                row_ptr, number[block.column[edges]], len(columns), self.resources.device
             )
-        return self._of_relations[relations]
+        return self._of_relation[relation]
 
 
 class StackAtHand(ColumnsAtHand, StackGraph):
     """A stack whose halo rows are at hand."""
 
 
-def _side_by_side(
-    relations: tuple[Relation, ...], end: int, sizes: Mapping[str, int]
-) -> tuple[dict[Relation, tuple[int, int]], int]:
-    """First place and step of every relation, side by side with others of its type; the total."""
-    found, total = dict[Relation, tuple[int, int]](), 0
-    for name, size in sizes.items():
-        of_type = [each for each in relations if each[end] == name]
-        found |= {each: (total + n, len(of_type)) for n, each in enumerate(of_type)}
-        total += size * len(of_type)
-    return found, total
+class RelationAtHand(LocalGraph):
+    """A relation, and of its source what layers need at hand (`Conv.fixed`).
+
+    Inputs and outputs of a layer are rows of the destination.
+    """
+
+    def __init__(self, stack: StackGraph, relation: Relation) -> None:
+        self.resources, self.transport = stack.resources, stack.transport
+        self._stack, self._relation, self._copies = stack, relation, None
+
+    @property
+    def num_inputs(self) -> int:
+        return self._stack.num_outputs_of(self._relation[2])
+
+    @property
+    def num_outputs(self) -> int:
+        return self.num_inputs
+
+    @property
+    def places(self) -> Tensor | None:
+        return None
+
+    def local_pattern(self, nonzeros: str) -> Pattern:
+        return self._stack.pattern_of(self._relation)
+
+    def _part(self, name: str) -> Tensor | None:
+        found = getattr(self._stack, name)
+        return None if found is None else found[self._stack.edges_of(self._relation)]
+
+    @property
+    def edge_features(self) -> Tensor | None:
+        return self._part("edge_features")
+
+    @property
+    def edge_factors(self) -> Tensor | None:
+        return self._part("edge_factors")

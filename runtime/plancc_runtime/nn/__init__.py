@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from plancc_runtime.nn.gcn import GCNConv
     from plancc_runtime.nn.gin import GINConv
     from plancc_runtime.nn.norm import BatchNorm, LayerNorm
-    from plancc_runtime.nn.relations import (
-        RelationGATConv,
-        RelationSAGEConv,
-        RGCNConv,
-        TypesOfLayer,
-    )
+    from plancc_runtime.nn.relations import PerRelation, RGCNConv, TypesOfLayer, per_relation
     from plancc_runtime.nn.sage import SAGEConv
     from plancc_runtime.nn.standardization import Standardization
 
@@ -38,24 +33,14 @@ MODELS = Registry(
     },
     subclass_of="plancc_runtime.nn.conv:Conv",
 )
-RELATIONAL = Registry(
-    "model for a plan with types",
-    "plancc.typed_networks",
-    {
-        "rgcn": "plancc_runtime.nn.relations:RGCNConv",
-        "sage": "plancc_runtime.nn.relations:RelationSAGEConv",
-        "gat": "plancc_runtime.nn.relations:RelationGATConv",
-    },
-    subclass_of="plancc_runtime.nn.relations:RelationConv",
-)
 _MODULES = {
     "GCNConv": "gcn",
     "SAGEConv": "sage",
     "GINConv": "gin",
     "GATConv": "gat",
     "RGCNConv": "relations",
-    "RelationSAGEConv": "relations",
-    "RelationGATConv": "relations",
+    "PerRelation": "relations",
+    "per_relation": "relations",
     "TypesOfLayer": "relations",
     "BatchNorm": "norm",
     "LayerNorm": "norm",
@@ -63,30 +48,31 @@ _MODULES = {
 }
 __all__ = [
     "MODELS",
-    "RELATIONAL",
     "BatchNorm",
     "GATConv",
     "GCNConv",
     "GINConv",
     "LayerNorm",
+    "PerRelation",
     "RGCNConv",
-    "RelationGATConv",
-    "RelationSAGEConv",
     "SAGEConv",
     "Standardization",
     "TypesOfLayer",
     "model_of",
+    "per_relation",
 ]
 
 
 def model_of(name: str, has_types: bool) -> type[Conv]:
     """The model of this name for a plan with types, or without; InputError if it is for others."""
-    if has_types and name not in RELATIONAL:
-        raise InputError(f"`model` {name}: a plan with types takes {', '.join(RELATIONAL)}")
-    found: type[Conv] = (RELATIONAL if has_types else MODELS)[name]
+    found: type[Conv] = MODELS[name]
     if found.by_relation and not has_types:
         raise InputError(f"`model` {name}: needs a plan with types")
-    return found
+    if found.by_relation or not has_types:
+        return found
+    from plancc_runtime.nn.relations import per_relation
+
+    return per_relation(found)
 
 
 def __getattr__(name: str) -> Any:

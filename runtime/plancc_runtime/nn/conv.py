@@ -57,6 +57,9 @@ class Conv(nn.Module, ABC):
     Parameters:
         d_in, d_out: Width of input and output.
         last: Whether this is the last layer.
+        d_target: Width of x where neighbours are of another kind: then `forward` is given x of the
+            outputs alone, and as `fixed` what the neighbours give, of width d_in. It leaves out the
+            product of x and `own_map`, which the caller adds.
         random: Source of the initial weights, or its seed; they are drawn in float64, so that all
             ranks and dtypes start alike. By default the seed is drawn from torch's own generator,
             whose state is the same on all ranks unless they were seeded otherwise
@@ -97,12 +100,13 @@ class Conv(nn.Module, ABC):
         d_out: int,
         *,
         last: bool = False,
+        d_target: int | None = None,
         random: np.random.Generator | int | None = None,
         dtype: torch.dtype | None = None,
         **choices: Any,
     ) -> None:
         super().__init__()
-        self.d_in, self.d_out, self.last = d_in, d_out, last
+        self.d_in, self.d_out, self.last, self.d_target = d_in, d_out, last, d_target
         self.options: Any = self.Options.read(choices, type(self).__name__)
         if random is None:
             random = int(torch.randint(2**62, ()))
@@ -143,6 +147,11 @@ class Conv(nn.Module, ABC):
         Returns:
             Tensor[num_outputs, d_out]
         """
+
+    @property
+    def own_map(self) -> Tensor | None:
+        """The map of own rows, if their product is but added to the rest: Tensor[d, d_out]."""
+        return None
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
         """The layer in halves, for a pass that computes rows again (`nn.recompute`).

@@ -25,7 +25,7 @@ from plancc_runtime.kernels.masks import nonzero_mask
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.nn.conv import Conv, Halves, glorot
-from plancc_runtime.nn.operators import graph_attention
+from plancc_runtime.nn.operators import attention, graph_attention
 
 NEGATIVE_SLOPE = 0.2  # slope of the LeakyReLU below 0 (Velickovic et al., Section 2.1)
 
@@ -34,7 +34,8 @@ class GATConv(Conv):
     """Concatenates heads of width d_out / heads; the last layer averages heads of width d_out.
 
     As in PyTorch Geometric's GATConv, W of all heads is one Glorot matrix, so are a_source and
-    a_target [heads, width] each, and there is a bias from 0. With `parametrization` "paper" every
+    a_target [heads, width] each, and there is a bias from 0; targets of another kind (`d_target`)
+    have a W of their own, and do not attend to themselves. With `parametrization` "paper" every
     head has Glorot matrices of its own, W and [a_source, a_target], and there is no bias unless
     asked for.
     """
@@ -50,6 +51,8 @@ class GATConv(Conv):
         self.width = width = self.options.head_width(self.d_out, self.last, "`hidden`")
         if self._as_pyg:
             weight = glorot(random, d_in, heads * width)
+            if self.d_target is not None:
+                self.weight_target = nn.Parameter(glorot(random, self.d_target, heads * width))
             source, target = (glorot(random, heads, width) for _ in range(2))
         else:
             weight = torch.cat([glorot(random, d_in, width) for _ in range(heads)], dim=1)
@@ -73,6 +76,9 @@ class GATConv(Conv):
         key: np.uint64 | int | None = None,
     ) -> Tensor:
         graph = local_graph(graph, "model gat")
+        if self.d_target is not None:
+            y = self._across(graph, x, fixed)
+            return y.relu() if rectified else y
         projected = linear(x if fixed is None else fixed, self.weight)
         rows = graph.columns(projected) if fixed is None else projected
         heads = self._attention(graph, rows, key, self.bias, mean=self.last)
@@ -109,6 +115,22 @@ class GATConv(Conv):
         return graph_attention(
             pattern, projected, vectors, places, bias, mean, NEGATIVE_SLOPE, scale
         )
+
+    def _across(self, graph: LocalGraph, target: Tensor, source: Tensor | None) -> Tensor:
+        """Attention to neighbours alone, whose map is another than that of the targets."""
+        assert source is not None
+        of_source, of_target = (
+            (weight.unflatten(1, score.shape) * score).sum(2)
+            for weight, score in (
+                (self.weight, self.score_source),
+                (self.weight_target, self.score_target),
+            )
+        )
+        scores = linear(source, of_source), linear(target, of_target)
+        rows = linear(source, self.weight).unflatten(1, self.score_source.shape)
+        heads = attention(graph.pattern("edges"), *scores, rows, NEGATIVE_SLOPE)
+        y = heads.mean(dim=1) if self.last else heads.flatten(1)
+        return y if self.bias is None else y + self.bias
 
     def _mask(self, graph: LocalGraph, like: Tensor, key: np.uint64 | int | None) -> Tensor:
         """What multiplies the weights of attention: Tensor[nnz, heads], of the type of `like`."""

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from plancc.errors import InputError
 from plancc.plan.convolutions import GINOptions
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph
@@ -36,6 +37,11 @@ class GINConv(LinearConv):
     eps: Tensor
 
     def _make(self, random: np.random.Generator) -> None:
+        if self.d_target not in (None, self.d_in):
+            raise InputError(
+                f"`model` gin: adds rows of {self.d_in} columns to rows of {self.d_target}: give "
+                "all types features of one width, or choose rgcn or sage"
+            )
         eps = torch.zeros((), dtype=torch.float64)
         if self.options.trains_eps:
             self.eps = nn.Parameter(eps)

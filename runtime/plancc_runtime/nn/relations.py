@@ -8,30 +8,35 @@ types that are narrower than the layer's input are filled up, and not read.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
 from plancc.fields import option
 from plancc.graph.types import Relation, Types
-from plancc.plan.convolutions import ConvOptions, GATOptions
-from plancc.plan.layers import Aggregate, GatherNeighbours, Linear, OwnLinear, Steps
+from plancc.plan.convolutions import ConvOptions
+from plancc.plan.layers import (
+    Aggregate,
+    Attention,
+    LayerStep,
+    Linear,
+    Maximum,
+    OwnLinear,
+    Steps,
+    moved_first,
+)
 from plancc.registry import check_choice
 from plancc.text import shown
-from plancc_runtime.kernels.dense import finished
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.stack import StackGraph
+from plancc_runtime.layouts.stack import RelationAtHand, StackGraph
+from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.conv import Conv, glorot, uniform
-from plancc_runtime.nn.gat import NEGATIVE_SLOPE
-from plancc_runtime.nn.operators import attention
-from plancc_runtime.workspace import empty
 
 
 @dataclass(frozen=True)
@@ -104,14 +109,16 @@ class TypesOfNetwork:
 
 
 @dataclass(frozen=True)
-class RelationOptions(ConvOptions):
-    """What convolutions may be told that multiply with every relation.
+class RGCNOptions(ConvOptions):
+    """What R-GCN (Schlichtkrull et al. 2018) may be told.
 
     Attributes:
         aggregator: "mean" or "sum" over the neighbours in a relation.
+        bases: Matrices whose sums the relations share (Equation 3); 0: a matrix for each relation.
     """
 
     aggregator: str = "mean"
+    bases: int = option(0, at_least=0, at_most=10_000)
     printed: ClassVar[tuple[str, ...]] = ("aggregator",)
 
     def __post_init__(self) -> None:
@@ -122,26 +129,6 @@ class RelationOptions(ConvOptions):
         product = Aggregate(d_in, self.aggregator)
         own = OwnLinear(d_in, d_out)
         return [product, Linear(d_in, d_out), own, *self._with_bias(d_out)]
-
-
-@dataclass(frozen=True)
-class RGCNOptions(RelationOptions):
-    """What R-GCN (Schlichtkrull et al. 2018) may be told.
-
-    Attributes:
-        bases: Matrices whose sums the relations share (Equation 3); 0: a matrix for each relation.
-    """
-
-    bases: int = option(0, at_least=0, at_most=10_000)
-
-
-@dataclass(frozen=True)
-class RelationGATOptions(GATOptions):
-    """What attention by relation may be told."""
-
-    def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
-        columns = self.heads * self.head_width(d_out, last)
-        return [GatherNeighbours(d_in), Linear(d_in, columns), *self._with_bias(columns)]
 
 
 class ByType(nn.Module):
@@ -177,7 +164,7 @@ class ByType(nn.Module):
 
 
 class RelationConv(Conv):
-    """A layer of a graph with types.
+    """A layer of a graph with types, whose first step moves rows of all relations.
 
     Parameters:
         others: As of `Conv`.
@@ -185,17 +172,47 @@ class RelationConv(Conv):
 
     by_relation = True
     rectifies = True
-    reads_values = False
     types: TypesOfLayer
 
     def __init__(self, d_in: int, d_out: int, *, types: TypesOfLayer, **others: Any) -> None:
         object.__setattr__(self, "types", types)  # `_make` reads it
         super().__init__(d_in, d_out, **others)
 
+    @property
+    def _moving(self) -> LayerStep:
+        """The first step, an `Aggregate` or `GatherNeighbours`."""
+        return self.options.steps(self.d_in, self.d_out, self.last)[0]
+
+    def _moved(self, stack: StackGraph, x: Tensor) -> Tensor:
+        """Products of all relations, or own and halo rows of all types. Collective."""
+        step = self._moving
+        if isinstance(step, Aggregate):
+            return stack.product(x, step.coefficients)
+        return stack.columns(x)
+
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Own and halo rows of x: Tensor[num_columns, d_in]."""
+        """What `_moved` returns: Tensor[rows of the stack, d_in] or Tensor[num_columns, d_in]."""
         with torch.no_grad():
-            return stack_graph(graph).columns(x)
+            return self._moved(stack_graph(graph), x)
+
+    def _rows(
+        self, stack: StackGraph, x: Tensor, moved: Tensor
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """What has moved of every relation, and own rows that are outputs, by type.
+
+        They have the columns of their type. Own rows of x are there if the layer reads them.
+        """
+        widths, relations = self.types.widths, self.types.relations
+        if isinstance(self._moving, Aggregate):
+            parts = stack.by_relation(moved)
+            found = [narrow(parts[each], widths[each[0]]) for each in relations]
+            own = stack.outputs_by_type(stack.targets(x)) if self.reads_input else {}
+        else:
+            columns = stack.columns_by_type(moved)
+            of_type = {each: narrow(rows, widths[each]) for each, rows in columns.items()}
+            found = [of_type[source] for source, *_ in relations]
+            own = {each: stack.targets_of(each, rows) for each, rows in of_type.items()}
+        return found, {name: narrow(rows, widths[name]) for name, rows in own.items()}
 
     def _joined(self, graph: StackGraph, outputs: Mapping[str, Tensor], like: Tensor) -> Tensor:
         """The outputs of all types: Tensor[own rows, d_out]; 0 of those that are not wanted."""
@@ -209,66 +226,16 @@ class RelationConv(Conv):
         )
 
 
-class RelationProduct(RelationConv):
-    """z_r W_r for every relation, z_r the mean or sum over its neighbours, and h_v W."""
-
-    Options = RelationOptions
-
-    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """z of all relations: Tensor[rows of the stack, d_in]."""
-        with torch.no_grad():
-            return stack_graph(graph).product(x, self.options.aggregator)
-
-    def forward(
-        self,
-        graph: LayerGraph,
-        x: Tensor,
-        fixed: Tensor | None = None,
-        rectified: bool = False,
-    ) -> Tensor:
-        stack = stack_graph(graph)
-        z = stack.product(x, self.options.aggregator) if fixed is None else fixed
-        sizes = [rows.stop - rows.start for rows in stack.stack_of.values()]
-        of_relation = dict(zip(stack.stack_of, z.split(sizes), strict=True))
-        own, outputs = self._own(stack, x), {}
-        for name in self.types.wanted:
-            numbers = self.types.into(name)
-            weight, bias = self._own_map(name)
-            y = stack.linear(own[name], weight, bias, rectified and not numbers)
-            for k in numbers:
-                relation = self.types.relations[k]
-                rows = narrow(of_relation[relation], self.types.widths[relation[0]])
-                last = rectified and k == numbers[-1]
-                y = stack.linear(rows, self._weight(k), None, last, onto=y)
-            outputs[name] = y
-        return self._joined(stack, outputs, z)
-
-    def _own(self, graph: StackGraph, x: Tensor) -> dict[str, Tensor]:
-        """Rows of the input that are outputs, by type, in the columns of the type."""
-        sizes = [graph.num_outputs_of(name) for name in graph.outputs_of]
-        rows = graph.targets(x).split(sizes)
-        return {
-            name: narrow(each, self.types.widths[name])
-            for name, each in zip(graph.outputs_of, rows, strict=True)
-        }
-
-    @abstractmethod
-    def _weight(self, k: int) -> Tensor:
-        """The map of the neighbours in relation k."""
-
-    @abstractmethod
-    def _own_map(self, name: str) -> tuple[Tensor, Tensor | None]:
-        """The map of own rows of a type, and the bias."""
-
-
-class RGCNConv(RelationProduct):
+class RGCNConv(RelationConv):
     """The relational graph convolution of Schlichtkrull et al. (ESWC 2018), Equations 2 and 3.
 
-    It is PyTorch Geometric's RGCNConv on the union: W_r is a sum of `bases` matrices, or one of
-    its own; all types have one matrix of own rows and one bias.
+    z_r W_r for every relation, z_r the mean or sum over its neighbours, and h_v W. It is PyTorch
+    Geometric's RGCNConv on the union: W_r is a sum of `bases` matrices, or one of its own; all
+    types have one matrix of own rows and one bias.
     """
 
     Options = RGCNOptions
+    reads_values = False
 
     def _make(self, random: np.random.Generator) -> None:
         d_in, d_out, types = self.d_in, self.d_out, self.types
@@ -283,78 +250,87 @@ class RGCNConv(RelationProduct):
         self.weight_self = nn.Parameter(glorot(random, d_in, d_out))
         self.bias = self._new_bias()
 
+    def forward(
+        self,
+        graph: LayerGraph,
+        x: Tensor,
+        fixed: Tensor | None = None,
+        rectified: bool = False,
+    ) -> Tensor:
+        stack = stack_graph(graph)
+        moved = self._moved(stack, x) if fixed is None else fixed
+        of_relation, own, outputs = *self._rows(stack, x, moved), {}
+        for name in self.types.wanted:
+            numbers = self.types.into(name)
+            weight = self.weight_self[: self.types.widths[name]]
+            y = stack.linear(own[name], weight, self.bias, rectified and not numbers)
+            for k in numbers:
+                last = rectified and k == numbers[-1]
+                y = stack.linear(of_relation[k], self._weight(k), None, last, onto=y)
+            outputs[name] = y
+        return self._joined(stack, outputs, moved)
+
     def _weight(self, k: int) -> Tensor:
+        """The map of the neighbours in relation k."""
         if self.coefficient is None:
             return self.weights[k]
         pairs = zip(self.coefficient[k], self.weights, strict=True)
         whole = torch.stack([c * basis for c, basis in pairs]).sum(0)
         return whole[: self.types.widths[self.types.relations[k][0]]]
 
-    def _own_map(self, name: str) -> tuple[Tensor, Tensor | None]:
-        return self.weight_self[: self.types.widths[name]], self.bias
+
+class OptionsPerRelation(ConvOptions):
+    """Options of a convolution for each relation: neighbours travel before they are mapped."""
+
+    def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
+        found = super().steps(d_in, d_out, last)
+        return moved_first([each for each in found if not isinstance(each, Attention)])
+
+    def _transposed(self, forward: Steps) -> Steps:
+        return forward
+
+    def with_order(self, order: str) -> Self:
+        return self
 
 
-class RelationSAGEConv(RelationProduct):
-    """GraphSAGE in every relation, as PyTorch Geometric's `to_hetero` makes of its SAGEConv.
+class PerRelation(RelationConv):
+    """A convolution of one kind for each relation, and their sum: PyTorch Geometric's HeteroConv.
 
-    A type to which no relation leads has a linear map of its own rows.
+    Rows travel once for all relations. Convolutions get what has come as their `fixed`, and rows of
+    the destination as their input; the sum of their `own_map` multiplies these once. A type to
+    which no relation leads has a linear map of its own rows if convolutions read these, else zeros.
+
+    Attributes:
+        kind: The convolution; `per_relation` makes the class that has it.
     """
 
-    def _make(self, random: np.random.Generator) -> None:
-        types = self.types
-        neighbours, biases, own = [], [], []
-        for source, _, destination in types.relations:
-            weight, bias = self._new_linear(random, types.widths[source])
-            neighbours.append(weight)
-            biases += [] if bias is None else [bias]
-            own.append(self._new_own(random, destination))
-        alone = [name for name in types.wanted if not types.into(name)]
-        own += [self._new_own(random, name) for name in alone]
-        self._alone = {name: len(types.relations) + k for k, name in enumerate(alone)}
-        self.weights, self.biases = nn.ParameterList(neighbours), nn.ParameterList(biases)
-        self.weights_self = nn.ParameterList(own)
-
-    def _new_own(self, random: np.random.Generator, name: str) -> Tensor:
-        d_in = self.types.widths[name]
-        return uniform(random, (d_in, self.d_out), fan_in=d_in)
-
-    def _weight(self, k: int) -> Tensor:
-        return self.weights[k]
-
-    def _own_map(self, name: str) -> tuple[Tensor, Tensor | None]:
-        numbers = self.types.into(name)
-        if not numbers:
-            return self.weights_self[self._alone[name]], None
-        biases = _total([self.biases[k] for k in numbers]) if len(self.biases) else None
-        return _total([self.weights_self[k] for k in numbers]), biases
-
-
-class RelationGATConv(RelationConv):
-    """Attention in every relation: PyTorch Geometric's HeteroConv of GATConv without self-loops.
-
-    Source and destination have matrices of their own.
-    """
-
-    Options = RelationGATOptions
+    kind: ClassVar[type[Conv]]
 
     def _make(self, random: np.random.Generator) -> None:
-        heads, types = self.options.heads, self.types
-        if self.options.attention_dropout:
-            raise InputError("attention_dropout: is for graphs of one type")
-        if not types.relations:
+        types, widths, name = self.types, self.types.widths, MODELS.name_of(self.kind)
+        steps = self.options.steps(self.d_in, self.d_out, self.last)
+        closed = isinstance(steps[0], Aggregate) and steps[0].coefficients == "closed-mean"
+        if closed or any(isinstance(each, Maximum) for each in steps):
+            raise InputError(
+                f"`model` {name}: adds or averages neighbours in a relation: set another "
+                "`aggregator`"
+            )
+        alone = [each for each in types.wanted if self.reads_input and not types.into(each)]
+        if not (types.relations or alone):
             names = ", ".join(map(shown, types.wanted))
-            raise InputError(f"`model` gat: no relation leads to {names}; choose rgcn or sage")
-        self.width = self.options.head_width(self.d_out, self.last, "`hidden`")
-        size, parts = heads * self.width, list[list[Tensor]]()
-        for source, _, destination in types.relations:
-            weights = [glorot(random, types.widths[each], size) for each in (source, destination)]
-            parts.append([*weights, *(glorot(random, heads, self.width) for _ in range(2))])
-        of_kind = zip(*parts, strict=True)
-        self.weights, self.weights_target, self.scores_source, self.scores_target = (
-            nn.ParameterList(each) for each in of_kind
+            raise InputError(f"`model` {name}: no relation leads to {names}; choose rgcn or sage")
+        how = {each.name: getattr(self.options, each.name) for each in fields(self.options)}
+        how |= {"last": self.last, "random": random, "dtype": torch.float64}
+        self.convs: Sequence[Conv] = nn.ModuleList(  # type: ignore[assignment]
+            self.kind(widths[source], self.d_out, d_target=widths[destination], **how)
+            for source, _, destination in types.relations
         )
-        biases = [torch.zeros(self.d_out, dtype=torch.float64) for _ in parts]
-        self.biases = nn.ParameterList(biases if self.options.has_bias else [])
+        if any(each.draws for each in self.convs):
+            raise InputError("attention_dropout: is for graphs of one type")
+        self._alone, inputs = alone, [widths[name] for name in alone]
+        self.weights_alone = nn.ParameterList(
+            uniform(random, (d_in, self.d_out), fan_in=d_in) for d_in in inputs
+        )
 
     def forward(
         self,
@@ -363,95 +339,37 @@ class RelationGATConv(RelationConv):
         fixed: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        stack, heads, relations = stack_graph(graph), self.options.heads, self.types.relations
-        columns = stack.columns(x) if fixed is None else fixed
-        of_type, rows = stack.columns_by_type(columns), list[Tensor]()
-        biases, has_bias = list[Tensor](), len(self.biases) > 0
-        sources, targets, sums = list[Tensor](), list[Tensor](), list[_Sum]()
-        for name in stack.inputs_of:
-            numbers = [k for k, each in enumerate(relations) if each[0] == name]
-            if numbers:
-                each = narrow(of_type[name], self.types.widths[name])
-                weight, vectors = _by_heads(numbers, self.weights, self.scores_source)
-                rows.append(stack.linear(each, weight).reshape(-1, heads * self.width))
-                sources.append(stack.linear(each, vectors).reshape(-1, heads))
-            if numbers := self.types.into(name):
-                _, vectors = _by_heads(numbers, self.weights_target, self.scores_target)
-                own = stack.targets_of(name, of_type[name])
-                own = narrow(own, self.types.widths[name])
-                targets.append(stack.linear(own, vectors).reshape(-1, heads))
-                sums.append(_Sum(stack.outputs_of[name], len(numbers)))
-                biases += [_total([self.biases[k] for k in numbers])] * has_bias
-        pattern = stack.pattern_of(relations)
-        joined = _Joined.apply(*rows).unflatten(1, (heads, self.width))
-        found = attention(pattern, torch.cat(sources), torch.cat(targets), joined, NEGATIVE_SLOPE)
-        bias = torch.stack(biases) if biases else None
-        if bias is not None and self.last:  # the mean over the heads is of them and of it
-            bias = bias.repeat(1, heads)
-        y = _Sums.apply(found.flatten(1), bias, sums, stack.num_outputs_of_types)
-        y = y.unflatten(1, (heads, self.width)).mean(1) if self.last else y
-        return finished(y, None, rectified)
+        stack = stack_graph(graph)
+        moved = self._moved(stack, x) if fixed is None else fixed
+        of_relation, own = self._rows(stack, x, moved)
+        outputs, alone = (
+            dict[str, Tensor](),
+            dict(zip(self._alone, self.weights_alone, strict=True)),
+        )
+        for name in self.types.wanted:
+            numbers, y = self.types.into(name), None
+            for k in numbers:
+                conv, relation = self.convs[k], RelationAtHand(stack, self.types.relations[k])
+                z = conv(relation, own.get(name, of_relation[k]), of_relation[k])
+                y = z if y is None else y + z
+            maps = [alone.get(name), *(self.convs[k].own_map for k in numbers)]
+            if weights := [each for each in maps if each is not None]:
+                total = weights[0] if len(weights) == 1 else torch.stack(weights).sum(0)
+                y = stack.linear(own[name], total, None, rectified, onto=y)
+            elif y is not None and rectified:
+                y = y.relu()
+            if y is not None:
+                outputs[name] = y
+        return self._joined(stack, outputs, moved)
 
 
-class _Sum(NamedTuple):
-    """Own rows of a type, each the sum of `parts` rows that stand side by side."""
-
-    rows: slice
-    parts: int
-
-
-class _Sums(torch.autograd.Function):
-    """Sums of rows, with a bias for each type; rows of no sum are 0."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, bias: Tensor | None, sums: list[_Sum], num_rows: int
-    ) -> Tensor:
-        ctx.sums, ctx.num_summed, ctx.has_bias, first = sums, len(x), bias is not None, 0
-        out = empty(num_rows, x.shape[1], x)
-        if sum(each.rows.stop - each.rows.start for each in sums) < num_rows:
-            out.zero_()
-        for k, (rows, count) in enumerate(sums):
-            last = first + count * (rows.stop - rows.start)
-            torch.sum(x[first:last].unflatten(0, (-1, count)), 1, out=out[rows])
-            if bias is not None:
-                out[rows] += bias[k]
-            first = last
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        back, first = empty(ctx.num_summed, g.shape[1], g), 0
-        for rows, count in ctx.sums:
-            last = first + count * (rows.stop - rows.start)
-            back[first:last].unflatten(0, (-1, count)).copy_(g[rows].unsqueeze(1))
-            first = last
-        of_bias = torch.stack([g[rows].sum(0) for rows, _ in ctx.sums]) if ctx.has_bias else None
-        return back, of_bias, None, None
-
-
-class _Joined(torch.autograd.Function):
-    """torch.cat of rows, in memory that is used again."""
-
-    @staticmethod
-    def forward(ctx: Any, *parts: Tensor) -> Tensor:
-        ctx.sizes = [len(each) for each in parts]
-        return torch.cat(parts, out=empty(sum(ctx.sizes), parts[0].shape[1], parts[0]))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
-        return g.split(ctx.sizes)
-
-
-def _by_heads(
-    numbers: list[int], weights: nn.ParameterList, scores: nn.ParameterList
-) -> tuple[Tensor, Tensor]:
-    """Maps of rows to the heads of these relations side by side, and to their scores."""
-    weight = torch.cat([weights[k] for k in numbers], 1)
-    vectors = torch.cat([scores[k] for k in numbers])
-    return weight, (weight.unflatten(1, vectors.shape) * vectors).sum(2)
+@cache
+def per_relation(kind: type[Conv]) -> type[PerRelation]:
+    """The class of `PerRelation` with convolutions of this kind."""
+    name = f"PerRelation({kind.__name__})"
+    options = type(kind.Options.__name__, (OptionsPerRelation, kind.Options), {})
+    of_kind = {each: getattr(kind, each) for each in ("reads_values", "reads_edges")}
+    return type(name, (PerRelation,), {"kind": kind, "Options": options, **of_kind})
 
 
 def stack_graph(graph: LayerGraph) -> StackGraph:
@@ -464,8 +382,3 @@ def stack_graph(graph: LayerGraph) -> StackGraph:
 def narrow(x: Tensor, width: int) -> Tensor:
     """The first columns of x."""
     return x if x.shape[1] == width else x[:, :width].contiguous()
-
-
-def _total(parameters: Sequence[Tensor]) -> Tensor:
-    """The sum of parameters of one shape."""
-    return parameters[0] if len(parameters) == 1 else torch.stack([*parameters]).sum(0)

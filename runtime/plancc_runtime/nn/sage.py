@@ -50,7 +50,8 @@ class SAGEConv(Conv):
         own: Tensor
         if self._as_pyg:
             self.weight, self.bias = self._new_linear(random, d_in)
-            own = uniform(random, (d_in, d_out), fan_in=d_in)
+            width = self.d_target or d_in
+            own = uniform(random, (width, d_out), fan_in=width)
         else:
             weight = glorot(random, both * d_in, d_out)  # of the concatenation
             self.weight, self.bias = nn.Parameter(weight[:d_in].clone()), self._new_bias()
@@ -75,16 +76,21 @@ class SAGEConv(Conv):
         fixed: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        x, own = (x, x) if self.weight_self is None else graph.fork(x)
-        last = rectified and self.weight_self is None
+        own_weight = self.weight_self if self.d_target is None else None
+        x, own = (x, x) if own_weight is None else graph.fork(x)
+        last = rectified and own_weight is None
         if self._linear is not None:
             out = self._linear(graph, x, self.weight, fixed, self.bias, last)
         else:
             z = _maximum(graph, x) if fixed is None else fixed
             out = graph.linear(z, self.weight, self.bias, last)
-        if self.weight_self is None:
+        if own_weight is None:
             return out
-        return graph.linear(own, self.weight_self, None, rectified, onto=out)
+        return graph.linear(own, own_weight, None, rectified, onto=out)
+
+    @property
+    def own_map(self) -> Tensor | None:
+        return self.weight_self
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
         linear, own_weight = self._linear, self.weight_self
