@@ -97,7 +97,7 @@ def _watch() -> None:
     import plancc.pipeline as pipeline
 
     pipeline.find_owners = _counted(pipeline.find_owners, "search")
-    for name in ("as_source", "normalized", "lower"):
+    for name in ("read_source", "normalized", "lower"):
         setattr(pipeline, name, _counted(getattr(pipeline, name), "compile"))
 
     class Compiling(event.Listener):

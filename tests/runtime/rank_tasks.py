@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from launcher import alone
 
+import plancc
 from plancc.errors import InputError, PlanccError, PlanError
 from plancc_cli import ranks as job
 from plancc_runtime.data import load_data
 from plancc_runtime.execution.choice import execution_of
 from plancc_runtime.execution.figures import words_of_pass
-from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.live import live_blocks
 from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
@@ -102,6 +101,12 @@ def looped(transport, header, parts, options, epochs):
     }
 
 
+def in_python(transport, plan, **options):
+    """What `plancc.train` finds; it opens a transport of its own."""
+    found = plancc.train(plan, **options)
+    return found.history["loss"], found.predictions
+
+
 def script(transport, path, *words):
     """What a script prints; it opens a transport of its own."""
     output = io.StringIO()
@@ -117,15 +122,6 @@ def without(transport, missing, *words):
         return alone(*words)
 
 
-def live(transport, header, parts, layers):
-    """Blocks of live rows, which of them are the whole block, and the rows that are live."""
-    part = parts[transport.rank]
-    block = Block.of_part(part, header.self_loops)
-    wanted = np.flatnonzero(part.vertex_data.train_mask)
-    blocks, rows = live_blocks(block, wanted, layers, transport)
-    return [live is block for live in blocks], blocks, [part.global_id[r] for r in rows]
-
-
 def agreed(transport, failing):
     """What every rank sees when the ranks in `failing` bring an error."""
     try:
@@ -137,14 +133,6 @@ def agreed(transport, failing):
     except PlanccError as error:
         return type(error).__name__, str(error), error is transport.agreed_error
     return None
-
-
-def cores(transport):
-    return transport.cores_per_rank()
-
-
-def all_equal(transport, values):
-    return transport.all_equal(values[transport.rank])
 
 
 def checked_slices(transport, parts, contents, paths=None):

@@ -95,8 +95,6 @@ def descend(
     losses: Iterable[torch.Tensor],
     lr: float,
     optimizer: str = "sgd",
-    momentum: float = 0.0,
-    clip_norm: float = np.inf,
 ) -> list[float]:
     """The values of losses, each made of the parameters as they are once it is asked for."""
     first, second = ([torch.zeros_like(w) for w in parameters] for _ in range(2))
@@ -104,14 +102,10 @@ def descend(
     for step, loss in enumerate(losses, 1):
         values.append(loss.item())
         gradients = torch.autograd.grad(loss, parameters)
-        norm = np.sqrt(sum((d**2).sum().item() for d in gradients))
-        scale = min(1, clip_norm / (norm + 1e-6))
         with torch.no_grad():
             for w, d, mean, square in zip(parameters, gradients, first, second, strict=True):
-                d = scale * d
                 if optimizer == "sgd":
-                    mean.copy_(momentum * mean + d)
-                    w -= lr * mean
+                    w -= lr * d
                     continue
                 mean.copy_(0.9 * mean + 0.1 * d)
                 square.copy_(0.999 * square + 0.001 * d**2)
@@ -130,15 +124,12 @@ def train_dense(
     lr: float,
     optimizer: str,
     activation: str,
-    **options: float,
 ) -> tuple[list[float], list[np.ndarray], np.ndarray]:
     """Losses of all epochs and of the final pass, final weights, final logits; float64."""
     chosen = np.flatnonzero(train & (labels >= 0))
     batch = [a] * len(weights), chosen
     given = features, labels
-    losses, weights = train_in_batches(
-        [batch] * epochs, *given, weights, lr, optimizer, activation, **options
-    )
+    losses, weights = train_in_batches([batch] * epochs, *given, weights, lr, optimizer, activation)
     z = gcn(batch[0], features, [torch.tensor(w) for w in weights], activation)
     target = torch.tensor(labels[chosen], dtype=torch.int64)
     final = torch.nn.functional.cross_entropy(z[chosen], target)
@@ -153,7 +144,6 @@ def train_in_batches(
     lr: float,
     optimizer: str,
     activation: str,
-    **options: float,
 ) -> tuple[list[float], list[np.ndarray]]:
     """Losses of all steps and the final weights; float64.
 
@@ -167,7 +157,7 @@ def train_in_batches(
         return torch.nn.functional.cross_entropy(z[chosen], target) if len(chosen) else 0 * z.sum()
 
     losses = (loss(*batch) for batch in batches)
-    values = descend(parameters, losses, lr, optimizer, **options)
+    values = descend(parameters, losses, lr, optimizer)
     return values, [w.detach().numpy() for w in parameters]
 
 
@@ -313,6 +303,7 @@ class Dense:
             for name in ("train", "val", "test")
         }
         self.truth, self.criterion = torch.tensor(truth), loss
+        self.clipped = 0
 
     def outputs(self) -> torch.Tensor:
         return self.a @ torch.relu(self.a @ self.x @ self.weights[0]) @ self.weights[1]
@@ -324,11 +315,13 @@ class Dense:
     def loss(self, split: str = "train") -> torch.Tensor:
         return self.criterion(*self.of(split))
 
-    def step(self, optimizer: torch.optim.Optimizer) -> float:
+    def step(self, optimizer: torch.optim.Optimizer, clip_norm: float = np.inf) -> float:
         """Update the weights; return the loss before that."""
         optimizer.zero_grad()
         loss = self.loss()
         loss.backward()
+        if clip_norm < np.inf:
+            self.clipped += torch.nn.utils.clip_grad_norm_(self.weights, clip_norm) > clip_norm
         optimizer.step()
         return loss.item()
 
@@ -337,6 +330,22 @@ def close(got: Any, expected: Any, tolerance: float) -> None:
     """Assert that all differences are small beside the largest number that is expected."""
     scale = np.abs(expected).max(initial=0) or 1
     np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
+
+
+def mix(x: int) -> int:
+    """splitmix64 (Steele, Lea and Flood 2014), in Python's integers."""
+    z = (x + 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    return z ^ (z >> 31)
+
+
+def key_of(*numbers: int) -> int:
+    """What a seed and what it is drawn for make together."""
+    key = 0
+    for number in numbers:
+        key = mix(key ^ mix(number))
+    return key
 
 
 def live_sets(a: np.ndarray, wanted: list[int], layers: int) -> list[set[int]]:

@@ -14,6 +14,7 @@ import worlds
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.parts import Part
 from plancc.plan.plan import Plan
+from plancc.plan.slices import read_rank_slice
 from plancc.plan.values import Header
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import TrainResult
@@ -38,18 +39,16 @@ def on_ranks(num_ranks: int, work: Callable[[Transport], Any]) -> list[Any]:
 
 
 def trained(
-    plan: Path | tuple[Header, list[Part]],
+    plan: Path | tuple[Header, list[Part]] | list[tuple[Header, Part]],
     options: TrainOptions,
     num_ranks: int | None = None,
     report: Callable[..., None] | None = None,
 ) -> list[TrainResult]:
-    """The results of all ranks, as many as the plan has parts; of a file say how many."""
+    """The results of all ranks, as many as the plan has slices; of a file say how many."""
     if isinstance(plan, Path):
         return run_ranks(num_ranks, lambda t: train(plan, options, t, report), TIMEOUT)
-    header, parts = plan
-    return run_ranks(
-        len(parts), lambda t: train((header, parts[t.rank]), options, t, report), TIMEOUT
-    )
+    slices = plan if isinstance(plan, list) else [(plan[0], part) for part in plan[1]]
+    return run_ranks(len(slices), lambda t: train(slices[t.rank], options, t, report), TIMEOUT)
 
 
 @cache
@@ -63,6 +62,15 @@ def file_of(name: str, layout: str = "row", num_parts: int = 4) -> Path:
     path = Path(_folder().name, re.sub(r"\W", "-", f"{name}-{layout}-{num_parts}") + ".h5")
     worlds.plan(name, layout, num_parts).save(path)
     return path
+
+
+@cache
+def slices_of(name: str, layout: str = "row", num_parts: int = 4) -> list[tuple[Header, Part]]:
+    """What all ranks of a plan of `worlds` read; the undirected world has loops added."""
+    file, grid = file_of(name, layout, num_parts), worlds.plan(name, layout, num_parts).header.grid
+    ranks = num_parts if grid is None else grid.num_ranks
+    read = (read_rank_slice(file, rank, ranks) for rank in range(ranks))
+    return [(replace(header, self_loops=name == "undirected"), part) for header, part in read]
 
 
 def with_data(plan: Plan, data: VertexData, path: Path) -> Path:

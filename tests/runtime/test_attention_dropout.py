@@ -11,7 +11,6 @@ import pytest
 from cases import long
 from runs import file_of, trained
 
-from plancc.errors import InputError
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import TrainResult
 
@@ -67,15 +66,3 @@ def test_what_travels_is_told_before_and_the_vertices_of_halo_rows_are_not_in_it
     result = run(3, replace(OPTIONS, eval_every=0))
     plain = run(3, replace(OPTIONS, eval_every=0, attention_dropout=0.0))
     assert [e.words_sent for e in result.epochs] == [e.words_sent for e in plain.epochs]
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"model": "gcn", "heads": 1}, "`attention_dropout` 0.4: model gcn has no such"),
-        ({"attention_dropout": 1.0}, "`attention_dropout` 1.0: must be below 1"),
-    ],
-)
-def test_where_it_does_not_apply(given, said):
-    with pytest.raises(InputError, match=said):
-        run(1, replace(OPTIONS, **given))

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rank_tasks
-import reference
 import runs
 import torch
 import worlds
@@ -220,40 +219,29 @@ def initial_weights(name: str, layers: int) -> dict[str, np.ndarray]:
     return trained(case(1), 0, layers=layers, **MODELS[name]).weights
 
 
-def check(this: Case, name: str, layers: int, epochs: int, delay: int | None, **options) -> None:
+RUNS = [  # model, layers, whether loops are added, parts, epochs, delay, dropout
+    *((*case, 4, 3, None, 0.0) for case in CASES),
+    *((*case, 3, 7, 2, 0.0) for case in CASES),
+    *(("gcn", 3, True, 4, 3 * delay + 3, delay, 0.0) for delay in (1, 3)),
+    *(("mean", 2, True, 3, 6, delay, 0.4) for delay in (None, 2)),  # of all copies the same
+]
+
+
+@turns(passes=PASSES, chosen=RUNS)
+def test_a_run_is_the_simulation_of_copies(passes, chosen):
+    """Of copies that ignore each other, or hear of each other's sums late."""
+    name, layers, self_loops, parts, epochs, delay, rate = chosen
+    this = case(parts, self_loops)
     fold = {"fold": "delayed", "delay": delay} if delay else {"fold": "none"}
-    options = {"layers": layers, **MODELS[name], **options}
+    options = {"layers": layers, **MODELS[name], "dropout": rate, "passes": passes}
     found = trained(this, epochs, **options, **fold)
     start = initial_weights(name, layers)
-    rate = options.get("dropout", 0.0)
     losses, weights = simulated(this, name, layers, epochs, start, delay, rate)
     np.testing.assert_allclose([epoch.loss for epoch in found.epochs], losses, rtol=1e-9)
     assert found.weights.keys() == weights.keys()
     for key, value in weights.items():
         np.testing.assert_allclose(found.weights[key], value, rtol=1e-7, atol=1e-10)
     assert len(set(losses)) == epochs
-
-
-@turns(passes=PASSES, chosen=CASES)
-def test_none_is_the_simulation_of_copies_that_ignore_each_other(passes, chosen):
-    name, layers, self_loops = chosen
-    check(case(4, self_loops), name, layers, 3, None, passes=passes)
-
-
-@turns(passes=PASSES, chosen=CASES)
-def test_delayed_is_the_simulation_of_late_sums(passes, chosen):
-    name, layers, self_loops = chosen
-    check(case(3, self_loops), name, layers, 7, 2, passes=passes)
-
-
-@turns(delay=[1, 3], passes=[(), ("constant",)])
-def test_other_delays(delay, passes):
-    check(case(4, seed=1), "gcn", 3, 3 * delay + 3, delay, passes=passes)
-
-
-@pytest.mark.parametrize("delay", [None, 2])
-def test_copies_of_a_vertex_have_the_same_dropout(delay):
-    check(case(3), "mean", 2, 6, delay, dropout=0.4)
 
 
 def test_one_part_is_the_same_with_every_fold():
@@ -271,6 +259,9 @@ def test_evaluation_has_the_exact_product():
     this = case(4)
     for fold in ("none", "delayed"):
         found = trained(this, 3, fold=fold, eval_every=1)
+        if fold == "none":  # no epoch sends a word
+            assert {(each.words_sent, each.messages_sent) for each in found.epochs} == {(0, 0)}
+            assert found.figures.planned == 0
         h = np.asarray(this.data.features, np.float64)
         h = np.tanh(this.a @ h @ found.weights["convs.0.weight"] + found.weights["convs.0.bias"])
         z = torch.tensor(this.a @ h @ found.weights["convs.1.weight"])
@@ -289,14 +280,6 @@ def leaves_of_bins(this: Case, delay: int) -> np.ndarray:
     """Leaves of all parts, by bin: int[delay]."""
     counts = sum((this.clones(m) & (this.owner != m)).astype(int) for m in range(this.num_parts))
     return np.bincount(bin_of(np.arange(N, dtype=np.int32), delay), counts, delay).astype(int)
-
-
-def test_none_moves_no_word():
-    found = trained(case(4), 3, fold="none", layers=3)
-    assert [epoch.words_sent for epoch in found.epochs] == [0, 0, 0]
-    assert [epoch.messages_sent for epoch in found.epochs] == [0, 0, 0]
-    assert found.figures is not None
-    assert found.figures.planned == 0
 
 
 @pytest.mark.parametrize("constant", [False, True])
@@ -326,31 +309,6 @@ def test_bins_are_even_and_depend_on_the_vertex_alone():
     assert np.abs(sizes - 2000).max() < 5 * np.sqrt(2000)
     np.testing.assert_array_equal(bin_of(vertices[:100], 5), bins[:100])
     assert bin_of(vertices, 1).max() == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"delay": 2}, "`delay` 2: only fold delayed has one, not fold sync"),
-        ({"fold": "none", "delay": 2}, "`delay` 2: only fold delayed has one, not fold none"),
-        ({"fold": "delayed", "delay": 0}, "`delay` 0: must be at least 1"),
-        ({"fold": "late"}, "unknown fold 'late': choose from sync, none, delayed"),
-        ({"fold": "none", "norm": "batch"}, "does not go with norm batch"),
-        ({"fold": "none", "model": "sage", "aggregator": "max"}, "with aggregator max"),
-    ],
-)
-def test_options_that_do_not_fit(options, sentence):
-    with pytest.raises(InputError, match=sentence):
-        TrainOptions(**options)
-
-
-def test_what_a_plan_does_not_have():
-    plan = reference.make_parts(case(2).a, case(2).owner, 2)
-    for fold in ("none", "delayed"):
-        with pytest.raises(InputError, match=f"^`fold` {fold}: needs an edge plan"):
-            runs.trained(plan, TrainOptions(fold=fold))
-    with pytest.raises(InputError, match=r"^`model` gat: needs a plan of layout row"):
-        trained(case(2), 1, fold="none", model="gat")
 
 
 @turns(cut=[1, 3, 4, 8], passes=[(), ("constant",)])
@@ -384,30 +342,17 @@ FOLD = {"fold": "delayed", "delay": 2}
 LATE = {**FOLD, "every": 2, "keep_last": 2}
 
 
-def cut_off(folder: Path) -> None:
-    path = folder / "late-6" / "1.safetensors"
-    path.write_bytes(path.read_bytes()[:-1])
+HARMS = {
+    "is damaged: cannot be read": lambda own, other: own.write_bytes(own.read_bytes()[:-1]),
+    "is of another checkpoint": lambda own, other: shutil.copy(other, own),
+    "is missing": lambda own, other: own.unlink(),
+}
 
 
-def of_another_rank(folder: Path) -> None:
-    shutil.copy(folder / "late-6" / "0.safetensors", folder / "late-6" / "1.safetensors")
-
-
-def missing(folder: Path) -> None:
-    (folder / "late-6" / "1.safetensors").unlink()
-
-
-@pytest.mark.parametrize(
-    ("harm", "words"),
-    [
-        (cut_off, "is damaged: cannot be read"),
-        (of_another_rank, "is of another checkpoint"),
-        (missing, "is missing"),
-    ],
-)
-def test_damaged_sums_are_passed_over_with_their_checkpoint(harm, words, kept, tmp_path):
+@pytest.mark.parametrize("words", HARMS)
+def test_damaged_sums_are_passed_over_with_their_checkpoint(words, kept, tmp_path):
     folder = shutil.copytree(kept, tmp_path / "kept")
-    harm(folder)
+    HARMS[words](*(folder / "late-6" / f"{rank}.safetensors" for rank in (1, 0)))
     options = {**LATE, "checkpoint": folder, "resume": True}
     resumed = trained(folder / "plan.h5", 8, **options)
     [said] = [each for each in resumed.remarks if "last.safetensors" in each]

@@ -1,7 +1,9 @@
-"""Edge plans (expand, multiply, fold) against dense float64 matrices, on any number of ranks."""
+"""Row plans (expand, multiply) and edge plans (and fold) against dense float64 matrices.
+
+Training on them is in `test_trained_layouts`.
+"""
 
 from dataclasses import replace
-from functools import cache
 from itertools import product
 
 import numpy as np
@@ -23,15 +25,13 @@ from plancc_runtime.layouts.order import in_cache_order
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.layouts.wire import WIRES
-from plancc_runtime.nn import GATConv, SAGEConv
-from plancc_runtime.nn.network import Network, NetworkOptions
+from plancc_runtime.nn import GATConv
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.slices import check_slices
 from plancc_runtime.testing import Layout, LayoutTests
-from plancc_runtime.train import train
 from plancc_runtime.transport.single import SingleTransport
 
-DIMS, EPOCHS, LR = [worlds.WIDTH, 6, 3], 2, 0.3
+DIMS = [worlds.WIDTH, 6, 3]
 DATA = {"classes": DIMS[-1]}
 KINDS = ("undirected", "directed", "one way")
 
@@ -52,10 +52,16 @@ def owners(p: int, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return owner, holder
 
 
-def edge_plan(p: int, kind: str = "undirected"):
-    a = worlds.array(kind)
+def matrix_of(kind: str) -> np.ndarray:
+    """Of a world, or where nothing is sent at all."""
+    return np.eye(N) if kind == "silent" else worlds.array(kind)
+
+
+def plan_of(layout: str, p: int, kind: str = "undirected"):
+    a = matrix_of(kind)
     owner, holder = owners(p, a)
-    header, parts = reference.make_parts(a, owner, p, worlds.data(**DATA), holder)
+    held = holder if layout == "edge" else None
+    header, parts = reference.make_parts(a, owner, p, worlds.data(**DATA), held)
     return replace(header, self_loops=loops(kind)), parts
 
 
@@ -71,7 +77,11 @@ def gathered(parts, pieces) -> np.ndarray:
 # ---- products ----
 
 
-QUICK = {(1, "one way"), (2, "undirected"), (5, "directed"), (6, "one way")}
+QUICK = {
+    *(("edge", *case) for case in ((1, "one way"), (2, "undirected"), (5, "directed"))),
+    *(("row", *case) for case in ((1, "undirected"), (2, "silent"), (5, "directed"))),
+    *(("edge", 6, "one way"), ("row", 6, "one way")),
+}
 
 
 class TestProducts(LayoutTests):
@@ -79,19 +89,19 @@ class TestProducts(LayoutTests):
         scope="class",
         params=[
             pytest.param(case, marks=() if case in QUICK else long)
-            for case in product(range(1, 9), KINDS)
+            for case in product(("row", "edge"), range(1, 9), (*KINDS, "silent"))
         ],
         ids=str,
     )
     @classmethod
     def layout(cls, request):
-        """Messages are each on its own, or in groups; rows as planned, or in another order."""
-        p, kind = request.param
-        group = 1 if p % 2 else 1000
+        """Messages are each on its own, in groups of a few, or in one; rows in any order."""
+        layout, p, kind = request.param
+        group = (1, 10, 2000)[p % 3]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(halo, "GROUP_ROWS", group)
-            patch.setattr(matrices, "GROUP_NONZEROS", group)
-            header, parts = edge_plan(p, kind)
+            patch.setattr(matrices, "GROUP_NONZEROS", 2 * group)
+            header, parts = plan_of(layout, p, kind)
             labels = worlds.data(**DATA).labels
 
             def make(transport, resources):
@@ -100,7 +110,27 @@ class TestProducts(LayoutTests):
                 block = Block.of_part(part, header.self_loops)
                 return LocalGraph(with_whole_rows(block, transport), resources)
 
-            yield Layout(p, make, coefficients(worlds.array(kind), loops(kind)))
+            dense = coefficients(matrix_of(kind), loops(kind))
+            yield Layout(p, make, dense, width=(1, 10, 3)[p % 3])
+
+
+@pytest.mark.parametrize("what", ["product", "adjoint"])
+def test_overlap_that_changes_a_bit_fails_its_check(what):
+    header, parts = plan_of("row", 2, "directed")
+
+    def make(transport, resources):
+        graph = LocalGraph(Block.of_part(parts[transport.rank], header.self_loops), resources)
+        real, size = graph.product, 2.0**-50 * resources.overlap
+
+        def faulty(x, name):
+            out = real(x, name)
+            return out + size * (out.detach() if what == "product" else out - out.detach())
+
+        graph.product = faulty
+        return graph
+
+    with pytest.raises(AssertionError, match="Arrays are not equal"):
+        TestProducts().test_overlap_changes_no_bit(Layout(2, make, {"plan": matrix_of("directed")}))
 
 
 @pytest.mark.parametrize("layout", ["row", "edge"])
@@ -108,11 +138,8 @@ class TestProducts(LayoutTests):
 def test_compressed_rows_stay_within_their_bounds(wire, layout):
     p, width, a = 4, 6, worlds.array("directed")
     owner, holder = owners(p, a)
-    if layout == "row":
-        holder = np.tile(owner[:, None], N)
-        _, parts = reference.make_parts(a, owner, p)
-    else:
-        _, parts = edge_plan(p, "directed")
+    holder = holder if layout == "edge" else np.tile(owner[:, None], N)
+    _, parts = plan_of(layout, p, "directed")
     h, g = np.random.default_rng(p).standard_normal((2, N, width))
 
     def work(transport):
@@ -146,78 +173,13 @@ def test_compressed_rows_stay_within_their_bounds(wire, layout):
 # ---- training ----
 
 
-MODELS = {
-    "gcn": {"model": "gcn"},
-    "mean": {"model": "sage"},
-    "sum": {"model": "sage", "aggregator": "sum"},
-    "closed mean": {"model": "sage", "aggregator": "gcn"},
-    "max": {"model": "sage", "aggregator": "max"},
-    "gin": {"model": "gin", "model_options": {"train_eps": True}},
-}
-COMMON = {
-    "epochs": EPOCHS,
-    "hidden": DIMS[1],
-    "optimizer": "sgd",
-    "lr": LR,
-    "dtype": "float64",
-    "threads": 1,
-    "eval_every": 0,
-}
-
-
-@cache
-def dense_training(name: str) -> tuple[list[float], dict[str, np.ndarray]]:
-    """Losses and final weights on one process."""
-    model, aggregator = MODELS[name]["model"], MODELS[name].get("aggregator", "mean")
-    conv = {"aggregator": aggregator} if model == "sage" else MODELS[name].get("model_options", {})
-    start = Network(DIMS, NetworkOptions(model, conv), 0, torch.float64).state_dict()
-    vertices = worlds.data(**DATA)
-    return reference.train_model(
-        *(model, aggregator, worlds.array("undirected"), vertices.features, vertices.labels),
-        *(vertices.train_mask, {k: w.numpy() for k, w in start.items()}, EPOCHS, LR),
-    )
-
-
-def check_training(result, name: str, tolerance: float = 1e-11) -> None:
-    losses, weights = dense_training(name)
-    close([epoch.loss for epoch in result.epochs], np.array(losses), tolerance)
-    assert list(result.weights) == list(weights)
-    for key, weight in weights.items():
-        close(result.weights[key], weight, 10 * tolerance)
-    if result.figures.planned:
-        assert {epoch.words_sent for epoch in result.epochs} == {result.figures.planned}
-
-
-@pytest.mark.parametrize(
-    ("p", "name"),
-    [
-        pytest.param(p, name, marks=() if p == 3 or (p, name) == (1, "gin") else long)
-        for p, name in product((1, 2, 3, 4, 8), MODELS)
-    ],
-)
-def test_models_learn_what_they_do_on_one_process(p, name):
-    header, parts = edge_plan(p)
-    variants = [TrainOptions(**COMMON, **MODELS[name])]
-    if p == 3 and name in ("gcn", "mean"):
-        variants.append(replace(variants[0], passes=()))
-        variants.append(replace(variants[0], dtype="float32"))
-        variants.append(replace(variants[0], row_order="rcm", kernel="torch"))
-
-    def work(transport):
-        mine = header, parts[transport.rank]
-        return [train(mine, options, transport) for options in variants]
-
-    for results in on_ranks(p, work):
-        for result, options in zip(results, variants, strict=True):
-            check_training(result, name, 1e-5 if options.dtype == "float32" else 1e-11)
-            assert list(result.passes_off) == (["dead-rows"] if options.passes else [])
-
-
 def test_words_of_an_epoch_are_those_of_both_steps():
-    header, parts = edge_plan(4)
+    header, parts = plan_of("edge", 4)
     a = worlds.array("undirected")
     volume = reference.volume(a, *owners(4, a))
-    gcn = TrainOptions(**COMMON)
+    gcn = TrainOptions(
+        **{"epochs": 2, "hidden": DIMS[1], "threads": 1, "dtype": "float64", "eval_every": 0}
+    )
     for passes, words in (
         ((), 7 + 6 + 6 + 3),  # d_{k-1} forward and d_k back
         (("order",), 6 + 6 + 3 + 3),  # the narrower side of both layers
@@ -230,27 +192,6 @@ def test_words_of_an_epoch_are_those_of_both_steps():
         if "constant" in passes:  # one exchange of the features; and 16 bytes a row for the means
             folded = sum(map(len, reference.partial_rows(a, *owners(4, a)).values()))
             assert result.setup.words_sent == volume * 7 + 2 * 2 * folded
-
-
-@pytest.mark.parametrize("p", [4, *(pytest.param(p, marks=long) for p in (1, 3))])
-def test_norms_dropout_and_residuals_do_not_depend_on_the_ranks(p):
-    a = worlds.array("undirected")
-    whole = reference.make_parts(a, np.zeros(N, int), 1, worlds.data(**DATA))
-    variants = [
-        # batch norm takes a bias out again: its gradient is rounding errors
-        TrainOptions(**COMMON, norm="batch", dropout=0.3, bias=False),
-        TrainOptions(**COMMON, model="gin", norm="layer", dropout=0.2, residual=True),
-        TrainOptions(
-            **{**COMMON, "optimizer": "adam"}, model="sage", residual=True, weight_decay=0.01
-        ),
-    ]
-    for options in variants:
-        one, result = trained(whole, options)[0], trained(edge_plan(p), options)[0]
-        losses = np.array([epoch.loss for epoch in one.epochs])
-        close([epoch.loss for epoch in result.epochs], losses, 1e-11)
-        close(result.final.accuracy["test"], one.final.accuracy["test"], 0)
-        for key, weight in one.weights.items():
-            close(result.weights[key], weight, 1e-10)
 
 
 # ---- the library ----
@@ -275,7 +216,8 @@ def dense_aggregate(present, x, op, reduce, weight, target):
             continue
         rows, w = x[columns], weight[i, columns]
         message = {"copy": rows, "copy_e": w, "add": rows + w, "mul": rows * w}
-        message |= {"sub": rows - target[i], "div": rows / target[i]}
+        other = w if target is None else target[i]
+        message |= {"sub": rows - other, "div": rows / other}
         if reduce in ("max", "min"):
             out[i] = getattr(message[op], reduce)(0).values
         else:
@@ -283,17 +225,19 @@ def dense_aggregate(present, x, op, reduce, weight, target):
     return out
 
 
-@pytest.mark.parametrize("kind", ["undirected", "directed"])
-def test_aggregation_in_the_library(kind):
-    """Every operator and reduction, with the gradients of all operands."""
+@pytest.mark.parametrize(("layout", "kind"), [*product(("row", "edge"), KINDS[:2])])
+def test_aggregation_in_the_library(layout, kind):
+    """Every operator and reduction, with the gradients of all operands; values of the plan too."""
     a = worlds.array(kind)
-    header, parts = edge_plan(4, kind)
+    header, parts = plan_of(layout, 4, kind)
     x, y, g = np.random.default_rng(2).standard_normal((3, N, 3))
     wide = np.array([1.0, -2.0, 3.0])
     cases = [
         (op, reduce, NONZEROS[(k + k // 4 + len(kind)) % 3])
         for k, (op, reduce) in enumerate(product(OPERANDS, ("sum", "mean", "max", "min")))
     ]
+    with_weights = len(cases)
+    cases += [("mul", "sum", "plan"), ("div", "max", "edges")]  # by the values of the plan
 
     def work(transport):
         graph = plancc_runtime.open((header, parts[transport.rank]), transport, torch.float64)
@@ -301,13 +245,15 @@ def test_aggregation_in_the_library(kind):
         vertices = graph.vertices.double()
         column, row = graph.columns(vertices).long(), graph.local_rows(vertices).long()
         answers = []
-        for op, reduce, nonzeros in cases:
+        for k, (op, reduce, nonzeros) in enumerate(cases):
             mine, target = (torch.tensor(rows[own], requires_grad=True) for rows in (x, y))
             source, place = graph.local_edge_index(nonzeros)
             i, j = row[place], column[source]
             weight = torch.cos((7 * i + j).double()).unsqueeze(1) * torch.tensor(wide)
             operands = {"weight": weight.requires_grad_(), "target": target}
             chosen = {name: z for name, z in operands.items() if name == OPERANDS[op]}
+            if k >= with_weights:
+                chosen = {"weight": "plan"}
             out = graph.aggregate(mine, op, reduce, nonzeros=nonzeros, **chosen)
             out.backward(torch.tensor(g[own]))
             gradients = [0 * z if z.grad is None else z.grad for z in (mine, target, weight)]
@@ -322,9 +268,11 @@ def test_aggregation_in_the_library(kind):
         if nonzeros == "closed":
             values[range(N), range(N)] = np.where(np.diag(values) == 0, 1, np.diag(values))
         weight = np.cos(7 * np.arange(N)[:, None] + np.arange(N))[:, :, None] * wide
-        weight = torch.tensor(weight, requires_grad=True)
+        weight = weight if k < with_weights else np.tile(values[:, :, None], 3)
+        weight = torch.tensor(weight, requires_grad=k < with_weights)
         source, target = (torch.tensor(rows, requires_grad=True) for rows in (x, y))
-        out = dense_aggregate(values != 0, source, op, reduce, weight, target)
+        of_rows = target if k < with_weights else None
+        out = dense_aggregate(values != 0, source, op, reduce, weight, of_rows)
         out.backward(torch.tensor(g))
         expected = [0 * z if z.grad is None else z.grad for z in (source, target, weight)]
         expected = [z.detach().numpy() for z in (out, *expected)]
@@ -342,7 +290,7 @@ def test_aggregation_in_the_library(kind):
 def test_a_gradient_of_an_extreme_goes_to_one_of_those_that_attain_it(reduce):
     """Row i of the gradient is 2^i, so that what arrives says from which rows."""
     a = worlds.array("undirected")
-    header, parts = edge_plan(5)
+    header, parts = plan_of("edge", 5)
     x = np.random.default_rng(8).integers(0, 3, (N, 4)).astype(float)  # nearly all rows have ties
     power = 2.0 ** np.arange(N)
 
@@ -370,54 +318,11 @@ def test_a_gradient_of_an_extreme_goes_to_one_of_those_that_attain_it(reduce):
     assert attained > 2 * N * 4
 
 
-def test_a_script_of_ones_own_learns_on_an_edge_plan():
-    header, parts = edge_plan(3)
-
-    def work(transport):
-        graph = plancc_runtime.open((header, parts[transport.rank]), transport, torch.float64)
-        torch.manual_seed(0)
-        conv = SAGEConv(DIMS[0], DIMS[-1], last=True, aggregator="sum", random=1)
-        out = conv(graph, graph.features)
-        loss = graph.mean_loss((out**2).sum(dim=1))
-        loss.backward()
-        graph.sync_gradients(conv)
-        weights = conv.weight, conv.weight_self, conv.bias
-        return loss.item(), *(w.detach() for w in weights), conv.weight.grad
-
-    torch.set_default_dtype(torch.float64)
-    try:
-        ranks = on_ranks(3, work)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    x = torch.tensor(worlds.data(**DATA).features, dtype=torch.float64)
-    total = torch.tensor(coefficients(worlds.array("undirected"), True)["sum"]) @ x
-    for loss, weight, weight_self, bias, gradient in ranks:
-        out = total @ weight + x @ weight_self + bias
-        close(loss, (out**2).sum(dim=1).mean().item(), 1e-12)
-        close(gradient, (2 / N * total.T @ out).numpy(), 1e-12)
-
-
 # ---- what is refused ----
 
 
-@pytest.mark.parametrize(
-    ("chosen", "named"),
-    [
-        ({"model": "gat"}, "`model` gat: "),
-        ({"boundary_sampling": 0.5}, "`boundary_sampling` 0.5: "),
-        ({"boundary_edge_sampling": 0.25}, "`boundary_edge_sampling` 0.25: "),
-        ({"drop_edge": 0.9}, "`drop_edge` 0.9: "),
-        ({"sampler": "uniform", "batch_size": 8}, "`sampler` uniform: "),
-        ({"batch_size": 8}, "`batch_size` 8: "),
-    ],
-)
-def test_what_needs_a_row_plan_says_so(chosen, named):
-    with pytest.raises(InputError, match=f"^{named}needs a plan of layout row.* edge plan"):
-        trained(edge_plan(2), TrainOptions(epochs=1, threads=1, **chosen))
-
-
 def test_attention_in_the_library_needs_a_row_plan():
-    header, parts = edge_plan(2)
+    header, parts = plan_of("edge", 2)
 
     def work(transport):
         graph = plancc_runtime.open((header, parts[transport.rank]), transport, torch.float32)
@@ -436,14 +341,14 @@ def test_attention_in_the_library_needs_a_row_plan():
     ],
 )
 def test_a_target_that_does_not_fit_is_refused_before_it_travels(target, message):
-    header, parts = edge_plan(1)
+    header, parts = plan_of("edge", 1)
     graph = plancc_runtime.open((header, parts[0]), SingleTransport(), torch.float64)
     with pytest.raises(InputError, match=message):
         graph.aggregate(torch.ones(N, 3, dtype=torch.float64), "sub", target=target)
 
 
 def test_tables_of_the_fold_that_do_not_fit_are_found():
-    header, parts = edge_plan(3)
+    header, parts = plan_of("edge", 3)
     fold = parts[1].fold
     send = replace(fold.send, row_ptr=fold.send.row_ptr - (fold.send.row_ptr > 0))
     torn = replace(parts[1], fold=replace(fold, send=send))

@@ -9,6 +9,7 @@ import pytest
 import rank_tasks
 import reference
 import torch
+from cases import pairs
 from reference import bound
 from scipy.sparse import csr_matrix
 
@@ -17,8 +18,6 @@ from plancc_runtime.data import load_data
 from plancc_runtime.execution.choice import execution_of
 from plancc_runtime.execution.drawn import chosen_batches
 from plancc_runtime.execution.figures import words_of_pass
-from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.matrices import is_symmetric
 from plancc_runtime.layouts.order import in_cache_order, reordered
 from plancc_runtime.layouts.resources import Resources
@@ -241,63 +240,6 @@ def test_passes_that_do_not_fit_are_off(p, trained):
             ]
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("p", RANKS)
-def test_live_blocks_are_those_of_a_search(p, on_ranks):
-    layers = 3
-    for directed in (False, True):
-        a, owner = graph(directed), owners(p)
-        plan = reference.make_parts(a, owner, p, data(4))
-        ranks = on_ranks(p, p == 2, rank_tasks.live, *plan, layers)
-        sets = reference.live_sets(a, np.flatnonzero(data(4).train_mask).tolist(), layers)
-        assert len(sets[1]) < N
-        for m, (shared, blocks, rows) in enumerate(ranks):
-            own = set(np.flatnonzero(owner == m).tolist())
-            assert [set(r.tolist()) for r in rows] == [s & own for s in sets]
-            for k, block in enumerate(blocks):
-                needed = np.zeros_like(a)
-                into = sorted(sets[k + 1])
-                needed[into] = a[into]
-                travel, every = (
-                    {
-                        pair: reference.in_plan_order(vertices, a, owner)
-                        for pair, vertices in reference.needed_rows(matrix, owner).items()
-                    }
-                    for matrix in (needed, a)
-                )
-                sends = {(m, q): v for (s, q), v in travel.items() if s == m}
-                receives = {(q, m): v for (q, r), v in sorted(travel.items()) if r == m}
-                assert sent_by(block, m) == sends
-                assert shared[k] == (
-                    len(sets[k + 1] & own) == len(own)
-                    and sends == {x: v for x, v in every.items() if x[0] == m}
-                )
-                columns = [*block.inputs.tolist(), *(v for r in receives.values() for v in r)]
-                assert block.expand.receive.peer.tolist() == [q for q, _ in receives]
-                assert np.diff(block.expand.receive.row_ptr).tolist() == [
-                    len(v) for v in receives.values()
-                ]
-                matrix = csr_matrix(
-                    (block.value, block.column, block.row_ptr), (block.num_outputs, len(columns))
-                ).toarray()
-                dense = np.zeros((N, N))
-                places = block.output_places()
-                dense[np.ix_(block.inputs[places], columns)] = matrix
-                mine = sorted(sets[k + 1] & own)
-                np.testing.assert_array_equal(dense[mine], a[mine])
-                assert sorted(block.inputs[places].tolist()) == mine
-
-
-def sent_by(block, rank):
-    messages = zip(
-        block.expand.send.peer.tolist(), pairwise(block.expand.send.row_ptr.tolist()), strict=True
-    )
-    return {
-        (rank, q): block.inputs[block.expand.send.row[first:last]].tolist()
-        for q, (first, last) in messages
-    }
-
-
 def alone(**options):
     """An execution on one rank, prepared, and its network."""
     header, (part,) = reference.make_parts(graph(False), owners(1), 1, data(4))
@@ -391,34 +333,14 @@ def test_a_view_is_the_same_in_every_epoch_unless_it_is_drawn():
     assert first.column.tobytes() != second.column.tobytes()
 
 
-@pytest.mark.gpu
-@pytest.mark.usefixtures("cuda")
-@pytest.mark.parametrize("name", list(WIRES))
-def test_wires_and_products_on_a_device(name):
-    device = torch.device("cuda")
-    header, (part,) = reference.make_parts(graph(True), owners(1), 1)
-    block = Block.of_part(part, header.self_loops)
-    on_device = LocalGraph(
-        block, Resources(SingleTransport(), torch.float32, wire=name, device=device)
-    )
-    x = torch.randn(N, 8)
-    expected = graph(True)[part.global_id] @ x[np.argsort(part.global_id)].double().numpy()
-    got = on_device.product(x.to(device)).cpu().numpy()
-    np.testing.assert_allclose(got, expected, atol=1e-5)
-    wire = WIRES[name]
-    if wire is not None:
-        packed, there = wire.empty(N, 8, x.device), wire.empty(N, 8, device)
-        wire.pack(x, packed)
-        wire.pack(x.to(device), there)
-        again, back = torch.empty_like(x), torch.empty_like(x, device=device)
-        wire.unpack(packed, again)
-        wire.unpack(there, back)
-        torch.testing.assert_close(back.cpu(), again)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("name", ["bf16", "fp16", "int8"])
-def test_wire_errors_are_within_their_bounds(name, dtype):
+@pairs(
+    name=["bf16", "fp16", "int8"],
+    dtype=[torch.float32, torch.float64],
+    device=["cpu", "cuda"],
+)
+def test_wire_errors_are_within_their_bounds(name, dtype, device, request):
+    if device == "cuda":
+        request.getfixturevalue("cuda")
     wire = WIRES[name]
     random = np.random.default_rng(0)
     magnitudes = 10.0 ** random.integers(-30 if name != "fp16" else -9, 4, (400, 1))
@@ -426,12 +348,13 @@ def test_wire_errors_are_within_their_bounds(name, dtype):
     rows[0] = 0
     rows[1, :] = 0
     rows[1, 3] = -2.5
+    rows = rows.to(device)
     packed = wire.empty(400, 17, rows.device)
     wire.pack(rows, packed)
     again = torch.full_like(rows, torch.nan)
     wire.unpack(packed, again)
-    exact = rows.double().numpy()
-    error = np.abs(again.double().numpy() - exact)
+    exact = rows.cpu().double().numpy()
+    error = np.abs(again.cpu().double().numpy() - exact)
     assert (error <= bound(name, exact)).all()
     assert error.max() > 0
     assert (again[0] == 0).all()

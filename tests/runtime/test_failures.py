@@ -70,23 +70,29 @@ def test_mpi_a_rank_that_dies():
     assert "signal 9" in result.stderr
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("transport", ["mpi", pytest.param("gloo", marks=long)])
-def test_a_rank_that_raises(transport):
-    result = job(3, transport, "raises")
-    [sentence] = said(result)
-    assert sentence.startswith("rank 2: something is damaged")
-    assert result.returncode == 1
+BUSY = "; late: rank {} (busy, waits for no rank)"
+FAULTS = {  # ranks, transport, fault, and what the one sentence has
+    "raises": (3, "mpi", "raises", ["rank 2: something is damaged"]),
+    "gloo, sleeps": (
+        *(3, "gloo", "sleeps"),
+        [TIMEOUT, "a message from rank 2", "a message to rank 2", BUSY.format(2)],
+    ),
+    "holds the lock": (2, "mpi", "holds the lock", ["; late: rank 1 (busy in native code)"]),
+    "never ends": (2, "mpi", "stays", ["the other ranks to end" + BUSY.format(1)]),
+    "queue of a device": (1, "mpi", "device", [f"rank 0: {TIMEOUT} a device"]),
+    "gloo, raises": (3, "gloo", "raises", ["rank 2: something is damaged"]),
+}
 
 
 @pytest.mark.mpi
-def test_gloo_a_rank_that_sleeps():
-    result = job(3, "gloo", "sleeps")
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=long if n == "gloo, raises" else ()) for n in FAULTS]
+)
+def test_one_sentence_says_what_is_waited_for(name):
+    *given, words = FAULTS[name]
+    result = job(*given)
     [sentence] = said(result)
-    assert TIMEOUT in sentence
-    for wait in ("a message from rank 2", "a message to rank 2"):
-        assert wait in sentence
-    assert sentence.endswith("; late: rank 2 (busy, waits for no rank)")
+    assert all(each in sentence for each in words)
     assert result.returncode == 1
 
 
@@ -123,32 +129,11 @@ def test_a_rank_that_is_stopped_before_there_are_connections(launcher):
     assert result.returncode in ENDED
 
 
-@pytest.mark.mpi
-def test_a_rank_that_keeps_the_lock_of_python():
-    result = job(2, "mpi", "holds the lock")
-    [sentence] = said(result)
-    assert sentence.endswith("; late: rank 1 (busy in native code)")
-
-
-@pytest.mark.mpi
-def test_a_rank_that_never_ends():
-    result = job(2, "mpi", "stays")
-    [sentence] = said(result)
-    assert sentence.endswith("the other ranks to end; late: rank 1 (busy, waits for no rank)")
-
-
 @long
 def test_gloo_a_rank_that_dies():
     result = job(2, "gloo", "dies", "torchrun")
     assert result.returncode == 1
     assert all("lost the connection" in sentence for sentence in said(result))
-
-
-@pytest.mark.mpi
-def test_work_that_waits_in_the_queue_of_a_device():
-    result = job(1, "mpi", "device")
-    assert said(result) == [f"rank 0: {TIMEOUT} a device"]
-    assert result.returncode == 1
 
 
 def test_threads_a_rank_that_raises():

@@ -1,10 +1,9 @@
 """Feature-parallel plans against dense float64 matrices: products, gradients, words, pipelines.
 
 What is expected comes from dense matrices alone; the paper's formula for the words is written down
-again here.
+again here. Training on them is in `test_trained_layouts`.
 """
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,14 +12,9 @@ import numpy as np
 import pytest
 import torch
 import worlds
-from cases import long
-from launcher import run
-from reference import close, make_parts, normalised, train_model
-from runs import on_ranks
-from scipy.sparse import csr_matrix
+from reference import normalised
+from runs import on_ranks, slices_of, trained
 
-import plancc
-from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
@@ -29,17 +23,13 @@ from plancc.plan.layers import Aggregate
 from plancc.plan.lowering import lower
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.stages import Batches, wanted_stages
-from plancc.plan.values import Header
-from plancc_runtime.execution.choice import check_layout
 from plancc_runtime.layouts.feature import FeatureGraph
 from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.pipeline import bandwidth
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.testing import Layout, LayoutTests
-from plancc_runtime.train import train
 from plancc_runtime.transport.base import Pending
-from plancc_runtime.transport.local import run_ranks
 
 
 def matrix(n: int, directed: bool, seed: int = 0, reach: int | None = None) -> np.ndarray:
@@ -236,151 +226,13 @@ def test_rcm_order_narrows_the_band_and_vertex_data_follow_their_rows():
     assert results[0][1].bandwidth < plain[0][1].bandwidth
 
 
-MODELS = [
-    ({"model": "gcn"}, "off", (2, 2)),
-    ({"model": "gcn"}, "auto", (1, 1)),
-    ({"model": "sage", "aggregator": "mean"}, "off", (1, 3)),
-    ({"model": "sage", "aggregator": "sum"}, "3", (1, 2)),
-    ({"model": "sage", "aggregator": "gcn"}, "2", (1, 2)),
-    ({"model": "gin", "model_options": {"train_eps": True}}, "3", (1, 4)),
-]
-
-
-COMMON = {
-    **{"layers": 3, "hidden": 6, "epochs": 2, "optimizer": "sgd", "lr": 0.1},
-    **{"dtype": "float64", "threads": 1},
-}
-
-
-def problem(n: int) -> tuple[np.ndarray, VertexData]:
-    random = np.random.default_rng(6)
-    data = VertexData(
-        features=random.normal(size=(n, 7)).astype(np.float32),
-        labels=random.integers(-1, 4, n).astype(np.int32),
-        train_mask=random.random(n) < 0.7,
-    )
-    return matrix(n, True, seed=5), data
-
-
-def trained(a, data, grid, options):
-    """What `train` returns on every rank of a feature plan of the dense matrix."""
-    of_ranks = slices_on(a, grid, data)
-    return on_ranks(grid.num_ranks, lambda t: train(of_ranks[t.rank], options, t))
-
-
-@pytest.mark.parametrize(("model", "pipeline", "grid"), MODELS, ids=str)
-def test_training(model, pipeline, grid):
-    """Losses and weights of gradient descent on dense matrices; words as `Figures` plans them."""
-    a, data = problem(37)
-    options = TrainOptions(
-        **{**COMMON, **model},
-        pipeline=pipeline,
-        aggregate_on="cpu" if pipeline == "2" else "device",
-    )
-    start = trained(a, data, Grid("feature", 1, 1), replace(options, epochs=0))[0].weights
-    losses, weights = train_model(
-        *(options.model, options.aggregator, a, data.features, data.labels, data.train_mask),
-        *(start, 2, 0.1),
-    )
-    for result in (results := trained(a, data, Grid("feature", *grid), options)):
-        assert [epoch.loss for epoch in result.epochs] == pytest.approx(losses, rel=1e-10)
-        for name, weight in weights.items():
-            close(result.weights[name], weight, 1e-10)
-    assert {epoch.words_sent for epoch in results[0].epochs} == {results[0].figures.planned}
-    assert (results[0].pipelining is None) == (pipeline == "off")
-
-
 def test_packed_rows_of_a_slice_without_columns():
     """A layer narrower than a group: int8 has no scale to send for a rank that has no column."""
-    a, data = problem(37)
-    narrow = TrainOptions(**{**COMMON, "hidden": 3})
+    options = TrainOptions(epochs=2, hidden=3, dtype="float64", threads=1)
     plain, packed = (
-        trained(a, data, Grid("feature", 2, 4), replace(narrow, wire=wire))[0]
+        trained(slices_of("directed", "feature 2x4"), replace(options, wire=wire))[0]
         for wire in ("fp32", "int8")
     )
     for here, there in zip(plain.epochs, packed.epochs, strict=True):
         assert there.loss == pytest.approx(here.loss, rel=0.05)
         assert there.words_sent == here.words_sent == packed.figures.planned
-
-
-@pytest.mark.parametrize("norm", ["batch", "layer"])
-def test_dropout_residuals_and_norms_are_as_on_one_rank(norm):
-    a, data = problem(37)
-    options = TrainOptions(
-        **{**COMMON, "optimizer": "adam"},
-        **{"model": "sage", "pipeline": "3", "dropout": 0.3, "residual": True, "norm": norm},
-        bias=norm == "layer",  # batch norm takes it out again: Adam would follow rounding errors
-    )
-    header, parts = make_parts(a, np.zeros(len(a), int), 1, data)
-    plain = replace(options, pipeline="off")
-    [alone] = run_ranks(1, lambda t: train((header, parts[0]), plain, t))
-    for result in trained(a, data, Grid("feature", 1, 3), options):
-        for found, expected in zip(result.epochs, alone.epochs, strict=True):
-            assert found.loss == pytest.approx(expected.loss, rel=1e-9)
-        for name, weight in alone.weights.items():
-            np.testing.assert_allclose(result.weights[name], weight, rtol=0, atol=1e-9)
-
-
-@pytest.mark.gpu
-@pytest.mark.usefixtures("cuda")
-@pytest.mark.parametrize("aggregate_on", ["device", "cpu"])
-@pytest.mark.parametrize("pipeline", ["off", "3"])
-def test_training_on_a_device_is_that_on_the_cpu(aggregate_on, pipeline):
-    a, data = problem(37)
-    options = TrainOptions(**COMMON, model="sage", pipeline=pipeline, aggregate_on=aggregate_on)
-    for grid in (Grid("feature", 1, 1), Grid("feature", 1, 3)):
-        expected = trained(a, data, grid, replace(options, aggregate_on="device"))[0]
-        found = trained(a, data, grid, replace(options, device="cuda"))[0]
-        assert found.weights.keys() == expected.weights.keys()
-        for name, weight in expected.weights.items():
-            close(found.weights[name], weight, 1e-10)
-        assert found.epochs[-1].words_sent == expected.epochs[-1].words_sent
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("launcher", ["mpirun", pytest.param("torchrun", marks=long)])
-def test_processes_train_as_threads_do(launcher, tmp_path, ranks):
-    a, data = problem(60)
-    plan = plancc.compile(csr_matrix(a != 0), model="block", num_parts=1, data=data)
-    path = tmp_path / "plan.h5"
-    with_grid(plan, Grid("feature", 1, 2)).save(path)
-    arguments = ["--pipeline", 3, "--epochs", 2, "--dtype", "float64", "--threads", 1]
-    result = tmp_path / "found.json"
-    words = path, *arguments, "--json", result
-    if launcher == "torchrun":
-        done = run(2, "-m", "plancc_cli.run", *words, launcher=launcher)
-    else:
-        done = ranks.run(2, *words)
-    assert done.returncode == 0, done.stderr
-    assert "pipeline: 3 stages; bandwidth" in done.stdout
-    found = json.loads(result.read_text())
-    options = TrainOptions(pipeline="3", epochs=2, dtype="float64", threads=1)
-    expected = run_ranks(2, lambda t: train(path, options, t))[0]
-    for mine, epoch in zip(found["epochs"], expected.epochs, strict=True):
-        assert mine["loss"] == pytest.approx(epoch.loss, rel=1e-12)
-        assert mine["words_sent"] == epoch.words_sent
-
-
-@pytest.mark.parametrize(
-    ("grid", "options", "words"),
-    [
-        (Grid("feature", 1, 2), {"model": "gat"}, "`model` gat: .* element by element"),
-        (Grid("feature", 1, 2), {"model": "sage", "aggregator": "max"}, "`aggregator` max"),
-        (Grid("feature", 1, 2), {"wire": "int8"}, "`wire` int8: .* one group"),
-        (Grid("feature", 2, 2), {"pipeline": "auto"}, "`pipeline` auto: needs one group"),
-        (Grid("2d", 2, 2), {"pipeline": "3"}, "`pipeline` 3: needs a plan of layout feature"),
-        (None, {"aggregate_on": "cpu"}, "`aggregate_on` cpu: needs a plan of layout feature"),
-    ],
-    ids=str,
-)
-def test_what_does_not_go_together_is_one_sentence(grid, options, words):
-    layout = "row" if grid is None else grid.layout
-    header = Header(layout, 8, 8, 1, True, "sym", True, grid=grid)
-    with pytest.raises(InputError, match=words):
-        check_layout(header, TrainOptions(**options))
-
-
-@pytest.mark.parametrize("value", ["1", "-3", "many", "2.5"])
-def test_an_unknown_pipeline_is_one_sentence(value):
-    with pytest.raises(InputError, match="give off, auto, or 2 to 1000 stages"):
-        TrainOptions(pipeline=value)

@@ -4,60 +4,75 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import reference
 import torch
 import worlds
-from cases import long
-from runs import file_of, trained
+from runs import file_of, slices_of, trained
 from simulated_device import simulated_device
-from worlds import N
 
 from plancc.plan.routing import with_routes
 from plancc.plan.topology import Topology
+from plancc_runtime.kernels import edges, masks
+from plancc_runtime.nn import dropout
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.repeated import RECORDED, Repeated
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
-VARIANTS = [
-    {"model": "gcn", "dropout": 0.3, "optimizer": "adam"},
-    {"model": "gcn", "norm": "batch", "residual": True, "hidden": 6},
-    {"model": "sage", "aggregator": "mean"},
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch):
+    """Blocks of few rows and nonzeros at a time, the last a part."""
+    monkeypatch.setattr(dropout, "AT_ONCE", 100)
+    monkeypatch.setattr(masks, "AT_ONCE", 70)
+    monkeypatch.setattr(edges, "TEMPORARY", 500)
+
+
+ROW = [
+    {"dropout": 0.3, "optimizer": "adam"},
+    {"norm": "batch", "residual": True},
     {"model": "sage", "aggregator": "max", "norm": "layer"},
-    {"model": "gin"},
-    {"model": "gat", "heads": 2, "hidden": 8},
-    {"model": "gcn", "boundary_sampling": 0.5},
-    {"model": "gcn", "wire": "int8"},
-    {"model": "gcn", "batch_size": 20, "steps": 3},
-    {"model": "gat", "heads": 2, "hidden": 8, "attention_dropout": 0.3, "optimizer": "adamw"},
-    {"model": "sage", "batch_size": 20, "steps": 3, "feature_cache": 1000},
-    {"model": "gcn", "drop_edge": 0.3, "recompute": True, "clip_norm": 0.1},
-    {"model": "gcn", "boundary_edge_sampling": 0.5, "normalize_features": True},
+    {"boundary_sampling": 0.5},
+    {"wire": "int8"},
+    {"batch_size": 20, "steps": 2},
+    {"model": "gat", "heads": 2, "attention_dropout": 0.3, "optimizer": "adamw"},
+    {"model": "sage", "batch_size": 20, "steps": 2, "feature_cache": 1000},
+    {"drop_edge": 0.3, "recompute": True, "clip_norm": 0.1},
+    {"boundary_edge_sampling": 0.5, "normalize_features": True},
 ]
-LATE = [{"model": "gcn", "fold": "delayed", "delay": 1}, {"model": "sage", "fold": "none"}]
-ON_EDGE_PLANS = [*(VARIANTS[k] for k in (0, 1, 2, 3, 4, 7)), *LATE]
+EDGE = [
+    {"dropout": 0.3, "optimizer": "adam"},
+    {"model": "sage", "aggregator": "max", "norm": "layer"},
+    {"model": "gin", "wire": "int8"},
+    {"fold": "delayed", "delay": 1, "epochs": 3},
+    {"model": "sage", "fold": "none"},
+]
+OTHERS = [
+    *(("1d 3", {"model": "gin", "dropout": 0.3}), ("1.5d 2x2", {}), ("1.5d 2x2 sparse", {})),
+    *(("2d 2x3", {"dropout": 0.3}), ("3d 1x2x2", {"model": "gin"})),
+    *(("feature 1x3", {"model": "sage", "pipeline": "3"}), ("feature 1x1", {"pipeline": "3"})),
+    *(
+        ("feature 1x3", {"model": "sage", "pipeline": p, "aggregate_on": "cpu"})
+        for p in ("3", "off")
+    ),
+]
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=long), 3])
 @pytest.mark.parametrize(
-    ("layout", "variant"),
-    [*(("row", v) for v in VARIANTS), *(("edge", v) for v in ON_EDGE_PLANS)],
+    ("layout", "chosen"),
+    [*(("row", each) for each in ROW), *(("edge", each) for each in EDGE), *OTHERS],
     ids=str,
 )
-def test_training_is_that_on_the_cpu(layout, variant, ranks):
-    a, owner = worlds.array("undirected"), np.arange(N) * ranks // N
-    holder = np.random.default_rng(4).integers(0, ranks, (N, N))
-    np.fill_diagonal(holder, owner)
-    plan = reference.make_parts(a, owner, ranks, worlds.data())
-    if layout == "edge":
-        plan = reference.make_parts(a, owner, ranks, worlds.data(), holder)
+def test_training_is_that_on_the_cpu(layout, chosen):
+    slices = slices_of("undirected", layout, 2)
     options = TrainOptions(
-        **{"layers": 3, "epochs": 3, "optimizer": "sgd", "lr": 0.1, **variant},
+        **{"epochs": 2, "hidden": 6, "optimizer": "sgd", "lr": 0.1, **chosen},
         **{"dtype": "float64", "threads": 1},
     )
-    there, here = (trained(plan, replace(options, device=d))[0] for d in ("cuda", "cpu"))
+    there, here = (trained(slices, replace(options, device=d))[0] for d in ("cuda", "cpu"))
     for name, w in here.weights.items():
         np.testing.assert_allclose(there.weights[name], w, rtol=1e-7, atol=1e-9)
     assert [e.words_sent for e in there.epochs] == [e.words_sent for e in here.epochs]
+    assert there.figures == here.figures
 
 
 @pytest.mark.parametrize("layout", ["row", "edge"])

@@ -1,6 +1,5 @@
 """Rows in hops between nodes: the same numbers as straight from rank to rank, and what travels."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +26,7 @@ from plancc_runtime.testing import Layout, LayoutTests
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 
-SHAPES = {"3x2": 6, "2x2+1x1+1x3": 8, "2x2": 4, "relays 4x2 2": 8}
+SHAPES = {"2x2+1x1+1x3": 8, "relays 4x2 2": 8, "2x2": 4, "3x2": 6}
 
 
 pytestmark = pytest.mark.usefixtures("opened_once")
@@ -54,7 +53,11 @@ def file_of(model: str, topology: str) -> Path:
 class TestProducts(LayoutTests):
     @pytest.fixture(
         scope="class",
-        params=[(m, shape) for m in ("rp", "medium-grain") for shape in SHAPES],
+        params=[
+            pytest.param((model, shape), marks=() if (model == "rp") == (k < 2) else long)
+            for model in ("rp", "medium-grain")
+            for k, shape in enumerate(SHAPES)
+        ],
         ids=str,
     )
     @classmethod
@@ -108,35 +111,27 @@ SETTINGS = {
 }
 
 
-def check_hops(path, settings, hops="nodes"):
-    """Losses, and weights, are those of rows that go straight."""
-    straight, hops = (trained(path, 4, each, **settings)[0][0] for each in ("flat", hops))
+QUICK = ("gcn", "sage, max", "gat", "gin", "boundary sampling", "mini-batches")
+EDGE = ("no passes", "sage, mean", "gcn", "gin")
+TRAINED = [
+    *((("rp", "1x1+1x3", name), name in QUICK) for name in SETTINGS),
+    *((("medium-grain", "2x2", name), name in EDGE[:2]) for name in EDGE),
+    *((("rp", "relays 2x2 2", name), True) for name in ("gat", "rows by degree")),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "topology", "name"),
+    [pytest.param(*case, marks=() if quick else long) for case, quick in TRAINED],
+)
+def test_training_is_that_of_straight_rows(model, topology, name):
+    path = file_of(model, topology)
+    hops = "relays" if topology.startswith("relays") else "nodes"
+    straight, hops = (trained(path, 4, each, **SETTINGS[name])[0][0] for each in ("flat", hops))
     losses = [[epoch.loss for epoch in found.epochs] for found in (straight, hops)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9)
     for key, weights in straight.weights.items():
         np.testing.assert_allclose(hops.weights[key], weights, rtol=1e-7, atol=1e-9)
-
-
-QUICK = ("gcn", "sage, max", "gat", "gin", "boundary sampling", "mini-batches")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else long) for name in SETTINGS]
-)
-def test_training_is_that_of_straight_rows(name):
-    check_hops(file_of("rp", "1x1+1x3"), SETTINGS[name])
-
-
-@pytest.mark.parametrize(
-    "name", ["no passes", "sage, mean", *(pytest.param(n, marks=long) for n in ("gcn", "gin"))]
-)
-def test_edge_plans_train_alike(name):
-    check_hops(file_of("medium-grain", "2x2"), SETTINGS[name])
-
-
-@pytest.mark.parametrize("name", ["gat", "rows by degree", "boundary sampling"])
-def test_training_over_relays_is_that_of_straight_rows(name):
-    check_hops(file_of("rp", "relays 2x2 2"), SETTINGS[name], "relays")
 
 
 @pytest.mark.parametrize("model", ["rp", "medium-grain"])
@@ -277,28 +272,6 @@ def test_ranks_of_one_machine_send_straight():
         assert transport.far == [rank // 4 != transport.rank // 4 for rank in range(8)]
 
     run_ranks(8, work, 180)
-
-
-def test_plans_without_hops_refuse_them(tmp_path):
-    flat = plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), "block", 2)
-    flat.save(tmp_path / "flat.h5")
-    for exchange, why in (("nodes", "the plan has no hops"), ("relays", "the plan has none")):
-        with pytest.raises(InputError, match=f"`exchange` {exchange}: {why}"):
-            trained(str(tmp_path / "flat.h5"), 2, exchange)
-
-
-@pytest.mark.mpi
-def test_ranks_of_mpi(tmp_path, ranks):
-    path = file_of("medium-grain", "2x2")
-    found = {}
-    for exchange in ("flat", "nodes"):
-        result = tmp_path / f"{exchange}.json"
-        words = [path, "--epochs", 3, "--exchange", exchange, "--threads", 1, "--json", result]
-        run = ranks.run(4, *words) if exchange == "nodes" else alone(*words, "--ranks", 4)
-        assert run.returncode == 0, run.stderr
-        found[exchange] = json.loads(result.read_text())
-    for one, two in zip(found["flat"]["epochs"], found["nodes"]["epochs"], strict=True):
-        assert two["loss"] == pytest.approx(one["loss"], rel=1e-5)
 
 
 def test_the_line_that_says_so():

@@ -8,6 +8,7 @@ import cases
 import numpy as np
 import pytest
 import reference
+import runs
 import torch
 import worlds
 from runs import on_ranks
@@ -25,7 +26,6 @@ from plancc.sampling.negatives import OF_NEGATIVES, drawn_negatives
 from plancc_runtime import curves
 from plancc_runtime.metrics import HITS
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.train import train
 
 HIDDEN, SEED = 6, 3
 FOLDER = TemporaryDirectory()
@@ -50,7 +50,6 @@ def file_of(layout="row", per_link=0):
     plan = worlds.plan("undirected", layout, 8)
     found = links(per_link)
     plan = with_links(plan, *found.columns(), found.per_link)
-    plan = plan.__class__(**vars(plan) | {"vertex_data": worlds.data().take(plan.global_id)})
     path = Path(FOLDER.name, f"{layout}-{per_link}.h5")
     plan.save(path)
     return path
@@ -59,7 +58,7 @@ def file_of(layout="row", per_link=0):
 def run(ranks, layout="row", per_link=0, **options):
     chosen = TrainOptions(**{"hidden": HIDDEN, "seed": SEED, "dtype": "float64", **options})
     path = file_of(layout, per_link) if isinstance(layout, str) else layout
-    return on_ranks(ranks, lambda t: train(path, chosen, t))[0]
+    return runs.trained(path, chosen, ranks)[0]
 
 
 def negatives(epoch, total):
@@ -104,7 +103,7 @@ def score_of(decoder, weights, x, pairs):
 
 
 @cases.pairs(
-    model=["gcn", "sage", "gat"], decoder=["dot", "distmult", "mlp"], ranks=[1, 3, 8], k=[1, 3]
+    model=["gcn", "sage", "gat"], decoder=["dot", "distmult", "mlp"], ranks=[1, 4], k=[1, 3]
 )
 def test_losses_and_weights_are_those_of_a_dense_network(model, decoder, ranks, k):
     options = {"model": model, "decoder": decoder, "negatives": k, "optimizer": "sgd", "lr": 0.5}
@@ -249,6 +248,9 @@ def test_predicted_words_are_those_that_ranks_count(ranks, layout, decoder, k):
     assert epoch.words_reduced == (ranks > 1) * ranks * found.epochs[0].words_reduced
 
 
+BATCHES = {"batch_size": 25, "fanouts": (3, 2)}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -258,6 +260,11 @@ def test_predicted_words_are_those_that_ranks_count(ranks, layout, decoder, k):
         ({"class_weights": "balanced"}, "`class_weights`: is of vertices"),
         ({"task": "vertices", "decoder": "mlp"}, "`decoder` mlp: is for links, and vertices"),
         ({"task": "vertices", "negatives": 2}, "`negatives` 2: is for links"),
+        ({"sampler": "uniform"}, "`sampler` uniform: the ends of links are drawn with sampler nei"),
+        ({"batch_size": 4}, "sampler 'neighbour' needs `fanouts`"),
+        ({**BATCHES, "draw": "everywhere"}, "`draw` everywhere: ends of links are drawn by owners"),
+        ({"exclude_links": True}, "`exclude_links`: is for mini-batches; give `sampler` or"),
+        ({"exclude_links": True, "task": "vertices", **BATCHES}, "is for links"),
     ],
 )
 def test_refused(options, words):
@@ -265,16 +272,12 @@ def test_refused(options, words):
         run(1, epochs=1, **options)
 
 
-def test_vertices_of_a_plan_with_links_are_learnt_as_without(tmp_path):
-    plan = worlds.plan("undirected", "row", 8)
-    plan = plan.__class__(**vars(plan) | {"vertex_data": worlds.data().take(plan.global_id)})
-    plan.save(tmp_path / "plan.h5")
-    options = TrainOptions(epochs=3, task="vertices")
-    without = on_ranks(2, lambda t: train(tmp_path / "plan.h5", options, t))[0]
-    found = on_ranks(2, lambda t: train(file_of(), options, t))[0]
+def test_vertices_of_a_plan_with_links_are_learnt_as_without():
+    bare, options = runs.file_of("undirected", "row", 8), TrainOptions(epochs=3, task="vertices")
+    without, found = (runs.trained(file, options, 2)[0] for file in (bare, file_of()))
     assert [each.loss for each in found.epochs] == [each.loss for each in without.epochs]
     with pytest.raises(InputError, match="the plan has no links; compile it with `link_split`"):
-        on_ranks(1, lambda t: train(tmp_path / "plan.h5", TrainOptions(task="links"), t))
+        runs.trained(bare, TrainOptions(task="links"), 1)
 
 
 def test_a_run_follows_a_metric_and_resumes(tmp_path):

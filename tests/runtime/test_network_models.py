@@ -7,10 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+import worlds
 from cases import long, turns
-from reference import dense_convolution, make_parts, normalised
+from reference import dense_convolution, key_of, make_parts, mix
 from runs import on_ranks
 from torch.nn import functional
+from worlds import N
 
 from plancc.errors import InputError
 from plancc_runtime.layouts.block import Block
@@ -21,29 +23,8 @@ from plancc_runtime.nn import BatchNorm, GATConv, GCNConv, GINConv, LayerNorm, S
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.transport.single import SingleTransport
 
-N, DIMS, SEED, STEP = 31, [4, 6, 6, 3], 5, 7
-ISOLATED = (0, 13)  # neither needs nor is needed
+DIMS, SEED, STEP = [4, 6, 6, 3], 5, 7
 KINDS = "directed", "undirected"
-
-
-def random_matrix(kind: str) -> tuple[np.ndarray, bool]:
-    """A dense matrix with isolated vertices, and whether its diagonal is no edge."""
-    random = np.random.default_rng(3)
-    a = (random.random((N, N)) < 0.13) * random.uniform(0.2, 1, (N, N))
-    np.fill_diagonal(a, 0)
-    if kind == "directed":  # with self loops of its own
-        a[range(2, N, 4), range(2, N, 4)] = 0.5
-    else:
-        a = np.maximum(a, a.T)
-    a[ISOLATED, :] = a[:, ISOLATED] = 0
-    return (a, False) if kind == "directed" else (normalised(a), True)
-
-
-def owners(num_ranks: int) -> np.ndarray:
-    """Random; rank 2 has no row."""
-    owner = np.random.default_rng(4).integers(0, num_ranks, N)
-    owner[owner == 2] = 0
-    return owner
 
 
 @dataclass
@@ -57,7 +38,7 @@ class Layer:
 
 
 def make_layers(kind: str, rectangular: bool) -> list[Layer]:
-    a, self_loops = random_matrix(kind)
+    a, self_loops = worlds.array(kind), kind == "undirected"
     sets = [np.arange(N)] * 4
     if rectangular:  # also without some of the columns that a row has
         random = np.random.default_rng(9)
@@ -93,25 +74,13 @@ def blocks_of(layer: Layer, owner: np.ndarray, num_ranks: int) -> list[Block]:
 # ---- the reference: dense torch operations, float64 ----
 
 
-def bits(x: int) -> int:
-    """splitmix64, in Python's integers."""
-    mask = 2**64 - 1
-    z = (x + 0x9E3779B97F4A7C15) & mask
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
-    return z ^ (z >> 31)
-
-
 def streams(vertices: np.ndarray, *numbers: int) -> list[int]:
-    key = 0
-    for number in numbers:
-        key = bits(key ^ bits(number))
-    return [bits(key ^ bits(v)) for v in vertices.tolist()]
+    return [key_of(*numbers, v) for v in vertices.tolist()]
 
 
 def scale(stream: int, place: int, upper: int, rate: float) -> float:
     """What multiplies a number that is drawn by one half of 64 bits."""
-    word = bits((stream + place) % 2**64)
+    word = mix((stream + place) % 2**64)
     half = word >> 32 if upper else word % 2**32
     return (half >= round(rate * 2**32)) / (1 - rate)
 
@@ -220,7 +189,7 @@ def dense(options, layers):
 
 def distributed(options, layers, num_ranks, dtype=torch.float64, fixed=False, again=False):
     """The same as `dense`, put together from all ranks."""
-    owner = owners(num_ranks)
+    owner = worlds.owners(N, num_ranks)
     blocks = [blocks_of(layer, owner, num_ranks) for layer in layers]
     features, labels = inputs()
     outputs = layers[-1].inputs[layers[-1].rows]
@@ -309,38 +278,29 @@ def test_equals_dense_on_any_number_of_ranks(case, kind, ranks):
     assert_close(distributed(options, layers, 3, torch.float32), expected, 1e-5)
 
 
-# an input that is exchanged once, activations that are computed again
-WAYS = {"fixed": {"fixed": True}, "again": {"again": True}, "both": {"fixed": True, "again": True}}
+WAYS = {"plain": {}, "fixed": {"fixed": True}, "again": {"again": True}}
+WAYS["both"] = WAYS["fixed"] | WAYS["again"]
+"""An input that is exchanged once, activations that are computed again."""
 
 
-def check_fewer_outputs(case, kind, **way):
-    """Layers with fewer outputs than inputs."""
+def no_such_way(case, way, kind):
+    return way in ("again", "both") and case.endswith("-paper")
+
+
+@turns(no_such_way, case=CASES, way=WAYS, kind=KINDS)
+def test_layers_with_fewer_outputs_than_inputs(case, way, kind, monkeypatch):
+    monkeypatch.setattr(recompute, "AT_ONCE", 4 * max(DIMS))  # few rows at once
     options, layers = CASES[case], make_layers(kind, rectangular=True)
-    fixed = way.get("fixed")
+    fixed = WAYS[way].get("fixed")
     options = replace(options, input_dropout=0.0) if fixed else options
-    found, expected = distributed(options, layers, 3, **way), dense(options, layers)
+    found, expected = distributed(options, layers, 3, **WAYS[way]), dense(options, layers)
     if fixed:  # no gradient for x
         del expected[2], found[2]
     assert_close(found, expected, 1e-9)
 
 
-@turns(case=CASES, kind=KINDS)
-def test_layers_with_fewer_outputs_than_inputs(case, kind):
-    check_fewer_outputs(case, kind)
-
-
-def no_such_way(case, way, kind):
-    return way != "fixed" and case.endswith("-paper")
-
-
-@turns(no_such_way, case=CASES, way=WAYS, kind=KINDS)
-def test_a_fixed_input_and_activations_computed_again_change_nothing(case, way, kind, monkeypatch):
-    monkeypatch.setattr(recompute, "AT_ONCE", 4 * max(DIMS))  # few rows at once
-    check_fewer_outputs(case, kind, **WAYS[way])
-
-
 def test_batch_norm_is_torch_on_all_rows():
-    owner = owners(4)
+    owner = worlds.owners(N, 4)
     random = np.random.default_rng(1)
     batches = random.standard_normal((3, N, 5)) * 0.01 + 1000  # small beside its mean
     gradients = random.standard_normal((3, N, 5))
@@ -393,9 +353,8 @@ def test_closed_mean_of_a_sample_stays_unbiased():
 
 
 def test_attention_is_dropped_in_training_only():
-    a, self_loops = random_matrix("undirected")
-    _, (part,) = make_parts(a, np.zeros(N, int), 1)
-    graph = LocalGraph(Block.of_part(part, self_loops), Resources(SingleTransport(), torch.float64))
+    _, (part,) = make_parts(worlds.array("undirected"), np.zeros(N, int), 1)
+    graph = LocalGraph(Block.of_part(part, True), Resources(SingleTransport(), torch.float64))
     x = torch.tensor(inputs()[0])
     conv = GATConv(4, 6, heads=2, attention_dropout=0.5, random=1, dtype=torch.float64)
     plain = GATConv(4, 6, heads=2, random=1, dtype=torch.float64)

@@ -24,7 +24,8 @@ from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.weights import save_weights
 
-GRIDS = {"2d 2x2": 4, "2d 1x1": 1, "feature 1x3": 3}
+LAYOUTS = {"edge": 4, "1d 2": 2, "2d 2x2": 4, "2d 1x3": 3, "2d 1x1": 1}
+LAYOUTS |= {"feature 1x3": 3, "feature 2x2": 4}
 """Their ranks."""
 
 
@@ -46,8 +47,8 @@ def no_kernels(monkeypatch):
 def folder(tmp_path_factory):
     """A folder with a plan, a checkpoint, a plan without validation vertices, and weights."""
     folder = tmp_path_factory.mktemp("checks")
-    for grid in GRIDS:
-        file_of("directed", grid)
+    for layout in LAYOUTS:
+        file_of("directed", layout)
     plan = worlds.plan("directed", "row", 4)
     plan.save(folder / "plan.h5")
     no_val = replace(plan.vertex_data, val_mask=None)
@@ -65,6 +66,7 @@ REFUSED = {
     "size": ("plan.h5", {"batch_size": 0}, "`batch_size` 0"),
     "fan-outs": ("plan.h5", {"sampler": "neighbour", "fanouts": (3,)}, "has 1 number"),
     "fan-out": ("plan.h5", {"sampler": "neighbour", "fanouts": (3, 0)}, "`fanouts` 3,0"),
+    "no fan-outs": ("plan.h5", {"sampler": "neighbour"}, "sampler 'neighbour' needs `fanouts`"),
     "walk": ("plan.h5", {"sampler": "walk", "walk_length": 0}, "`walk_length` 0"),
     "keep": ("plan.h5", {"sampler": "edges", "keep": 0.0}, "`keep` 0.0"),
     "mask": ("bare.h5", {"sampler": "train"}, "carries no train_mask"),
@@ -84,9 +86,58 @@ REFUSED = {
         {"checkpoint": "run", "resume": True, "hidden": 5},
         "was made with hidden 16",
     ),
-    "grid": ("2d 2x2", {"row_order": "rcm"}, "stay in plan order"),
-    "width": ("2d 2x2", {"hidden": 1}, "1"),
-    "feature": ("feature 1x3", {"pipeline": "auto", "aggregator": "max", "model": "sage"}, "max"),
+    "plateau": ("no_val.h5", {"schedule": "plateau"}, "`schedule` plateau: no validation vertex"),
+    "relays": ("plan.h5", {"exchange": "relays"}, "the plan has none"),
+    "delay": ("plan.h5", {"fold": "delayed"}, "`fold` delayed: needs an edge plan"),
+    "aggregate": (
+        "plan.h5",
+        {"aggregate_on": "cpu"},
+        "`aggregate_on` cpu: needs .* layout feature",
+    ),
+}
+MAX, GAT, SAMPLED = {"model": "sage", "aggregator": "max"}, {"model": "gat"}, "boundary_sampling"
+NARROW = {"dtype": "bfloat16"}
+ROW = "needs a plan of layout row"
+OF_LAYOUTS = {
+    "edge": [
+        (GAT, f"^`model` gat: {ROW}.* edge plan"),
+        (GAT | {"fold": "none"}, f"^`model` gat: {ROW}"),
+        ({SAMPLED: 0.5}, f"^`{SAMPLED}` 0.5: {ROW}.* edge plan"),
+        ({"boundary_edge_sampling": 0.25}, f"^`boundary_edge_sampling` 0.25: {ROW}"),
+        ({"drop_edge": 0.9}, f"^`drop_edge` 0.9: {ROW}"),
+        ({"sampler": "uniform", "batch_size": 8}, f"^`sampler` uniform: {ROW}"),
+        ({"batch_size": 8}, f"^`batch_size` 8: {ROW}"),
+        (NARROW, f"^`dtype` bfloat16: {ROW}, and"),
+    ],
+    "1d 2": [(NARROW, f"^`dtype` bfloat16: {ROW}, and")],
+    "2d 2x2": [
+        ({"pipeline": "3"}, "`pipeline` 3: needs a plan of layout feature"),
+        ({"recompute": True}, "`recompute`: needs a plan of layout row or edge"),
+    ],
+    "2d 1x3": [
+        (GAT, "`model` gat: attention needs all neighbours of a row"),
+        (MAX, f"`aggregator` max: {ROW}"),
+        ({"norm": "layer"}, f"`norm` layer: {ROW}"),
+        ({"passes": ("overlap",)}, f"`passes` overlap, without order: {ROW}"),
+        ({"wire": "bf16"}, f"`wire` bf16: {ROW}"),
+        ({"row_order": "rcm"}, "`row_order` rcm: rows of a plan of grid '2d 1x3' stay"),
+        ({SAMPLED: 0.5}, f"`{SAMPLED}` 0.5: {ROW}"),
+        ({"batch_size": 8}, f"`batch_size` 8: {ROW}"),
+        ({"fold": "none"}, "`fold` none: needs an edge plan"),
+        ({"hidden": 2}, "splits columns over 3 ranks, and a layer is 2 wide"),
+    ],
+    "feature 1x3": [
+        (GAT, "`model` gat: .* element by element"),
+        (MAX | {"pipeline": "auto"}, "`aggregator` max"),
+        ({"wire": "int8"}, "`wire` int8: .* one group"),
+        (NARROW, f"^`dtype` bfloat16: {ROW}, and"),
+    ],
+    "feature 2x2": [({"pipeline": "auto"}, "`pipeline` auto: needs one group")],
+}
+REFUSED |= {
+    f"{layout}: {given}": (layout, given, words)
+    for layout, cases in OF_LAYOUTS.items()
+    for given, words in cases
 }
 
 
@@ -96,8 +147,10 @@ def test_runs(case, folder, no_kernels):
     plan = folder / name if name.endswith(".h5") else file_of("directed", name)
     paths = {key: folder / given[key] for key in ("init", "checkpoint") if key in given}
     options = TrainOptions(threads=1, **{**given, **paths})
-    with pytest.raises(InputError, match=words):
-        on_ranks(GRIDS.get(name, 2), lambda transport: train(plan, options, transport))
+    with pytest.raises(InputError, match=words) as raised:
+        on_ranks(LAYOUTS.get(name, 2), lambda transport: train(plan, options, transport))
+    assert "\n" not in str(raised.value)
+    assert "rank 0" not in str(raised.value)  # no rank is special
 
 
 def test_ranks_that_differ(folder, no_kernels):
@@ -110,8 +163,12 @@ def test_ranks_that_differ(folder, no_kernels):
     names = ("plan.h5", "bare.h5")
     with pytest.raises(PlanccError, match="opened different plans"):
         run_ranks(2, lambda t: train(folder / names[t.rank], TrainOptions(threads=1), t))
-    with pytest.raises(InputError, match="5 ranks for a plan of 4 parts"):
-        run_ranks(5, lambda t: train(folder / "plan.h5", TrainOptions(threads=1), t))
+    for plan, ranks, words in (
+        (folder / "plan.h5", 5, "5 ranks for a plan of 4 parts"),
+        (file_of("directed", "2d 2x2"), 3, "grid '2d 2x2', which runs on exactly 4 ranks"),
+    ):
+        with pytest.raises(InputError, match=words):
+            run_ranks(ranks, lambda t, plan=plan: train(plan, TrainOptions(threads=1), t))
 
 
 def test_a_plan_that_is_refused_is_closed(folder, tmp_path):

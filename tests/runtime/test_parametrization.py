@@ -152,18 +152,6 @@ def test_initial_weights_are_drawn_as_pyg_does():
         assert gat.bias.tolist() == [0] * WIDE_OUT
 
 
-def test_the_library_draws_them_so(nn):
-    torch.manual_seed(0)
-    is_uniform(nn.GCNConv(WIDE_IN, WIDE_OUT).lin.weight, glorot(WIDE_IN, WIDE_OUT))
-    sage = nn.SAGEConv(WIDE_IN, WIDE_OUT)
-    for weight in (sage.lin_l.weight, sage.lin_l.bias, sage.lin_r.weight):
-        is_uniform(weight, 1 / np.sqrt(WIDE_IN))
-    assert sage.lin_r.bias is None
-    gat = nn.GATConv(WIDE_IN, WIDE_OUT, heads=4)
-    is_uniform(gat.lin.weight, glorot(WIDE_IN, 4 * WIDE_OUT))
-    is_uniform(gat.att_src, glorot(4, WIDE_OUT))
-
-
 def test_the_papers_parametrization_is_an_option():
     paper = {"parametrization": "paper"}
     gcn, sage = layer(GCNConv, **paper), layer(SAGEConv, **paper)

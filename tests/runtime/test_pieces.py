@@ -12,7 +12,7 @@ import pytest
 import reference
 import torch
 
-from plancc.errors import InputError, PlanccError
+from plancc.errors import InputError
 from plancc_lab.rehearse.recorded import RecordedClock
 from plancc_runtime.data import load_data, random_features, random_labels
 from plancc_runtime.nn import MODELS
@@ -137,6 +137,35 @@ def test_options_are_checked(wrong):
         TrainOptions(**wrong)
 
 
+STAGES = "give off, auto, or 2 to 1000 stages"
+MAX = {"model": "sage", "aggregator": "max"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"split": (0.6, 0.5, 0.2)}, "`split` 0.6,0.5,0.2"),
+        ({"split": (0.6, 0.4)}, "`split` 0.6,0.4"),
+        ({"patience": 3, "eval_every": 0}, "eval_every"),
+        ({"schedule": "plateau", "eval_every": 0}, "eval_every"),
+        *(({"every": 5}, "`checkpoint`"), ({"resume": True}, "`checkpoint`")),
+        ({"delay": 2}, "`delay` 2: only fold delayed has one, not fold sync"),
+        ({"fold": "none", "delay": 2}, "`delay` 2: only fold delayed has one, not fold none"),
+        ({"fold": "delayed", "delay": 0}, "`delay` 0: must be at least 1"),
+        ({"fold": "late"}, "unknown fold 'late': choose from sync, none, delayed"),
+        ({"fold": "none", "norm": "batch"}, "does not go with norm batch"),
+        ({"fold": "none", **MAX}, "with aggregator max"),
+        *(({"pipeline": value}, STAGES) for value in ("1", "-3", "many", "2.5")),
+        ({"attention_dropout": 0.4}, "`attention_dropout` 0.4: model gcn has no such"),
+        ({"model": "gat", "attention_dropout": 1.0}, "`attention_dropout` 1.0: must be below 1"),
+        ({"recompute": True, "passes": ("constant",)}, "`recompute`: needs the pass order"),
+    ],
+)
+def test_options_that_do_not_fit_each_other(options, words):
+    with pytest.raises(InputError, match=words):
+        TrainOptions(**options)
+
+
 @dataclass(frozen=True)
 class SlopedOptions(ConvOptions):
     heads: int = 3
@@ -208,23 +237,6 @@ def test_files_that_are_not_npz(tmp_path, content):
     (tmp_path / "w.npz").write_bytes(content)
     with pytest.raises(InputError, match=r"w\.npz: cannot be read"):
         read_weights(tmp_path / "w.npz", {"W0": (2, 3)})
-
-
-def test_one_rank_has_nobody_to_talk_to():
-    transport = SingleTransport()
-    with pytest.raises(ValueError, match="rank 1"):
-        transport.exchange([], [(1, np.zeros(3))])
-    with pytest.raises(ValueError, match="rank 2"):
-        transport.exchange([(2, np.zeros(3))], [])
-    exchange = transport.exchange([], [])
-    exchange.start()
-    assert list(exchange.arrivals()) == []
-
-
-def test_lack_of_memory_is_an_error_of_one_sentence():
-    transport = SingleTransport()
-    with pytest.raises(PlanccError, match="out of memory"), transport.agreement():
-        raise MemoryError
 
 
 def test_the_phases_add_up_to_the_total_also_when_nested():

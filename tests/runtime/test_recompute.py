@@ -9,7 +9,6 @@ from cases import long
 from runs import file_of, trained
 from worlds import CLASSES, WIDTH, N
 
-from plancc.errors import InputError
 from plancc_runtime.nn import recompute
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import prepared
@@ -79,15 +78,3 @@ def test_one_product_per_layer_is_kept():
     for weight in network.parameters():
         kept.pop(weight.untyped_storage().data_ptr(), None)
     assert sum(kept.values()) == 8 * N * (WIDTH + 6 + CLASSES)
-
-
-@pytest.mark.parametrize(
-    ("layout", "chosen", "said"),
-    [
-        ("2d 2x2", {}, "`recompute`: needs a plan of layout row or edge"),
-        ("row", {"passes": ("constant",)}, "`recompute`: needs the pass order"),
-    ],
-)
-def test_what_cannot_compute_again_says_so(layout, chosen, said):
-    with pytest.raises(InputError, match=said):
-        run(layout, 4 if layout != "row" else 3, **chosen, recompute=True)

@@ -259,12 +259,17 @@ def test_a_layer_that_moves_what_its_steps_do_not_say(passes, monkeypatch):
         )
 
 
+def plan_with(row, path):
+    """A plan whose vertices have these features all, and labels of two classes."""
+    plan = worlds.plan("directed", "row", 2)
+    features = np.tile(np.float32(row), (worlds.N, 1))
+    data = plancc.VertexData(features=features, labels=np.arange(worlds.N, dtype=np.int32) % 2)
+    return with_data(plan, data, path)
+
+
 def test_rows_that_overflow_on_the_wire_are_not_blamed_on_features(tmp_path):
     """65,504 is the largest number of fp16; as fp32 and bf16 the same features train."""
-    plan = worlds.plan("directed", "row", 2)
-    features = np.full((plan.header.num_vertices, 3), 1e5, np.float32)
-    data = plancc.VertexData(features=features, labels=np.arange(len(features), dtype=np.int32) % 2)
-    path = with_data(plan, data, tmp_path / "big.h5")
+    path = plan_with([1e5] * 3, tmp_path / "big.h5")
     told = {(): "features of up to 100,000", ("constant",): "rows of larger numbers"}
     for passes, what in told.items():
         for wire in ("fp32", "bf16"):
@@ -275,35 +280,27 @@ def test_rows_that_overflow_on_the_wire_are_not_blamed_on_features(tmp_path):
 
 def test_a_run_that_diverges_names_a_wire_that_may_be_why(tmp_path):
     """Gradients travel too: 6e4 does as fp16, and the steps that follow it do not."""
-    plan = worlds.plan("directed", "row", 2)
-    labels = np.arange(plan.header.num_vertices, dtype=np.int32) % 2
-    features = np.full((len(labels), 3), 6e4, np.float32)
-    path = with_data(plan, plancc.VertexData(features=features, labels=labels), tmp_path / "b.h5")
-    said = {
-        "fp32": r"than 1e\+30$",
-        "fp16": r"than 1e\+30, or `wire` bf16: fp16 holds up to 65,504$",
-    }
-    for wire, end in said.items():
-        with pytest.raises(PlanccError, match=f"try a smaller `lr` {end}"):
+    path, than = plan_with([6e4] * 3, tmp_path / "plan.h5"), r"try a smaller `lr` than 1e\+30"
+    for wire, end in (("fp32", "$"), ("fp16", ", or `wire` bf16: fp16 holds up to 65,504$")):
+        with pytest.raises(PlanccError, match=than + end):
             trained(path, TrainOptions(epochs=9, wire=wire, lr=1e30), 2)
 
 
 @pytest.mark.parametrize("passes", [(), ("constant",)])
-def test_columns_that_a_wire_rounds_to_0_are_counted(passes, tmp_path):
-    """Half a step of 1 is 0.0039; 2^-25 is half of the least number of fp16."""
-    plan = worlds.plan("directed", "row", 2)
-    labels = np.arange(plan.header.num_vertices, dtype=np.int32) % 2
-    for wire, row, lost in (
+@pytest.mark.parametrize(
+    ("wire", "row", "lost"),
+    [
         ("int8", [1, 0.01, 0.003, -2e-7, 0], 2),
         ("int8", [1, 0.5, 0.004, -0.1, 0], 0),
         ("fp16", [1, 2.0**-25, 2.0**-24, 0.5, 0], 1),
         ("bf16", [1, 0.01, 1e-30, -2, 0], 0),
-    ):
-        features = np.tile(np.float32(row), (len(labels), 1))
-        data = plancc.VertexData(features=features, labels=labels)
-        path = with_data(plan, data, tmp_path / f"{wire}.h5")
-        options = TrainOptions(epochs=0, wire=wire, passes=passes)
-        told = [each for each in trained(path, options, 2)[0].remarks if "wire" in each]
-        sentence = f"`wire` {wire} rounds {lost} of 5 columns of features to 0 in all rows that "
-        assert [each.startswith(sentence) for each in told] == [True] * (lost > 0)
-        assert not any("wire" in each for each in trained(path, options, 1)[0].remarks)
+    ],
+)
+def test_columns_that_a_wire_rounds_to_0_are_counted(wire, row, lost, passes, tmp_path):
+    """Half a step of 1 is 0.0039; 2^-25 is half of the least number of fp16."""
+    path = plan_with(row, tmp_path / "plan.h5")
+    options = TrainOptions(epochs=0, wire=wire, passes=passes)
+    told = [each for each in trained(path, options, 2)[0].remarks if "wire" in each]
+    sentence = f"`wire` {wire} rounds {lost} of 5 columns of features to 0 in all rows that "
+    assert [each.startswith(sentence) for each in told] == [True] * (lost > 0)
+    assert not any("wire" in each for each in trained(path, options, 1)[0].remarks)

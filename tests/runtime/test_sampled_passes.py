@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import rank_tasks
 import reference
+import test_execution
 from cases import long
+from rank_tasks import RATE
+from test_execution import CLASSES, EPOCHS, WIDTH, N, outputs, owners
 
 from plancc.graph.vertexdata import VertexData
 from plancc_runtime.layouts.block import Block
@@ -18,8 +21,7 @@ from plancc_runtime.layouts.live import live_blocks
 from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.transport.local import run_ranks
 
-N, WIDTH, CLASSES = 60, 9, 3
-EPOCHS, TRAINING, HIDDEN, LAYERS, RATE = 2, 4, 6, 3, 0.5
+HIDDEN, LAYERS = 6, 3
 RATES = {
     "rows": {"boundary_sampling": 0.4},
     "boundary edges": {"boundary_edge_sampling": 0.3},
@@ -27,54 +29,27 @@ RATES = {
     "all": {"boundary_sampling": 0.7, "boundary_edge_sampling": 0.6, "drop_edge": 0.8},
 }
 MODELS = {
-    "gcn": {},
-    "sage mean": {"model": "sage"},
-    "sage max": {"model": "sage", "aggregator": "max"},
-    "sage gcn": {"model": "sage", "aggregator": "gcn"},
-    "gin": {"model": "gin"},
-    "gat": {"model": "gat", "heads": 2},
+    name: test_execution.MODELS[name] for name in ("gcn", "sage max", "sage gcn", "gin", "gat")
+}
+MODELS |= {
     "gat dropped": {"model": "gat", "heads": 2, "attention_dropout": 0.3},
     "residual": {"residual": True, "norm": "layer", "hidden": 20},
     "dropout": {"model": "sage", "dropout": 0.3, "input_dropout": 0.2},
     "batch norm": {"norm": "batch"},
     "one layer": {"layers": 1},
 }
-LIMIT = 2**64
 
 
 def graph(directed: bool) -> np.ndarray:
-    pattern = np.random.default_rng(directed).random((N, N)) < 0.05
-    return reference.normalised(pattern if directed else pattern | pattern.T)
-
-
-def owners(num_parts: int) -> np.ndarray:
-    return np.random.default_rng(num_parts).permutation(np.arange(N) % num_parts)
+    return test_execution.graph(directed, density=0.05)
 
 
 def data() -> VertexData:
-    random = np.random.default_rng(5)
-    train = np.isin(np.arange(N), random.permutation(N)[:TRAINING])
-    return VertexData(
-        features=random.standard_normal((N, WIDTH)).astype(np.float32),
-        labels=random.integers(0, CLASSES, N).astype(np.int32),
-        train_mask=train,
-        val_mask=~train,
-    )
-
-
-def mix(x: int) -> int:
-    """splitmix64 (Steele, Lea and Flood 2014)."""
-    z = (x + 0x9E3779B97F4A7C15) % LIMIT
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % LIMIT
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % LIMIT
-    return z ^ (z >> 31)
+    return test_execution.data(4)
 
 
 def uniform(*numbers: int) -> float:
-    key = 0
-    for number in numbers:
-        key = mix(key ^ mix(number))
-    return (key >> 11) / 2**53
+    return (reference.key_of(*numbers) >> 11) / 2**53
 
 
 def sampled_matrix(a: np.ndarray, owner: np.ndarray, seed: int, epoch: int, rates) -> np.ndarray:
@@ -123,12 +98,8 @@ def trained(p: int, directed: bool, **chosen) -> tuple[dict, np.ndarray, np.ndar
     options = {"layers": LAYERS, "hidden": HIDDEN, "activation": "tanh", "seed": 3}
     options |= {"kernel": "numba", "row_order": "none", **chosen}
     ranks = run_ranks(p, lambda t: rank_tasks.looped(t, header, parts, options, EPOCHS), 180)
-    outputs, counted = np.empty((N, CLASSES)), []
-    for rank in ranks:
-        outputs[rank["vertices"]] = rank["outputs"]
-        counted.append(rank["traffic"][1:, 1])
-        assert counted[-1].tolist() == rank["told"]
-    return ranks[0], outputs, np.sum(counted, axis=0)
+    assert all(rank["traffic"][1:, 1].tolist() == rank["told"] for rank in ranks)
+    return ranks[0], outputs(ranks), sum(rank["traffic"][1:, 1] for rank in ranks)
 
 
 @pytest.mark.parametrize(
@@ -197,17 +168,19 @@ def test_passes_of_sampled_epochs_change_nothing_but_words(name, rates):
     assert (found["rows"][-1] < plain["rows"][-1]) == (not found["off"])
 
 
-@pytest.mark.parametrize("name", RATES)
+@pytest.mark.parametrize("name", [*RATES, "nothing"])
 def test_live_rows_are_drawn_as_the_whole_block_draws_them(name):
-    p, a, owner = 4, graph(True), owners(4)
+    p, a, owner, rates = 4, graph(True), owners(4), RATES.get(name, {})
     header, parts = reference.make_parts(a, owner, p, data())
-    options = TrainOptions(**RATES[name], seed=5)
+    options = TrainOptions(**rates, seed=5)
 
     def work(transport):
         part = parts[transport.rank]
         block = ready_to_draw(Block.of_part(part, header.self_loops), options.sampling, transport)
         wanted = np.flatnonzero(part.vertex_data.train_mask)
         blocks, _ = live_blocks(block, wanted, LAYERS, transport)
+        every, _ = live_blocks(block, np.arange(part.num_rows), LAYERS, transport)
+        assert name != "nothing" or all(each is block for each in every)
         return [
             [draw(each, options.sampling, transport.rank, epoch) for each in (block, *blocks)]
             for epoch in range(EPOCHS)
@@ -217,7 +190,7 @@ def test_live_rows_are_drawn_as_the_whole_block_draws_them(name):
     train = np.flatnonzero(data().train_mask).tolist()
     sets = reference.live_sets(a, train, LAYERS)
     for epoch in range(EPOCHS):
-        matrix = sampled_matrix(a, owner, 5, epoch, RATES[name])
+        matrix = sampled_matrix(a, owner, 5, epoch, rates)
         for layer, live in enumerate([range(N), *sets[1:]]):
             for rank in range(p):
                 sample = ranks[rank][epoch][layer]

@@ -248,11 +248,5 @@ def test_a_network_is_no_larger_than_the_file_has_numbers_for(weights, tmp_path)
         archive.writestr("convs.0.weight.npy", claim("<f4", 10**6))
     with pytest.raises(InputError, match=r"convs\.0\.weight has shape .* fewer numbers"):
         plancc_runtime.load_network(tmp_path / "w.npz")
-
-
-def test_no_array_is_read_that_does_not_fit(tmp_path):
-    """A header that claims a petabyte, with nothing behind it."""
-    with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive:
-        archive.writestr("w.npy", claim("<f8", 10**7))
-    with pytest.raises(InputError, match=r"w has shape \(10000000, 10000000\)"):
-        read_weights(tmp_path / "bomb.npz", {"w": (2, 3)})
+    with pytest.raises(InputError, match=r"convs\.0\.weight has shape \(1000000, 1000000\)"):
+        read_weights(tmp_path / "w.npz", {"convs.0.weight": (2, 3)})

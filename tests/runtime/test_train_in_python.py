@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import reference
 import worlds
-from launcher import alone, run
+from launcher import alone
+from rank_tasks import in_python
 from runs import on_ranks
 from worlds import CLASSES, WIDTH, N
 
@@ -186,18 +187,9 @@ def test_random_data_are_told_once_and_predict_nothing(case, tmp_path):
 
 
 @pytest.mark.mpi
-def test_ranks_that_mpirun_starts(case, tmp_path):
+def test_ranks_of_mpi(case, ranks):
     folder, _, dense = case
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import sys, numpy as np, plancc\n"
-        f"found = plancc.train({str(folder / 'plan.h5')!r}, init={str(folder / 'init.npz')!r}, "
-        f"**{OPTIONS!r})\n"
-        "if found.predictions is not None:\n"
-        "    np.savez(sys.argv[1], loss=found.history['loss'], classes=found.predictions)\n"
-    )
-    done = run(2, script, tmp_path / "out.npz")
-    assert done.returncode == 0, done.stderr
-    with np.load(tmp_path / "out.npz") as found:
-        np.testing.assert_allclose(found["loss"], dense[0][:-1], rtol=1e-10)
-        assert found["classes"].tolist() == dense[2].argmax(axis=1).tolist()
+    given = {"init": folder / "init.npz", **OPTIONS}
+    (losses, classes), (_, none) = ranks.call(2, in_python, folder / "plan.h5", **given)
+    np.testing.assert_allclose(losses, dense[0][:-1], rtol=1e-10)
+    assert (classes.tolist(), none) == (dense[2].argmax(axis=1).tolist(), None)

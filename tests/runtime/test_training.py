@@ -17,7 +17,7 @@ from cases import long
 from runs import trained
 from sklearn.metrics import accuracy_score, f1_score
 
-from plancc.errors import InputError, OutputError, PlanccError
+from plancc.errors import OutputError, PlanccError
 from plancc.graph.vertexdata import VertexData
 from plancc.sampling.splits import random_split
 from plancc_cli.run_command import SECTIONS, command
@@ -90,24 +90,26 @@ OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.o
 
 @RANKS
 @pytest.mark.parametrize(
-    ("optimizer", "decay", "schedule"),
+    ("optimizer", "decay", "schedule", "momentum", "clip"),
     [
-        ("sgd", 0.02, "none"),
-        ("sgd", 0.0, "step"),
-        ("adam", 0.1, "cosine"),
-        ("adamw", 0.1, "plateau"),
+        ("sgd", 0.02, "none", 0.0, math.inf),
+        ("sgd", 0.0, "step", 0.9, 0.1),
+        ("adam", 0.1, "cosine", 0.0, 0.05),
+        ("adamw", 0.1, "plateau", 0.0, math.inf),
     ],
 )
-def test_training_is_that_of_a_dense_loop(optimizer, decay, schedule, ranks):
+def test_training_is_that_of_a_dense_loop(optimizer, decay, schedule, momentum, clip, ranks):
     case = make_case()
     epochs, lr = 30, 0.3
     options = {
         **{"optimizer": optimizer, "weight_decay": decay, "schedule": schedule},
         **{"epochs": epochs, "lr": lr, "eval_every": 2},
+        **({"clip_norm": clip} if clip < math.inf else {}),
     }
-    results = run(case, ranks, options)
+    own = {"momentum": momentum} if momentum else {}
+    results = run(case, ranks, options | own)
     dense = dense_of(*case[:2])
-    steps = OPTIMIZERS[optimizer](dense.weights, lr=lr, weight_decay=decay)
+    steps = OPTIMIZERS[optimizer](dense.weights, lr=lr, weight_decay=decay, **own)
     best, waited, rate, losses, rates, validation = math.inf, 0, lr, [], [], []
     for epoch in range(epochs):
         validation.append(dense.loss("val").item() if epoch % 2 == 0 else None)
@@ -121,8 +123,9 @@ def test_training_is_that_of_a_dense_loop(optimizer, decay, schedule, ranks):
         if schedule == "cosine":
             rate = lr * 0.5 * (1 + np.cos(np.pi * epoch / epochs))
         steps.param_groups[0]["lr"] = rate
-        losses.append(dense.step(steps))
+        losses.append(dense.step(steps, clip))
         rates.append(rate)
+    assert (dense.clipped > 3) == (clip < math.inf), "the case tells nothing of clipping"
     if schedule == "plateau":
         assert rate < lr, "the case tells nothing of the schedule"
     for result in results:
@@ -271,39 +274,6 @@ def test_features_are_divided_by_the_sum_of_their_magnitudes():
     steps = torch.optim.SGD(dense.weights, lr=0.5)
     for epoch in result.epochs:
         assert epoch.loss == pytest.approx(dense.step(steps), rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("options", "masks", "words"),
-    [
-        ({"patience": 3}, ("train",), "`patience` 3: no validation vertex"),
-        ({"schedule": "plateau"}, ("train",), "`schedule` plateau: no validation vertex"),
-        ({"split": (0.6, 0.2, 0.2), "batch_size": 9}, ("train",), "mini-batches are drawn by"),
-        ({"lr": 3e38, "epochs": 9}, ("train", "val"), "the loss of epoch"),
-    ],
-)
-def test_what_does_not_fit_the_plan_is_refused_by_all_ranks(options, masks, words):
-    half = np.arange(N) % 2 == 0
-    given = {"train": half, "val": ~half}
-    case = make_case(**{f"{name}_mask": given[name] for name in masks})
-    with pytest.raises(PlanccError, match=words):
-        run(case, PARTS, options)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"split": (0.6, 0.5, 0.2)}, "`split` 0.6,0.5,0.2"),
-        ({"split": (0.6, 0.4)}, "`split` 0.6,0.4"),
-        ({"patience": 3, "eval_every": 0}, "eval_every"),
-        ({"schedule": "plateau", "eval_every": 0}, "eval_every"),
-        ({"every": 5}, "`checkpoint`"),
-        ({"resume": True}, "`checkpoint`"),
-    ],
-)
-def test_options_that_do_not_fit_each_other(options, words):
-    with pytest.raises(InputError, match=words):
-        TrainOptions(**options)
 
 
 def test_every_option_of_training_is_one_of_the_command_line_in_a_section():

@@ -11,21 +11,20 @@ import os
 import sys
 import time
 from contextlib import nullcontext
-from functools import partial
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, product
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 import reference
 import torch
+import worlds
+from runs import slices_of
 
+from plancc.threads import usable_cores
 from plancc_runtime import launch
-from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.whole_counts import with_whole_rows
-from plancc_runtime.nn.aggregation import aggregate
+from plancc_runtime.options import TrainOptions
 from plancc_runtime.testing import transports
 from plancc_runtime.testing.transports import (
     check_exchanges,
@@ -34,7 +33,9 @@ from plancc_runtime.testing.transports import (
     content,
     fill,
 )
+from plancc_runtime.train import train
 from plancc_runtime.transport.group import as_transport
+from plancc_runtime.transport.single import SingleTransport
 
 GROUP_KINDS = (torch.float32, torch.bfloat16, np.float64, np.int32)
 
@@ -217,52 +218,28 @@ def check_all_groups(transport):
         group.alltoall(*([np.zeros(words)] * group.size for words in (1, 2)))
 
 
-def check_products(transport):
-    """Sums, means and maxima, and gradients, against dense float64: of a row and of an edge plan.
-
-    All exchanges that full-batch training of either has.
-    """
-    random = np.random.default_rng(9)
-    a = np.where(random.random((60, 60)) < 0.1, random.standard_normal((60, 60)), 0)
-    owner = random.integers(0, transport.size, 60)
-    holder = random.integers(0, transport.size, (60, 60))
-    np.fill_diagonal(holder, owner)
-    plans = (
-        reference.make_parts(a, owner, transport.size),
-        reference.make_parts(a, owner, transport.size, holder=holder),
-    )
-    degree = np.count_nonzero(a, axis=1, keepdims=True)
-    mean = (a != 0) / np.maximum(degree, 1)
-    for _, parts in plans:
-        part = parts[transport.rank]
-        block = with_whole_rows(Block.of_part(part, self_loops=False), transport)
-        graph = LocalGraph(block, Resources(transport, torch.float64))
-
-        def check(reduced, forward, adjoint, width, mine=part.global_id):
-            x, weight = random.standard_normal((2, 60, width))
-            own = torch.tensor(x[mine], requires_grad=True)
-            out = reduced(own)
-            out.backward(torch.tensor(weight[mine]))
-            assert np.allclose(out.detach(), forward(x)[mine])
-            assert np.allclose(own.grad, adjoint(x, weight)[mine])
-
-        for name, dense in (("plan", a), ("mean", mean)):
-            product = partial(graph.product, coefficients=name)
-            for width in (3, 8, 3):
-                check(product, lambda x, d=dense: d @ x, lambda _, w, d=dense: d.T @ w, width)
-
-        def which(x):
-            return np.where(a[:, :, None] != 0, x, -np.inf).argmax(axis=1)
-
-        def largest(x):
-            return np.where(degree > 0, np.take_along_axis(x, which(x), axis=0), 0)
-
-        def gradient(x, weight):
-            total = np.zeros_like(x)
-            np.add.at(total, (which(x), np.arange(x.shape[1])), np.where(degree > 0, weight, 0))
-            return total
-
-        check(partial(aggregate, graph, reduce="max"), largest, gradient, 5)
+def check_training(transport):
+    """Losses and weights are those of dense matrices: all exchanges of row and of edge plans."""
+    given = worlds.data().features, worlds.data().labels, worlds.data().train_mask
+    if transport.rank == 0:  # ranks that are threads read the same files
+        for each in (("row", 1), ("row", transport.size), ("edge", transport.size)):
+            slices_of("directed", *each)
+    transport.gather(None)
+    for layout, aggregator in product(("row", "edge"), ("mean", "max")):
+        options = TrainOptions(
+            **{"model": "sage", "aggregator": aggregator, "optimizer": "sgd", "lr": 0.1},
+            **{"dtype": "float64", "threads": 1, "epochs": 0},
+        )
+        start = train(slices_of("directed", "row", 1)[0], options, SingleTransport()).weights
+        slices = slices_of("directed", layout, transport.size)
+        found = train(slices[transport.rank], replace(options, epochs=3), transport)
+        losses, weights = reference.train_model(
+            *("sage", aggregator, worlds.array("directed"), *given, start, 3, 0.1),
+            self_loops=False,
+        )
+        reference.close([epoch.loss for epoch in found.epochs], losses, 1e-10)
+        for name, weight in weights.items():
+            reference.close(found.weights[name], weight, 1e-10)
 
 
 def check_requests_are_freed(transport):
@@ -308,13 +285,19 @@ def check_grouped_messages(transport):
 
 def check_all(transport):
     transports.check_transport(transport, DEVICE)
+    check_more(transport)
+
+
+def check_more(transport):
+    """What `TransportTests` leaves out."""
     check_all_groups(transport)
     if DEVICE == "cpu":
-        check_products(transport)
+        check_training(transport)
 
 
 def check_mpi(transport):
     check_all(transport)
+    assert transport.cores_per_rank() <= max(1, len(usable_cores()) // transport.size)
     check_requests_are_freed(transport)
 
 
