@@ -287,7 +287,7 @@ TABLE = {
         "edge.h5 --boundary-sampling 0.5": "for row plans; edge.h5 is edge",
         "edge.h5 --delay 2": "--delay 2: give --fold delayed too",
         "edge.h5 --fold delayed --delay 0": "--delay 0: must be at least 1",
-        "typed.h5": "--model gcn: a plan with types takes rgcn, sage, gat",
+        "typed.h5": "typed.h5: has no labels: compile the graph with some, or give --target",
         "typed.h5 --model sage --boundary-sampling 0.5":
             "--boundary-sampling 0.5: is for plans of one type of vertices",
         "typed.h5 --model rgcn --batches 2": "--batches 2: is for plans of one type",
@@ -299,7 +299,7 @@ TABLE = {
         "p.h5 --epochs x": "'--epochs': 'x' is not a whole number",
         "p.h5 --lr x": "'--lr': 'x' is not a number",
         "p.h5 --optimiser adam": "--optimizer",
-        "typed.h5": "--model gcn: a plan with types takes rgcn, sage, gat",
+        "typed.h5": "typed.h5: has no labels: compile the graph with some, or give --target",
         "p.h5 --model rgcn": "--model rgcn: needs a plan with types",
         "typed.h5 --model sage --boundary-sampling 0.5":
             "--boundary-sampling 0.5: is for plans of one type of vertices",
