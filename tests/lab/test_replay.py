@@ -359,4 +359,4 @@ def test_a_critical_path_fills_the_epoch(overlap):
 
 def test_tracks_that_cannot_be_written_are_one_sentence(tmp_path: Path):
     with pytest.raises(OutputError, match="no-such-folder"):
-        write_tracks(tmp_path / "no-such-folder" / "t.json", [Track("a", [], np.zeros((0, 2)))])
+        write_tracks(tmp_path / "no-such-folder" / "t.json", [Track("a", [], np.zeros((0, 2)))], "")

@@ -27,19 +27,17 @@ class Track(NamedTuple):
     times: np.ndarray
 
 
-def write_tracks(path: str | PathLike[str], tracks: Iterable[Track], plan: str = "") -> None:
+def write_tracks(path: str | PathLike[str], tracks: Iterable[Track], plan: str) -> None:
     """Write a timeline: a process with one thread for every track.
 
     Parameters:
-        plan: Content hash of the plan, which the file then names (otherData/plan); "": not known.
+        plan: Content hash of the plan, which the file names (otherData/plan).
 
     Raises:
         OutputError: If the file cannot be written.
     """
     entries = [entry for number, track in enumerate(tracks) for entry in _entries(number, track)]
-    content: dict[str, Any] = {"traceEvents": entries, "displayTimeUnit": "ms"}
-    if plan:
-        content["otherData"] = {"plan": plan}
+    content = {"traceEvents": entries, "displayTimeUnit": "ms", "otherData": {"plan": plan}}
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(content), encoding="utf-8")
 
