@@ -142,8 +142,6 @@ def test_auto_predicts_an_epoch():
         ({"model": "libra", "objective": "volume"}, ["libra", "objective"]),
         ({"model": "libra", "effort": "best"}, ["effort", "libra"]),
         ({"model": "libra", "partitioner": "metis"}, ["metis", "libra"]),
-        ({"model": "checkerboard"}, ["unknown model 'checkerboard'"]),
-        ({"model": "medium-grain", "balance": "rows"}, ["rows", "medium-grain"]),
         ({"model": "medium-grain", "topology": "3x5"}, ["3x5", "15"]),
         ({"model": "medium-grain", "objective": "cut"}, ["cut", "medium-grain"]),
         ({"model": "auto", "candidates": "hp,magic"}, ["magic"]),
@@ -206,9 +204,3 @@ def test_auto_notes_what_was_asked_for():
     )
     noted = {"model_candidates": "block,libra", "effort": "fast", "budget": 5.0, "threads": 1}
     assert plan.provenance | noted == plan.provenance
-
-
-def test_an_edge_plan_is_not_refined():
-    plan = plancc.compile(star_and_ring(False), "libra", PARTS)
-    with pytest.raises(InputError, match="edge plan"):
-        plancc.refine(plan)

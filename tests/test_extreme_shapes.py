@@ -12,7 +12,8 @@ from cases import long, turns
 from test_edge_pipeline import volume_of
 
 import plancc
-from benchmarks.generated import SHAPES, extreme
+from benchmarks.generated import SHAPES
+from benchmarks.generated import extreme as graph_of
 from plancc.errors import InputError
 from plancc.graph.normalize import normalize
 from plancc.models import MODELS, crowd, make_model, stochastic
@@ -27,10 +28,6 @@ from plancc.passes.kernels.volume import sweep
 
 COMPILED = [name for name in MODELS if name != "file"]
 BARE = {"normalize": "none", "self_loops": False}
-
-
-def graph_of(shape, vertices):
-    return extreme(shape, vertices)
 
 
 def compiled(graph, model, num_parts, **settings):

@@ -205,23 +205,13 @@ def test_from_a_part_vector(plan, tmp_path):
         ({"balance": "beauty"}, "unknown balance 'beauty'"),
         ({"balance": "nnz,weights"}, "cannot balance by the 'weights' of the graph file"),
         ({"objective": "time", "dims": "ab"}, "`dims` 'ab': whole numbers are needed"),
-        ({"dims": 3}, "`dims` 3: whole numbers are needed"),
-        ({"machine": 5}, "`machine` 5: a machine is needed, its name or its file"),
-        ({"machine": "nix"}, "machine 'nix': no such file"),
         ({"budgt": 1}, "unknown option of refine 'budgt' .did you mean budget"),
-        ({"part": "none.part"}, "none.part"),
-        ({"plan": "none.h5"}, "none.h5: no such file"),
     ],
 )
 def test_wrong_options(options, words, plan):
     with pytest.raises(plancc.InputError, match=words) as caught:
         plancc.refine(**{"plan": plan, **options})
     assert "\n" not in str(caught.value)
-
-
-def test_a_missing_train_mask():
-    with pytest.raises(plancc.InputError, match="train_mask"):
-        plancc.refine(compiled(clustered(), model="block"), balance="train")
 
 
 def test_a_missed_balance_is_a_warning():

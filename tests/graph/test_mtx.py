@@ -89,8 +89,6 @@ REAL, INTEGER, PATTERN = (HEAD.format(f, "general") for f in ("real", "integer",
 BAD = {
     "banner": ("hello\n2 2 1\n1 1 1\n", 1, "hello"),
     "short banner": ("%%MatrixMarket matrix coordinate real\n1 1 0\n", 1, "coordinate real"),
-    "dense": ("%%MatrixMarket matrix array real general\n2 2\n1\n1\n1\n1\n", 1, "array"),
-    "complex": (HEAD.format("complex", "general") + "1 1 1\n1 1 1 1\n", 1, "complex"),
     "hermitian": (HEAD.format("complex", "hermitian") + "1 1 1\n1 1 1 0\n", 1, "hermitian"),
     "field": (HEAD.format("quaternion", "general") + "1 1 1\n1 1 1\n", 1, "quaternion"),
     "symmetry": (HEAD.format("real", "odd") + "1 1 1\n1 1 1\n", 1, "odd"),

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import long, turns
-from graph_helpers import dense_entries, entries, refused, shared
+from cases import turns
+from graph_helpers import dense_entries, entries, refused
 
 from plancc.errors import InputError
 from plancc.graph import canonical
@@ -39,15 +39,9 @@ def test_scipy_files(tmp_path, layout, dtype, pattern):
         assert graph.values.dtype == np.float32
 
 
-def test_symmetric_pattern_is_undirected(tmp_path):
-    sp.save_npz(tmp_path / "a.npz", sp.csr_array(np.array([[0, 2], [3, 1.0]])))
-    assert not read_graph(tmp_path / "a.npz").directed
-
-
 GOOD = {"indptr": [0, 1, 2], "indices": [1, 0], "num_nodes": 2}
 CSR = {"format": b"csr", "shape": [2, 2], "indptr": [0, 1, 2], "indices": [1, 0], "data": [1.0, 2]}
 BAD = {
-    "no keys": ({"x": [1]}, "'x'"),
     "pointers short": (GOOD | {"indptr": [0, 1]}, "'indptr' must have 3 entries, not '2'"),
     "pointers descend": (GOOD | {"indptr": [0, 3, 2]}, "'indptr' does not ascend"),
     "unsigned pointers": (
@@ -104,16 +98,6 @@ def test_garbled_archives(tmp_path):
         np.save(stream, np.eye(3))
     with pytest.raises(InputError, match="begins as a numpy array, not as npz"):
         read_graph(path)
-
-
-@pytest.mark.parametrize(
-    "name", ["Cora", *(pytest.param(name, marks=long) for name in ("AmazonPhoto", "musae-github"))]
-)
-def test_shared_archives_equal_their_mtx(name):
-    one, other = (read_graph(shared(f"{name}.{end}")) for end in ("npz", "mtx.gz"))
-    assert np.array_equal(one.indptr, other.indptr)
-    assert np.array_equal(one.indices, other.indices)
-    assert one.directed == other.directed
 
 
 def rows_like(case: str, rng: np.random.Generator) -> sp.csr_array:

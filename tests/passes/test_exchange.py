@@ -97,14 +97,6 @@ def test_the_cheapest_comes_first():
     assert (found.tolist(), made) == ([1, 0, 0, 0, 1, 1], 1)
 
 
-def test_what_cannot_be():
-    """A part with the heaviest vertex and no room elsewhere stays as it is."""
-    weights = np.array([[8, 1], [1, 1], [1, 1], [1, 1]])
-    owner = np.array([0, 0, 1, 1], dtype=np.int32)
-    found, made = exchanged(problem_of(weights), owner, 2, 0.0)
-    assert (found.tolist(), made) == (owner.tolist(), 0)
-
-
 def test_after_the_deadline():
     weights = [3, 3, 1, 1]
     owner = np.array([0, 0, 1, 1], dtype=np.int32)

@@ -547,18 +547,11 @@ def test_a_bootstrap_of_batches():
 
 WRONG = {
     "theta": ({"theta": 1e-12}, "theta 1e-12, delta 0.5: Hoeffding's bound is above"),
-    "objective": ({"objective": "volume"}, "objective 'volume': the objective of model"),
     "option": ({"part": "x"}, "model 'stochastic-hp' has no option `part`: it has `sampler`"),
     "vertex data": ({"vertex_data": VertexData()}, "no option `vertex_data`"),
-    "theta of hp": (
-        {"model": "hp", "theta": 0.1},
-        "model 'hp' has no option `theta`, which is stochastic-hp's",
-    ),
     "batches of gp": ({"model": "gp", "batches": 3}, "model 'gp' has no option `batches`"),
-    "balance": ({"model": "hp", "balance": "batch"}, "needs the mini-batches of model"),
     "size": ({"balance": "batch", "batch_size": 0}, "`batch_size` 0: must be at least 1"),
     "no clusters": ({"clusters": 0}, "0 clusters: at least 1"),
-    "many clusters": ({"clusters": 10**6}, "1000000 clusters for"),
     "clusters text": ({"clusters": "3"}, "`clusters` '3': a whole number"),
     "clusters 2.5": ({"clusters": 2.5}, "`clusters` 2.5: a whole number"),
     "clusters true": ({"clusters": True}, "`clusters` True: a whole number"),
