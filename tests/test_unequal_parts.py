@@ -6,13 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cases import long, turns
+from worlds import epoch_seconds
 
 import plancc
 from plancc.cost.objectives import OBJECTIVES
 from plancc.predict.machine import Compute, Machine, Node
 from plancc.predict.machine_files import find_machine
-from plancc.predict.schedules import schedule_of, tables_of
-from plancc.predict.simulation import simulate
 from plancc_datasets import load_dataset
 
 CAPACITIES = (1.0, 3.0, 1.0, 2.0)
@@ -56,10 +55,10 @@ def test_every_objective_keeps_the_shares(objective, graph):
     machine = Machine.from_json(found["machine"])
     name = "cpu-cluster with speeds 1,3,1,2"
     assert machine == replace(find_machine("cpu-cluster"), speed=CAPACITIES, name=name)
-    seconds = simulate(schedule_of(tables_of(plan), DIMS), machine).seconds
+    seconds = epoch_seconds(plan, DIMS, machine)
     assert found["epoch_seconds"] == seconds
     even = plancc.compile(graph, "hp", P, objective=objective, **given)
-    slow = simulate(schedule_of(tables_of(even), DIMS), machine).seconds
+    slow = epoch_seconds(even, DIMS, machine)
     assert seconds < slow
 
 

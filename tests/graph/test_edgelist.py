@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from graph_helpers import entries, merged, refused, symmetrized
+from graph_helpers import entries, merged, refused, symmetrized, write_parquet
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -204,8 +204,7 @@ def test_target_before_source_is_said(tmp_path, name):
     if name.endswith(".csv"):
         (tmp_path / name).write_text("target,source\n5,7\n7,9\n")
     else:
-        arrow = pytest.importorskip("pyarrow")
-        pytest.importorskip("pyarrow.parquet").write_table(arrow.table(table), tmp_path / name)
+        write_parquet(tmp_path / name, table)
     said = "row is column 'source', which needs column 'target' .`columns` target,source turns them"
     with pytest.warns(PlanccWarning, match=said):
         graph = read_graph(tmp_path / name)
@@ -228,9 +227,7 @@ def test_both_directions_make_the_plan_of_a_symmetric_matrix(tmp_path, name, mem
         if name.endswith(".txt"):
             np.savetxt(path, np.c_[u, v][:entries_left], "%d")
         else:
-            arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-            table = {"u": u[:entries_left], "v": v[:entries_left]}
-            parquet.write_table(arrow.table(table), path)
+            write_parquet(path, {"u": u[:entries_left], "v": v[:entries_left]})
         folder = to_folder(path, tmp_path / f"folder{entries_left}", memory=memory)
         assert folder.directed == read_graph(path).directed == (entries_left < len(u))
         hashes.append(plancc.compile(folder, "block", 3).content_sha256())

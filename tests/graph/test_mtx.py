@@ -186,13 +186,6 @@ def test_last_line_without_newline(tmp_path, end):
         assert entries(read_graph(path)) == {(1, 0): 1.0, (0, 2): 1.0}
 
 
-def test_utf16_is_named(tmp_path):
-    path = tmp_path / "a.mtx"
-    path.write_text(REAL + "1 1 1\n1 1 1\n", encoding="utf-16")
-    with pytest.raises(InputError, match="UTF-16"):
-        read_graph(path)
-
-
 def naive_entries(text, field):
     real = r"[ \t]+-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
     number = ("", r"[ \t]+-?\d+", real, r"([ \t][^\r]*)?")[field]

@@ -25,10 +25,7 @@ def rows_moved(graph: Graph, owner) -> int:
 
 
 def connectivity_cut(problem: Hypergraph, owner) -> int:
-    ptr, pins = problem.net_ptr, problem.pins
-    return sum(
-        len({owner[v] for v in pins[ptr[e] : ptr[e + 1]]}) - 1 for e in range(problem.num_nets)
-    )
+    return sum(len({owner[v] for v in pins}) - 1 for pins in worlds.net_list(problem))
 
 
 @st.composite

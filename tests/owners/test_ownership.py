@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from cases import long
+from worlds import epoch_seconds
 
 import plancc
 from plancc.cost.objectives import OBJECTIVES, objective_value
@@ -22,8 +23,6 @@ from plancc.partitioners.run import partition
 from plancc.plan.matrix import graph_of
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
-from plancc.predict.schedules import schedule_of, tables_of
-from plancc.predict.simulation import simulate
 from plancc.report.provenance import reached, read_tried
 
 DIMS = (16, 8, 4)
@@ -60,7 +59,7 @@ def told(graph, **options):
 
 def value_of(plan, objective):
     if objective == "time":
-        return simulate(schedule_of(tables_of(plan), DIMS), find_machine("cpu-cluster")).seconds
+        return epoch_seconds(plan, DIMS)
     return objective_value(objective, plan.traffic(), Owners(plan.owner()))
 
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from nets_helpers import hypergraph, random_graph, random_problem, slow_overload, slow_volume
+from nets_helpers import hypergraph, random_graph, random_problem, slow_volume
+from worlds import slow_overload
 
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph

@@ -10,12 +10,12 @@ from nets_helpers import (
     bounds,
     counts,
     make,
-    net_list,
     random_label,
     random_owner,
     random_problem,
     slow_volume,
 )
+from worlds import net_list
 
 from plancc.models.problem import Hypergraph
 from plancc.passes.kernels import volume as sweeping
