@@ -245,14 +245,6 @@ def test_written_file_is_read_by_scipy(tmp_path):
     assert scipy.io.mminfo(tmp_path / "b.mtx")[3:] == ("coordinate", "pattern", "general")
 
 
-def test_skew_symmetric_round_trip(tmp_path):
-    (tmp_path / "a.mtx").write_text(HEAD.format("real", "skew-symmetric") + "3 3 1\n3 1 2.5\n")
-    graph = read_graph(tmp_path / "a.mtx")
-    assert entries(graph) == {(2, 0): 2.5, (0, 2): -2.5}
-    write_graph(graph, tmp_path / "b.mtx")
-    same(read_graph(tmp_path / "b.mtx"), graph)
-
-
 LARGE = [pytest.param(name, marks=long) for name in ("soc-Slashdot0902", "bcsstk29")]
 
 
