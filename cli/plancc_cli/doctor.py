@@ -107,7 +107,8 @@ def command() -> None:
         shown.stage("checks"),
         ThreadPoolExecutor(len(stages)) as pool,  # most of it waits for trials
     ):
-        found = dict(zip(stages, pool.map(list, stages.values()), strict=True))
+        looked: Iterator[list[Check]] = pool.map(list, stages.values())
+        found = dict(zip(stages, looked, strict=True))
     works = not any(each.needed and each.state != OK for of in found.values() for each in of)
     form = options.form()
     if form:

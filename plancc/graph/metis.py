@@ -140,8 +140,8 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
         source=Source.of_file(path, "metis", "the edge weights"),
     )
     if graph.num_nonzeros < len(row):
-        first = np.unique(nonzeros_of_edges(graph, ListedEdges(row, entry - 1)), return_index=True)
-        again = ~np.isin(np.arange(len(row)), first[1])
+        place = nonzeros_of_edges(graph, ListedEdges(row, entry - 1))
+        again = ~np.isin(np.arange(len(row)), np.unique(place, return_index=True)[1])
         fail_first(path, again, line, "a neighbour is listed twice:", entry, row)
     if not is_symmetric(graph, values=True):
         mirror = nonzeros_of_edges(graph, ListedEdges(entry - 1, row))

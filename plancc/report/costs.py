@@ -162,8 +162,9 @@ class TopologyCost:
             rows = _sum(volumes_by_node(each, topology) for each in exchanges)
             return rows, _sum(messages_by_node(each, topology) for each in exchanges)
 
+        rows, messages = counted(steps)
         in_hops = (None, None) if hops is None else counted(hops)
-        return cls(topology, *counted(steps), *in_hops, has_hops, random_share)
+        return cls(topology, rows, messages, in_hops[0], in_hops[1], has_hops, random_share)
 
     def as_dict(self) -> dict[str, Any]:
         found = {

@@ -105,7 +105,7 @@ TABLE = {
     },
     "compile": {
         "": "(see plancc compile --help)",
-        f"g.mtx -p 2 --model block -o {'x' * 300}": "cannot write x|the file name is too long",
+        f"g.mtx -p 1 --model block -o {'x' * 300}": "cannot write x|the file name is too long",
         "missing -p 2 -o x.h5": "missing: no such file",
         "dir -p 2 -o x.h5": "dir: |folder",
         "'two\nlines.mtx' -p 2 -o x.h5": "lines.mtx: no such file",
@@ -130,7 +130,7 @@ TABLE = {
         **{f"--dims 5,4 --boundary-sampling '{rate}'": f"--boundary-sampling '{rate}'"
            for rate in ("", "1.1", "nan", "0.1,2")},
         "--boundary-sampling 0.5": "dims",
-        "--batches 0": "--batches 0: at least 1",
+        "--batches 0": "--batches 0: choose from 1",
         "--batches x": "--batches",
         "--batches 5 --batch-size 0": "--batch-size 0: must be at least 1",
         "--batches 5 --keep 0.5": "'uniform' has no --keep",
@@ -176,7 +176,7 @@ TABLE = {
         "p.h5 --baseline x": "unknown baseline 'x'",
         "p.h5 v.npz": "v.npz: not text; a part vector is text, with one number per line",
         "p.h5 cut.h5": "cut.h5",
-        "p.h5 p.h5 --json --batches 0": "--batches 0: at least 1",
+        "p.h5 p.h5 --json --batches 0": "--batches 0: choose from 1",
         "p.h5 p.h5 --json --batches 5 --keep 0.5": "'uniform' has no --keep",
         "p.h5 p.h5 --json --batches 5 --fanouts 3,x": "--fanouts '3,x'",
         "p.h5 p.h5 --json --seed 5": "--seed is for mini-batches: give their number by --batches",
@@ -325,7 +325,7 @@ TABLE = {
     },
     "estimate": {
         "--vertices 0 --nonzeros 1": "--vertices 0: at least 1",
-        "--vertices 3 --nonzeros 10": "--nonzeros 10: 3 vertices have 9 at most",
+        "--vertices 3 --nonzeros 10": "--nonzeros 10: at most 9 are possible",
         "--vertices 3 --nonzeros -1": "--nonzeros -1: at least 0",
         "--vertices 3000000000 --nonzeros 1": "--vertices 3000000000: at most",
         "--vertices 3 --nonzeros 1 --features -2": "--features -2: at least 0",

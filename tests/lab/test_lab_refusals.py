@@ -67,7 +67,7 @@ TABLE = {
     "study g.mtx --models rp -p 2 --keep k.jsonl": {
         "--csv --json": "--csv and --json: give one of them",
         "--seeds 1,x": "--seeds '1,x': give whole numbers",
-        "--keep g.mtx": "not a file of kept rows",
+        "--keep e.el": "not a file of kept rows",
         "--plot x.bmp": "choose a name that ends in",
         "--table-columns modle": "unknown column 'modle' (did you mean model?): choose from",
         "--table-columns seed,seed": "--table-columns 'seed,seed': 'seed' is there twice",

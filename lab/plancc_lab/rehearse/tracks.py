@@ -49,11 +49,5 @@ def _entries(number: int, track: Track) -> Iterator[dict[str, Any]]:
     yield {"name": "process_sort_index", "ph": "M", "pid": number, "args": {"sort_index": number}}
     times = np.round(MICRO * track.times.reshape(-1, 2), 3)
     for name, (begin, end) in zip(track.names, times.tolist(), strict=True):
-        yield {
-            "name": name,
-            "ph": "X",
-            "pid": number,
-            "tid": 0,
-            "ts": begin,
-            "dur": round(end - begin, 3),
-        }
+        event = {"name": name, "ph": "X", "pid": number, "tid": 0}
+        yield event | {"ts": begin, "dur": round(end - begin, 3)}

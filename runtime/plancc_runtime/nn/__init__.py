@@ -70,9 +70,8 @@ def model_of(name: str, has_types: bool) -> type[Conv]:
         raise InputError(f"`model` {name}: needs a plan with types")
     if found.by_relation or not has_types:
         return found
-    from plancc_runtime.nn.relations import per_relation
-
-    return per_relation(found)
+    of_kind: type[Conv] = __getattr__("per_relation")(found)
+    return of_kind
 
 
 def __getattr__(name: str) -> Any:
