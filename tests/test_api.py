@@ -76,15 +76,6 @@ def test_errors_are_one_family():
     assert issubclass(plancc.PlanccWarning, UserWarning)
 
 
-def test_missing_files_are_input_errors(folder):
-    with pytest.raises(plancc.InputError, match=r"none\.h5: no such file"):
-        plancc.load("none.h5")
-    with pytest.raises(plancc.InputError, match=r"none\.mtx"):
-        plancc.compile("none.mtx", model="rp")
-    with pytest.raises(plancc.InputError, match=r"graph\.mtx: not a plan"):
-        plancc.load("graph.mtx")
-
-
 def test_a_plan_says_what_it_is(folder):
     plan = plancc.compile("graph.mtx", model="block", num_parts=2)
     assert repr(plan).startswith("<Plan of 2 parts, row layout: ")

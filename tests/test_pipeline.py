@@ -14,6 +14,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 from cases import long, pairs, turns
+from worlds import epoch_seconds
 
 import plancc
 from plancc.cost.owners import random_traffic
@@ -24,8 +25,6 @@ from plancc.models.problem import Assignment
 from plancc.plan.matrix import matrix_of
 from plancc.plan.metrics import summarize
 from plancc.predict.machine_files import find_machine
-from plancc.predict.schedules import schedule_of, tables_of
-from plancc.predict.simulation import simulate
 from plancc.report.provenance import reached, read_tried
 
 N = 48
@@ -42,11 +41,6 @@ def symmetric_matrix():
     rng = np.random.default_rng(3)
     array = np.eye(N, k=1) + np.eye(N, k=N - 1) + (rng.random((N, N)) < 0.02)
     return sp.csr_array(((array + array.T) > 0).astype(np.float64))
-
-
-def seconds_of(plan, dims=(128, 128, 16), machine="cpu-cluster"):
-    """What the simulation says of the plan's tables."""
-    return simulate(schedule_of(tables_of(plan), dims), find_machine(machine)).seconds
 
 
 def directed_matrix():
@@ -124,24 +118,6 @@ def test_every_kind_of_graph(tmp_path):
         plancc.compile(form, model="rp", num_parts=5).save(tmp_path / "plan.h5") for form in forms
     }
     assert len(hashes) == 1
-
-
-def test_direction_of_an_edge_index(tmp_path):
-    """edge_index[0] is the source j, edge_index[1] the vertex i that aggregates from it."""
-    plan = plancc.compile(
-        (2, np.array([[0], [1]])), model="block", num_parts=2, normalize="none", self_loops=False
-    )
-    assert matrix_of(plan).toarray().tolist() == [[0, 0], [1, 0]]
-    assert plan.part(0).send_mask(1).tolist() == [0]
-    assert plan.header.directed
-
-
-def test_original_ids(tmp_path):
-    graph = networkx.DiGraph([(100, 7), (7, 30)])
-    plan = plancc.compile(graph, model="block", num_parts=2)
-    assert plan.original_id.tolist() == [100, 7, 30]
-    plan.save(tmp_path / "plan.h5")
-    assert plancc.load(tmp_path / "plan.h5").original_id.tolist() == [100, 7, 30]
 
 
 def test_vertex_data_in_plan_order(tmp_path):
@@ -223,8 +199,8 @@ def test_provenance(tmp_path, monkeypatch):
         "balance_imbalance": f"{plan.metrics().nonzero_imbalance:.6g}",
         "machine": find_machine("cpu-cluster").to_json(),
         "dims": "128,128,16",
-        "epoch_seconds": seconds_of(plan),
-        "random_epoch_seconds": seconds_of(plancc.compile(path, "rp", 4)),
+        "epoch_seconds": epoch_seconds(plan, (128, 128, 16)),
+        "random_epoch_seconds": epoch_seconds(plancc.compile(path, "rp", 4), (128, 128, 16)),
         "bound_seconds": found["bound_seconds"],
         "seed": 7,
         "partitioner": "metis",
@@ -363,35 +339,18 @@ def test_provenance_of_rcm():
     ("options", "words"),
     [
         ({"num_parts": 0}, "0 parts: at least 1"),
-        ({"num_parts": -3}, "-3 parts"),
-        ({"num_parts": N + 1}, f"{N + 1} parts for {N} vertices"),
-        (
-            {"model": "best"},
-            "unknown model 'best': choose from hp, stochastic-hp, gp, medium-grain, fine-grain, "
-            "libra, auto, rcm, block, rp, file",
-        ),
-        ({"normalize": "mean"}, "unknown normalization 'mean': choose from sym, row, none"),
         ({"balance": "edges"}, "unknown balance 'edges': choose from nnz, rows, weights"),
         ({"balance": "nnz,train"}, "balance 'train' needs vertex data with a 'train_mask'"),
         ({"dims": [16]}, "dims [16]: two or more"),
         ({"value_dtype": "float16"}, "'float16' (did you mean float64?): choose from float32"),
-        ({"partitioner": "scotch"}, "unknown partitioner 'scotch': choose from auto, mtkahypar"),
         ({"partitioner": "metis"}, "'metis' cannot partition"),
         ({"preset": "fast"}, "preset"),
         ({"epsilon": -0.1}, "`epsilon` -0.1: must be"),
         ({"epsilon": float("nan")}, "`epsilon` nan: must be"),
         ({"epsilon": float("inf")}, "`epsilon` inf: must be"),
-        ({"seed": -1}, "`seed` -1: must be"),
         ({"seed": 2**31}, "`seed` 2147483648: must be"),
-        ({"threads": 0}, "`threads` 0"),
         ({"time_limit": 0}, "`time_limit` 0: must be"),
-        ({"model": "gp", "part": "x"}, "model 'gp' has no option `part`, which is file's"),
-        ({"model": "file"}, "needs a part vector"),
-        ({"model": "file", "part": "none.part"}, "none.part"),
-        ({"model": "file", "part": PART[:-1]}, f"{N - 1} part numbers for {N}"),
-        ({"model": "file", "part": PART + 1}, "vertex 3 is in part 4"),
         ({"balance": "weights"}, "needs vertex weights, and it has none"),
-        ({"data": "none.npz"}, "none.npz"),
     ],
 )
 def test_wrong_options(options, words):
@@ -414,12 +373,6 @@ def test_wrong_options(options, words):
 def test_wrong_options_are_refused_by_models_that_do_not_use_them(model, options):
     with pytest.raises(plancc.InputError):
         plancc.compile(symmetric_matrix(), model=model, num_parts=2, **options)
-
-
-@pytest.mark.parametrize("graph", [np.eye(3), None, 7, "none.mtx", (0, [[], []])])
-def test_wrong_graphs(graph):
-    with pytest.raises(plancc.InputError):
-        plancc.compile(graph, model="rp", num_parts=1)
 
 
 def test_warnings():
@@ -457,16 +410,6 @@ def test_the_same_seed_gives_the_same_bytes(model, tmp_path, monkeypatch):
         plan.save(tmp_path / name)
         files.append((tmp_path / name).read_bytes())
     assert files[0] == files[1]
-
-
-def test_another_seed_gives_another_plan(tmp_path):
-    hashes = {
-        plancc.compile(directed_matrix(), model="rp", num_parts=4, seed=seed).save(
-            tmp_path / "plan.h5"
-        )
-        for seed in (1, 2, 3)
-    }
-    assert len(hashes) == 3
 
 
 def test_the_same_plan_in_another_process(tmp_path):

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from cases import long, turns
+from worlds import epoch_seconds
 
 import plancc
 from plancc.predict.machine import Compute, Machine
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
-from plancc.predict.schedules import schedule_of, tables_of
-from plancc.predict.simulation import simulate
 from plancc.report.provenance import recorded_dims, recorded_machine
 from plancc_datasets import load_dataset
 
@@ -48,11 +47,6 @@ def compiled(*args, **options):
     return plan, told
 
 
-def seconds_of(plan, dims, machine):
-    """What the simulation says of the plan's tables."""
-    return simulate(schedule_of(tables_of(plan), dims), machine).seconds
-
-
 MODELS = {
     "hp": {},
     "medium-grain": {},
@@ -76,8 +70,8 @@ def test_what_is_recorded(model, machine, dims, matrix):
     assert recorded_machine(found) == used
     assert recorded_dims(found) == list(widths)
     random, _ = compiled(matrix, "rp", PARTS)
-    assert found["epoch_seconds"] == seconds_of(plan, widths, used)
-    assert found["random_epoch_seconds"] == seconds_of(random, widths, used)
+    assert found["epoch_seconds"] == epoch_seconds(plan, widths, used)
+    assert found["random_epoch_seconds"] == epoch_seconds(random, widths, used)
     bound = Predictor(widths, used).bound(N, plan.header.num_nonzeros, PARTS)
     assert found["bound_seconds"] == bound
     if plan.header.grid is None:  # parts of a grid share rows or columns
@@ -212,7 +206,7 @@ def test_widths_are_those_of_the_data(data, expected, matrix):
     plan, _ = compiled(matrix, "rp", PARTS, data=data)
     assert plan.provenance["dims"] == expected
     dims = tuple(map(int, expected.split(",")))
-    assert plan.provenance["epoch_seconds"] == seconds_of(plan, dims, find_machine("cpu-cluster"))
+    assert plan.provenance["epoch_seconds"] == epoch_seconds(plan, dims)
 
 
 @turns(
@@ -263,10 +257,10 @@ def test_what_is_recorded_comes_back(machine, matrix, tmp_path):
     used = machine if isinstance(machine, Machine) else find_machine(machine)
     for name in ("machine", "dims", "random_epoch_seconds", "bound_seconds"):
         assert better.provenance[name] == plan.provenance[name]
-    assert better.provenance["epoch_seconds"] == seconds_of(better, (9, 7, 5), used)
+    assert better.provenance["epoch_seconds"] == epoch_seconds(better, (9, 7, 5), used)
     assert recorded_machine(other.provenance) == find_machine("summit")
     assert recorded_dims(other.provenance) == [4, 4, 4]
-    expected = seconds_of(other, (4, 4, 4), find_machine("summit"))
+    expected = epoch_seconds(other, (4, 4, 4), find_machine("summit"))
     assert other.provenance["epoch_seconds"] == expected
     assert math.isfinite(other.provenance["random_epoch_seconds"])
 

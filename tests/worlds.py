@@ -5,10 +5,12 @@ is kept in files of ``build/worlds``, under a hash of the compiler's sources, fo
 """
 
 import hashlib
+import itertools
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,11 @@ from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.plan.plan import Plan
+from plancc.predict.machine import Machine
+from plancc.predict.machine_files import find_machine
+from plancc.predict.schedules import schedule_of, tables_of
+from plancc.predict.simulation import simulate
+from plancc.testing.samplers import factors_of, members_of
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "worlds"
@@ -170,6 +177,39 @@ def rows_moved(graph: Graph, owner: Any, part: Any = None) -> set[tuple[str, int
     return moved
 
 
+def net_list(problem: Any) -> list[list[int]]:
+    """The pins of every net of a hypergraph, or of the nets of a pass."""
+    return [problem.pins[a:b].tolist() for a, b in itertools.pairwise(problem.net_ptr.tolist())]
+
+
+def kept_nonzeros(batch: Any, pattern: np.ndarray) -> Iterator[list[tuple[int, int]]]:
+    """Nonzeros (i, j) that every block of a batch keeps, by the factors that the runtime uses."""
+    members = members_of(batch, len(pattern))
+    rows, columns = np.nonzero(pattern[np.ix_(members, members)])
+    for block in range(batch.num_blocks):
+        kept = factors_of(batch, block, members, rows, columns) != 0
+        ends = members[rows[kept]], members[columns[kept]]
+        yield list(zip(*(each.tolist() for each in ends), strict=True))
+
+
+def slow_overload(weights, owner, num_parts: int, epsilon: float, capacities=None) -> float:
+    """Weight above the limit, each constraint over its even share; no hubs with capacities."""
+    total = 0.0
+    speed = [Fraction(c) for c in capacities or [1] * num_parts]
+    for column in np.asarray(weights).reshape(len(owner), -1).T.tolist():
+        loads = [0] * num_parts
+        for q, w in zip(owner, column, strict=True):
+            loads[q] += w
+        mean = max(-(-sum(column) // num_parts), 1)
+        for load, c in zip(loads, speed, strict=True):
+            even = -(-sum(column) * c / sum(speed) // 1)
+            limit = int((1 + epsilon) * int(even) + 1e-9)
+            if capacities is None:
+                limit = max(limit, *column)
+            total += float(max(load - limit, 0) / (mean * c * num_parts / sum(speed)))
+    return total
+
+
 @cache
 def graph(name: str) -> Graph:
     """The graph of a world, with values of float64."""
@@ -234,6 +274,12 @@ def plan(name: str, layout: str = "row", num_parts: int = 4, seed: int = 0) -> P
     made = lower(matrix, Owners(owner, held), num_parts, normalization="none", self_loops=False)
     made = replace(made, vertex_data=data(matrix.num_vertices).take(made.global_id))
     return made if grid is None else with_grid(made, grid)
+
+
+def epoch_seconds(plan: Plan, dims: Any, machine: Machine | str = "cpu-cluster") -> float:
+    """Seconds of an epoch, by the simulation of the plan's tables."""
+    used = find_machine(machine) if isinstance(machine, str) else machine
+    return simulate(schedule_of(tables_of(plan), dims), used).seconds
 
 
 @cache

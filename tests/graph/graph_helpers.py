@@ -27,6 +27,21 @@ def shared(name):
     return SHARED / name
 
 
+def write_parquet(path, columns, **how):
+    """Columns by name as a file of Parquet; the test is skipped where there is no pyarrow."""
+    arrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), path, **how)
+
+
+def put_sparse(file, name, matrix):
+    """A compressed matrix in an open .h5ad, as AnnData lays it out."""
+    group = file.create_group(name)
+    group.attrs["encoding-type"] = f"{matrix.format}_matrix"
+    group.attrs["shape"] = matrix.shape
+    for key in ("data", "indices", "indptr"):
+        group[key] = getattr(matrix, key)
+
+
 def dense_entries(array):
     """The entries that `entries` finds for the nonzeros of a dense array."""
     return {(i, j): float(array[i, j]) for i, j in zip(*array.nonzero(), strict=True)}

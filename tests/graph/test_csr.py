@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from cases import long, turns
-from graph_helpers import entries, merged, same, symmetrized
+from graph_helpers import entries, merged, same, symmetrized, write_parquet
 from scipy.sparse import random as random_matrix
 
 import plancc
@@ -344,7 +344,6 @@ def test_a_file_that_changes_between_two_readings(tmp_path):
 
 def parquet_folder(path, weighted, seed=6):
     """Edges between ids far apart, in two parts, some twice, some that sum to zero."""
-    table, write = pytest.importorskip("pyarrow").table, pytest.importorskip("pyarrow.parquet")
     rng = np.random.default_rng(seed)
     u, v = 3 * rng.integers(0, N, (2, 150)) + 5
     u[-20:], v[-20:] = u[:20], v[:20]
@@ -353,7 +352,7 @@ def parquet_folder(path, weighted, seed=6):
     path.mkdir()
     for k, part in enumerate((slice(0, 90), slice(90, 150))):
         columns = {"src": u[part], "dst": v[part]} | ({"w": weight[part]} if weighted else {})
-        write.write_table(table(columns), path / f"{k}.parquet", row_group_size=40)
+        write_parquet(path / f"{k}.parquet", columns, row_group_size=40)
     return path
 
 
@@ -378,14 +377,13 @@ def test_parquet_that_does_not_fit_is_refused_before_it_is_read(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::plancc.errors.PlanccWarning")
 def test_parquet_that_is_wrong_piece_by_piece(tmp_path, monkeypatch):
-    pa, write = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr("plancc.interop.parquet.BATCH", 25)
     path = parquet_folder(tmp_path / "edges", False)
     source = ParquetEntries(path)
-    write.write_table(pa.table({"src": [5], "dst": [8]}), path / "1.parquet")
+    write_parquet(path / "1.parquet", {"src": [5], "dst": [8]})
     with pytest.raises(InputError, match=r"the files changed while they were read|cannot be read"):
         list(source)
-    write.write_table(pa.table({"src": [-1], "dst": [8]}), path / "1.parquet")
+    write_parquet(path / "1.parquet", {"src": [-1], "dst": [8]})
     with pytest.raises(InputError, match="holds '-1', not a vertex id"):
         to_folder(path, tmp_path / "out", memory=1)
     (path / "1.parquet").write_bytes(b"PAR1")

@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from graph_helpers import entries
+from graph_helpers import put_sparse, write_parquet
 
 import plancc
 from plancc.errors import PlanccWarning
@@ -49,9 +49,8 @@ def csr(folder):
 
 
 def parquet(folder):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    table = pa.table({"src": EDGES[:, 0], "dst": EDGES[:, 1], "weight": TIMES})
-    pq.write_table(table, folder / "a.parquet")
+    columns = {"src": EDGES[:, 0], "dst": EDGES[:, 1], "weight": TIMES}
+    write_parquet(folder / "a.parquet", columns)
     return folder / "a.parquet"
 
 
@@ -77,10 +76,7 @@ def h5ad(folder):
 
     matrix = sp.coo_array((TIMES, EDGES.T), shape=(3, 3)).tocsr()
     with h5py.File(folder / "a.h5ad", "w") as file:
-        group = file.create_group("obsp/connectivities")
-        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", (3, 3)
-        for name in ("data", "indices", "indptr"):
-            group[name] = getattr(matrix, name)
+        put_sparse(file, "obsp/connectivities", matrix)
     return folder / "a.h5ad"
 
 
@@ -184,13 +180,6 @@ def test_features_that_are_whole_numbers_may_be_types():
 
 def test_equal_values():
     assert doubt("'w'", [1, 1]) == ("", "all 1")
-
-
-def test_repeated_entries_are_counted(tmp_path):
-    (tmp_path / "a.txt").write_text("0 1 2\n0 1 3\n1 0 4\n0 1 5\n")
-    graph = read_graph(tmp_path / "a.txt")
-    assert entries(graph) == {(0, 1): 10, (1, 0): 4}
-    assert graph.source.weight_range == "2 to 5, repeated entries summed: 2"
 
 
 @pytest.mark.parametrize("memory", [1, None])

@@ -3,8 +3,6 @@
 import errno
 import hashlib
 import os
-import resource
-import signal
 
 import pytest
 
@@ -69,19 +67,6 @@ def test_translates_system_errors(tmp_path, number, words):
 def test_translates_the_words_of_hdf5(tmp_path):
     with pytest.raises(OutputError, match="disk is full"), atomic_write(tmp_path / "a.h5"):
         raise RuntimeError("file write failed: error message = 'No space left on device'")
-
-
-def test_file_size_limit(tmp_path):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    try:
-        with pytest.raises(OutputError, match="larger"), atomic_write(tmp_path / "a") as temporary:
-            temporary.write_bytes(b"x" * 10000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
-    assert os.listdir(tmp_path) == []
 
 
 def test_full_device():

@@ -88,8 +88,6 @@ def test_data_of_all_ids_names_the_way_out(path, tmp_path):
 
 def test_options_are_for_formats_that_have_them(tmp_path):
     (tmp_path / "a.graph").write_text("2 1\n2\n1\n")
-    with pytest.raises(InputError, match=r"`keep_ids` is for edgelist.*, not for format 'metis'"):
-        read_graph(tmp_path / "a.graph", keep_ids=True)
     with pytest.raises(InputError, match="unknown reading option 'bogus'"):
         read_graph(tmp_path / "a.graph", bogus=True)
 

@@ -4,26 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import worlds
 from graph_helpers import entries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plancc.errors import InputError
 from plancc.graph.canonical import build_graph
-from plancc.graph.graph import Graph, Source
+from plancc.graph.graph import Source
 from plancc.graph.normalize import normalize
 
 
-def graph_of(array, *, values=True, **fields):
-    array = np.asarray(array, dtype=np.float64)
-    columns = [np.flatnonzero(row) for row in array]
-    return Graph(
-        np.cumsum([0, *map(len, columns)], dtype=np.int64),
-        np.concatenate(columns).astype(np.int32),
-        np.concatenate([row[c] for row, c in zip(array, columns, strict=True)]) if values else None,
-        source=Source("test.mtx"),
-        **fields,
-    )
+def graph_of(array, *, directed=True, **fields):
+    return worlds.graph_of(array, directed=directed, source=Source("test.mtx"), **fields)
 
 
 def expected(array, normalization, self_loops):
@@ -52,7 +45,8 @@ def test_equals_the_definition(data):
         array *= rng.choice([-1, 1], (n, n))
     if not valued:
         array = (array != 0).astype(float)
-    graph = graph_of(array, values=valued, directed=data.draw(st.booleans()))
+    given = array if valued else array.astype(bool)
+    graph = graph_of(given, directed=data.draw(st.booleans()))
     found = normalize(graph, normalization, self_loops=self_loops, dtype=dtype)
 
     want = expected(array, normalization, self_loops)

@@ -245,10 +245,8 @@ def test_wrong_graphs(folder, change, words):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda f: table(f, "raw/node-feat", X[:3]), "'features' has '3' rows"),
         (lambda f: table(f, "raw/node-feat", np.full((5, 2), np.nan)), "'features' holds 'nan'"),
         (lambda f: table(f, "raw/node-feat", [["x", 1]] * 5), "not a table of numbers"),
-        (lambda f: table(f, "raw/node-label", [0, 1]), "'labels' has '2' rows"),
         (lambda f: table(f, "raw/node-label", [0.5] * 5), "the label holds '0.5'"),
         (lambda f: table(f, "split/time/test", [9]), "holds vertex '9', out of range 0..4"),
         (lambda f: table(f, "split/time/test", [0.5]), "test.csv.gz: the line holds '0.5'"),

@@ -277,8 +277,6 @@ class OfModule:
         (tensors(num_nodes=0), "the graph has no vertices"),
         (tensors(edge_index=None, adj_t=torch.eye(5)), "holds"),
         (tensors(edge_index=None, adj_t=3), "'adj_t' is no square sparse tensor"),
-        ([tensors(), tensors()], "holds 2 graphs; one is expected"),
-        ((tensors(), {"edge_index": torch.arange(4)}), "holds 3 graphs; one is expected"),
         ({"x": torch.eye(2)}, "'edge_index' is missing; there are 'x'"),
         (torch.eye(3), "holds no graph but 'Tensor'"),
         (Hostile(), "it holds an object of"),
@@ -368,12 +366,3 @@ def test_what_no_torch_wrote(path, data, words):
     with pytest.raises(InputError) as caught:
         read_graph(path)
     assert str(caught.value) == f"{path}: not a file of tensors that can be read: {words}"
-
-
-def test_wrong_vertex_data_names_the_way_out(path):
-    torch.save(tensors(y=torch.tensor([0.0, 1, 2, 3, 4])), path)
-    with pytest.raises(
-        InputError, match=r"key 'y' must be a list of integers.*`data=False` leaves"
-    ):
-        plancc.compile(path, "block", 2)
-    assert plancc.compile(path, "block", 2, data=False).vertex_data.labels is None

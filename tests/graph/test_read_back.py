@@ -15,6 +15,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from cases import turns
+from graph_helpers import put_sparse, write_parquet
 
 import plancc
 from plancc.errors import InputError, PlanccWarning
@@ -83,15 +84,13 @@ def unnamed(path, x, ids):
 
 
 def parquet(path, x, ids):
-    arrow = pytest.importorskip("pyarrow")
     held = {"x": x.tolist()} | ({} if ids is None else {"id": np.asarray(ids)})
-    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(held), path)
+    write_parquet(path, held)
 
 
 def parquet_columns(path, x, ids):
-    arrow = pytest.importorskip("pyarrow")
     held = {f"feat_{k}": x[:, k] for k in (2, 0, 1)} | ({} if ids is None else {"ids": ids})
-    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(held), path, row_group_size=2)
+    write_parquet(path, held, row_group_size=2)
 
 
 BESIDE = {
@@ -174,13 +173,9 @@ def csr_npz(path):
 
 
 def h5ad(path):
-    m = matrix()
     with h5py.File(path, "w") as file:
         file["X"] = features(range(N))
-        group = file.create_group("obsp/connectivities")
-        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", m.shape
-        for key in ("data", "indices", "indptr"):
-            group[key] = getattr(m, key)
+        put_sparse(file, "obsp/connectivities", matrix())
 
 
 def ogb(path):

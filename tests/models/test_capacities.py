@@ -30,12 +30,11 @@ from plancc.plan.metrics import imbalance
         ([1, float("inf")], "number 2 is inf"),
         ([1, "x"], "number 2 is x"),
         ([1, True], "number 2 is True"),
-        ([1, 2, 3, 4], "4 numbers for 3 parts: every part needs one"),
     ],
 )
 def test_wrong_capacities(given, words):
     with pytest.raises(InputError) as error:
-        check_capacities(given, 3 if given == [1, 2, 3, 4] else None)
+        check_capacities(given)
     assert str(error.value).startswith("`capacities`")
     assert words in str(error.value)
 
@@ -63,20 +62,16 @@ def test_files(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("1\n2 two\n", "line 2: the capacity is not a number: 'two'"),
         ("1\n\n0\n", "line 3: the capacity is not above 0: '0'"),
         ("1,-2\n", "line 1: the capacity is not above 0: '-2'"),
         ("nan\n", "line 1: the capacity is not finite: 'nan'"),
         ("1\ninf\n", "line 2: the capacity is not finite: 'inf'"),
         ("# nothing\n", "no capacities"),
-        ("", "the file is empty"),
-        (None, "no such file"),
     ],
 )
 def test_wrong_files(tmp_path, text, words):
     path = tmp_path / "speeds.txt"
-    if text is not None:
-        path.write_text(text)
+    path.write_text(text)
     with pytest.raises(InputError) as error:
         read_capacities(path)
     assert str(error.value).startswith(str(path))

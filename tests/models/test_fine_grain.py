@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from cases import seeds
-from worlds import graph_of, places, rows_moved
+from worlds import graph_of, net_list, places, rows_moved
 
 from plancc.cost.owners import traffic
 from plancc.errors import InputError
@@ -25,11 +25,6 @@ def random_pattern(seed, n=None):
     return dense
 
 
-def nets_of(hypergraph):
-    ptr = hypergraph.net_ptr
-    return [hypergraph.pins[ptr[e] : ptr[e + 1]].tolist() for e in range(hypergraph.num_nets)]
-
-
 @pytest.mark.parametrize("seed", seeds(30, quick=15))
 def test_the_cut_is_the_volume_of_expand_and_fold(seed):
     dense = random_pattern(seed)
@@ -40,7 +35,7 @@ def test_the_cut_is_the_volume_of_expand_and_fold(seed):
 
     graph = graph_of(dense)
     volume = len(rows_moved(graph, owners.rows, owners.nonzeros))
-    cut = sum(len({part[v] for v in net}) - 1 for net in nets_of(problem.hypergraph))
+    cut = sum(len({part[v] for v in net}) - 1 for net in net_list(problem.hypergraph))
     assert cut == volume
     assert traffic(graph, owners, num_parts).sent.sum() == volume
     for (i, j), m in zip(places(graph), owners.nonzeros, strict=True):
@@ -63,7 +58,7 @@ def test_vertices_and_nets_are_those_of_plain_python(seed):
                 nets.append(net)
                 sources.append(place[k, k])
     hypergraph = problem.hypergraph
-    assert nets_of(hypergraph) == nets
+    assert net_list(hypergraph) == nets
     assert hypergraph.net_sources.tolist() == sources
     assert hypergraph.vertex_weights.tolist() == [int(dense[pair]) for pair in vertices]
     assert problem.row_vertex.tolist() == [place[i, i] for i in range(n)]

@@ -1,14 +1,9 @@
 """Models against independent, naive counts."""
 
-import gzip
-from pathlib import Path
-
 import numpy as np
 import pytest
-import scipy.io
 import scipy.sparse as sp
 import worlds
-from cases import long
 from hypothesis import given
 from hypothesis import strategies as st
 from worlds import graph_of
@@ -24,18 +19,13 @@ from plancc.models.problem import Hypergraph
 from plancc.models.random import random_owner
 from plancc.models.rcm import RcmModel, bandwidth, pipeline_granularity, pipeline_stages
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-
 
 def rows_moved(graph: Graph, owner) -> int:
     return len(worlds.rows_moved(graph, owner))
 
 
 def connectivity_cut(problem: Hypergraph, owner) -> int:
-    ptr, pins = problem.net_ptr, problem.pins
-    return sum(
-        len({owner[v] for v in pins[ptr[e] : ptr[e + 1]]}) - 1 for e in range(problem.num_nets)
-    )
+    return sum(len({owner[v] for v in pins}) - 1 for pins in worlds.net_list(problem))
 
 
 @st.composite
@@ -174,15 +164,3 @@ def test_registry_and_impossible_numbers_of_parts():
                 MODELS[name]().build(graph, p, balance="nnz", seed=0)
     with pytest.raises(InputError, match="cut, volume"):
         GraphModel(objective="edges").build(graph, 2, balance="nnz", seed=0)
-
-
-@pytest.mark.skipif(not DATA.exists(), reason="needs ../shared/data")
-@pytest.mark.parametrize(
-    "name", ["west0067", *(pytest.param(name, marks=long) for name in ("wiki-Vote", "polblogs"))]
-)
-def test_connectivity_cut_on_real_graphs(name):
-    with gzip.open(DATA / f"{name}.mtx.gz") as file:
-        graph = graph_of(scipy.io.mmread(file))
-    problem = HypergraphModel().build(graph, 8, balance="nnz", seed=0)
-    owner = random_owner(graph.num_vertices, 8, 1)
-    assert connectivity_cut(problem, owner) == rows_moved(graph, owner)

@@ -1,11 +1,9 @@
 """Medium-grain: what goes with rows and columns, and what the cut counts."""
 
-import itertools
-
 import numpy as np
 import pytest
 from cases import seeds
-from worlds import graph_of, places, rows_moved
+from worlds import graph_of, net_list, places, rows_moved
 
 from plancc.cost.owners import traffic
 from plancc.errors import InputError
@@ -25,10 +23,6 @@ def random_graph(seed: int, n: int = 25, diagonal: bool | None = None) -> Graph:
     return graph_of(array)
 
 
-def nets_of(problem) -> list[list[int]]:
-    return [problem.pins[a:b].tolist() for a, b in itertools.pairwise(problem.net_ptr.tolist())]
-
-
 @pytest.mark.parametrize("seed", seeds(12, quick=6))
 def test_cut_is_expand_and_fold(seed):
     graph = random_graph(seed, diagonal=(None, True, False)[seed % 3])
@@ -42,7 +36,7 @@ def test_cut_is_expand_and_fold(seed):
         found = problem.owners(owner)
         assert (found.rows == owner).all()
         assert (found.nonzeros[row == graph.indices] == owner[row[row == graph.indices]]).all()
-        nets = nets_of(problem.hypergraph)
+        nets = net_list(problem.hypergraph)
         cut = sum(len({int(owner[v]) for v in pins}) - 1 for pins in nets)
         assert cut == len(rows_moved(graph, owner, found.nonzeros))
         assert cut == traffic(graph, found, p).sent.sum()

@@ -166,7 +166,6 @@ def test_relays_are_tried_for_the_busiest_of_many_parts(graph):
     ("options", "words"),
     [
         ({"topology": "4x4"}, "topology 4x4 has 16 ranks, one for every part; here are 12 parts"),
-        ({"topology": "4y3"}, "topology '4y3': give nodes x ranks per node"),
         ({"exchange": "nodes"}, "`exchange` nodes: needs a topology"),
         (
             {"exchange": "relays", "model": "cagnet-1d", "effort": None},

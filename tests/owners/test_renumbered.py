@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 from cases import long
 from test_ownership import DIMS, clustered, compiled
+from worlds import epoch_seconds
 
 import plancc
 from plancc.cost.owners import traffic
@@ -18,8 +19,6 @@ from plancc.owners.task import Ownership, Task
 from plancc.plan.lowering import lower
 from plancc.plan.metrics import summarize
 from plancc.predict.machine import Compute, Machine, Node
-from plancc.predict.schedules import schedule_of, tables_of
-from plancc.predict.simulation import simulate
 from plancc.report.provenance import reached, read_tried
 
 PARTS = 12
@@ -49,7 +48,7 @@ def owners(matrix):
 def seconds_of(matrix, owners, machine=NODES, num_parts=PARTS):
     """What the simulation says of the plan, which is built for it."""
     plan = lower(matrix, owners, num_parts, normalization="none", self_loops=False)
-    return simulate(schedule_of(tables_of(plan), DIMS), machine).seconds
+    return epoch_seconds(plan, DIMS, machine)
 
 
 def options(machine=NODES, **more):
@@ -148,7 +147,7 @@ def test_compile_reaches_what_simulate_says(model, machine, matrix):
     found = plan.provenance
     made_for = Machine.from_json(found["machine"])
     assert found["dims"] == ",".join(map(str, DIMS))
-    predicted = simulate(schedule_of(tables_of(plan), DIMS), made_for).seconds
+    predicted = epoch_seconds(plan, DIMS, made_for)
     assert reached(read_tried(found)) == found["epoch_seconds"] == predicted
 
 
@@ -170,7 +169,7 @@ def test_refine_numbers_its_parts_for_the_time(matrix, owners):
     tried = read_tried(timed.provenance)
     assert tried[-1]["step"] == STEP
     assert tried[-1]["best"]
-    predicted = simulate(schedule_of(tables_of(timed), DIMS), NODES).seconds
+    predicted = epoch_seconds(timed, DIMS, NODES)
     assert reached(tried) == timed.provenance["epoch_seconds"] == predicted
     assert STEP not in {each["step"] for each in read_tried(volume.provenance)}
     assert Machine.from_json(timed.provenance["machine"]) == NODES

@@ -1,12 +1,9 @@
 """Every partitioner on tiny, regular and real input."""
 
-import gzip
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.io
 import scipy.sparse as sp
 from cases import long, turns
 from worlds import graph_of, rows_moved
@@ -35,7 +32,6 @@ from plancc.partitioners.run import (
 )
 from plancc.plan.metrics import imbalance
 
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 NAMES = ("mtkahypar", "kahypar", "metis", "kaminpar", "builtin")
 CASES = [
     (name, model)
@@ -482,22 +478,6 @@ def test_scaled_columns():
     found = scaled(values, 2**30)
     assert found[:, 0].tolist() == [0, 1, 2, 3]
     assert found[:, 1].tolist() == scaled(values[:, 1], 2**30).tolist()
-
-
-@long
-@pytest.mark.skipif(not DATA.exists(), reason="needs ../shared/data")
-@pytest.mark.parametrize(
-    ("model", "name", "most"),
-    [("hp", "mtkahypar", 0.24), ("gp", "metis", 0.27), ("hp", "builtin", 0.31)],
-)
-def test_quality_on_coauthor_cs(model, name, most):
-    with gzip.open(DATA / "CoauthorCS.mtx.gz") as file:
-        matrix = scipy.io.mmread(file).tocsr()
-    graph = graph_of(matrix + sp.eye(matrix.shape[0]))
-    problem = build(graph, model, 64)
-    result = solved(problem, 64, name)
-    assert imbalance(part_weights(result.owner, problem.vertex_weights, 64)) <= 0.02
-    assert volume(graph, result.owner) <= most * random_volume(graph, 64)
 
 
 def test_kaminpar_is_given_no_weight_of_zero(tmp_path):

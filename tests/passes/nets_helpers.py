@@ -2,11 +2,11 @@
 
 import itertools
 from collections import Counter
-from fractions import Fraction
 
 import numpy as np
 import scipy.sparse as sp
 import worlds
+from worlds import net_list
 
 from plancc.graph.graph import Graph
 from plancc.models.hypergraph import HypergraphModel
@@ -81,10 +81,6 @@ def bounds(num_parts: int, target, price, cap=np.inf, *, constraints: int = 1) -
     return Bounds(full(target), full(price), full(cap), np.ones(num_parts))
 
 
-def net_list(problem: Hypergraph | Nets) -> list[list[int]]:
-    return [problem.pins[a:b].tolist() for a, b in itertools.pairwise(problem.net_ptr.tolist())]
-
-
 def slow_volume(problem: Hypergraph | Nets, owner) -> int:
     """Connectivity - 1, by sets."""
     cost = problem.cost if isinstance(problem, Nets) else problem.net_costs
@@ -103,24 +99,6 @@ def slow_expected(problem: Hypergraph, owner, reach) -> float:
         source = int(problem.net_sources[e])
         count = Counter(int(owner[v]) for v in pins if owner[v] != owner[source])
         total += cost * sum(float(reach[c]) for c in count.values())
-    return total
-
-
-def slow_overload(weights, owner, num_parts: int, epsilon: float, capacities=None) -> float:
-    """Weight above the limit, each constraint over its even share; no hubs with capacities."""
-    total = 0.0
-    speed = [Fraction(c) for c in capacities or [1] * num_parts]
-    for column in np.asarray(weights).reshape(len(owner), -1).T.tolist():
-        loads = [0] * num_parts
-        for q, w in zip(owner, column, strict=True):
-            loads[q] += w
-        mean = max(-(-sum(column) // num_parts), 1)
-        for load, c in zip(loads, speed, strict=True):
-            even = -(-sum(column) * c / sum(speed) // 1)
-            limit = int((1 + epsilon) * int(even) + 1e-9)
-            if capacities is None:
-                limit = max(limit, *column)
-            total += float(max(load - limit, 0) / (mean * c * num_parts / sum(speed)))
     return total
 
 

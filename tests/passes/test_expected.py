@@ -10,12 +10,12 @@ from nets_helpers import (
     KINDS,
     bounds,
     make,
-    net_list,
     random_label,
     random_owner,
     slow_expected,
     slow_volume,
 )
+from worlds import net_list
 
 from plancc.models.problem import Hypergraph
 from plancc.passes.kernels.coarsening import cluster, contract

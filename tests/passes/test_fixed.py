@@ -152,15 +152,8 @@ def test_what_is_refused(tmp_path):
     plan = plancc.compile(ring(7), "block", P)
     vector = tmp_path / "fixed.txt"
     vector.write_text("-1\n" * (N - 1) + "-2\n")
-    cases = (
-        ({"fixed": vector}, f"line {N}: the part is below -1: '-2'"),
-        ({"fixed": np.full(N, P)}, "vertex 0 is in part 5"),
-        ({"fixed": np.full(N - 1, -1)}, f"{N - 1} part numbers for {N} vertices"),
-        ({"fixed": np.full(N, -1), "capacities": (1, 1, 1, 1, 2)}, "parts of one size"),
-    )
-    for options, says in cases:
-        with pytest.raises(InputError, match=says):
-            plancc.refine(plan, **options)
+    with pytest.raises(InputError, match="parts of one size"):
+        plancc.refine(plan, fixed=np.full(N, -1), capacities=(1, 1, 1, 1, 2))
     cases = (
         ("hp", {"fixed": vector}, f"line {N}: the part is below -1: '-2'"),
         ("hp", {"fixed": np.full(N - 1, -1)}, f"{N - 1} part numbers for {N} vertices"),

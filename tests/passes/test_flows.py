@@ -11,11 +11,10 @@ from nets_helpers import (
     grid,
     hypergraph,
     make,
-    net_list,
     random_owner,
-    slow_overload,
     slow_volume,
 )
+from worlds import net_list, slow_overload
 
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
@@ -55,10 +54,6 @@ def made(seed, num_parts, n, num_nets, most_pins=8, constraints=1):
     kind = {"constraints": constraints, "costs": True}
     rng, _, nets, state = make(seed, num_parts, most_pins, n, num_nets, **kind)
     return rng, nets, state
-
-
-def nets_in_network(net):
-    return [net.pins[a:b].tolist() for a, b in itertools.pairwise(net.net_ptr.tolist())]
 
 
 def test_heap_sorts():
@@ -115,21 +110,21 @@ def test_network_has_the_nets_of_the_pair(seed):
         ends = {name.get(v, int(state.owner[v] == 3)) for v in of_pair}
         if len(ends) > 1 and not {0, 1} <= ends and not ends <= {0, 1}:
             expected.append((sorted(ends), cost))
-    found = zip(map(sorted, nets_in_network(net)), net.cost.tolist(), strict=True)
+    found = zip(map(sorted, net_list(net)), net.cost.tolist(), strict=True)
     assert sorted(found) == sorted(expected)
     cut = sum(c for ends, c in expected if len({int(net.part[x]) for x in ends}) == 2)
     assert now == cut
     for x in range(len(net.vertex)):
         at = net.pins_of[net.vertex_ptr[x] : net.vertex_ptr[x + 1]]
         assert (net.pins[at] == x).all()
-        assert [x in pins for pins in nets_in_network(net)].count(True) == len(at)
-        assert all(x in nets_in_network(net)[e] for e in net.net_of[at])
+        assert [x in pins for pins in net_list(net)].count(True) == len(at)
+        assert all(x in net_list(net)[e] for e in net.net_of[at])
 
 
 def lawler(net) -> networkx.DiGraph:
     graph = networkx.DiGraph()
     graph.add_nodes_from([0, 1])
-    for e, (pins, cost) in enumerate(zip(nets_in_network(net), net.cost.tolist(), strict=True)):
+    for e, (pins, cost) in enumerate(zip(net_list(net), net.cost.tolist(), strict=True)):
         graph.add_edge(("in", e), ("out", e), capacity=cost)
         for x in pins:
             graph.add_edge(x, ("in", e))
@@ -161,7 +156,7 @@ def test_maximum_flow_and_both_minimum_cuts(seed):
         assert flow.sent[0, pins].sum() == flow.sent[1, pins].sum() == through <= net.cost[k]
     for side in range(2):
         reached = flow.reached[side, : len(net.vertex)]
-        sets = [{bool(reached[x]) for x in pins} for pins in nets_in_network(net)]
+        sets = [{bool(reached[x]) for x in pins} for pins in net_list(net)]
         cut = sum(c for c, s in zip(net.cost.tolist(), sets, strict=True) if len(s) == 2)
         assert cut == expected
         assert reached[side]
@@ -182,7 +177,7 @@ def test_cut_of_a_pair_against_all_splits(seed):
     def cost_of(part):
         return sum(
             cost
-            for pins, cost in zip(nets_in_network(net), net.cost.tolist(), strict=True)
+            for pins, cost in zip(net_list(net), net.cost.tolist(), strict=True)
             if len({part[x] for x in pins}) == 2
         )
 
@@ -231,7 +226,7 @@ def test_a_cut_ends_after_a_bound_of_work():
         assert work <= whole_work
         part = net.part.copy()
         part[moved] = 1 - part[moved]
-        ends = [{int(part[x]) for x in pins} for pins in nets_in_network(net)]
+        ends = [{int(part[x]) for x in pins} for pins in net_list(net)]
         assert cost == sum(c for c, e in zip(net.cost.tolist(), ends, strict=True) if len(e) == 2)
         assert len(moved) > 0 or cost == now
         costs.append(cost)

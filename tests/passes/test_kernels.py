@@ -10,12 +10,12 @@ from nets_helpers import (
     bounds,
     counts,
     make,
-    net_list,
     random_label,
     random_owner,
     random_problem,
     slow_volume,
 )
+from worlds import net_list
 
 from plancc.models.problem import Hypergraph
 from plancc.passes.kernels import volume as sweeping
@@ -233,17 +233,6 @@ def test_moves_that_gain_nothing_make_parts_lighter_by_their_capacity():
         for _ in range(3):
             sweep(np.arange(8), nets, state, limits)
         assert state.sums.ravel().tolist() == sizes
-
-
-def test_sweep_moves_with_two_parts():
-    """With two parts every cut net touches all parts."""
-    ptr = np.arange(0, 20, 2)
-    path = np.repeat(np.arange(10), 2)[1:-1].astype(np.int32)
-    nets = nets_of(Hypergraph(ptr, path, np.ones(10, np.int64)))
-    state = state_of(nets, np.arange(10) % 2, 2)
-    for _ in range(4):
-        sweep(boundary(nets, state), nets, state, bounds(2, 5, 0.5, 6))
-    assert volume(nets, state) <= 4
 
 
 @pytest.mark.parametrize("constraints", [1, 2])

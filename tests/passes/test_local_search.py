@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cases import seeds
-from nets_helpers import context, grid, hypergraph, make, slow_overload, slow_volume
+from nets_helpers import grid, hypergraph, make, slow_volume
+from worlds import slow_overload
 
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
@@ -15,7 +16,6 @@ from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import boundary, state_of, volume
 from plancc.passes.multilevel import Sweeps
 from plancc.passes.presets import V_CYCLES, LocalSearch
-from plancc.passes.refine import RefineVolume
 
 
 def searched(
@@ -138,31 +138,3 @@ def test_polish():
     assert slow_volume(nets, found[0]) < 0.6 * slow_volume(nets, owner)
     overload = [slow_overload(nets.weight, o, 4, 0.03) for o in (found[0], owner)]
     assert overload[0] <= overload[1]
-
-
-def test_refinement_of_a_mesh_keeps_what_was_better():
-    problem = hypergraph(grid(16, 64), 4)
-    straight = (np.arange(1024) % 64 // 16).astype(np.int32)
-    refined = RefineVolume(cycles=1).refine(straight, problem, context(problem, 4, 0.05))
-    assert refined.after.volume == refined.before.volume == slow_volume(problem, refined.owner)
-    rng = np.random.default_rng(0)
-    noisy = straight.copy()
-    noisy[rng.integers(1024, size=60)] = rng.integers(4, size=60)
-    refined = RefineVolume(cycles=2).refine(noisy, problem, context(problem, 4, 0.05))
-    assert refined.after.overload == slow_overload(problem.vertex_weights, refined.owner, 4, 0.05)
-    assert refined.after.volume == slow_volume(problem, refined.owner) <= 1.1 * 96
-
-
-def test_refinement_does_not_depend_on_the_number_of_threads():
-    problem = hypergraph(grid(24, 64), 6)
-    given = (np.arange(24 * 64) % 64 * 6 // 64).astype(np.int32)
-    noisy = np.random.default_rng(0).random(24 * 64) < 0.1
-    given[noisy] = np.random.default_rng(1).permutation(given[noisy])
-    found = [
-        RefineVolume(cycles=1)
-        .refine(given, problem, context(problem, 6, 0.05, threads=threads))
-        .owner
-        for threads in (1, 3)
-    ]
-    assert (found[0] != given).any()
-    np.testing.assert_array_equal(found[0], found[1])

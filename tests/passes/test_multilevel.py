@@ -8,9 +8,9 @@ from nets_helpers import (
     make,
     random_graph,
     random_owner,
-    slow_overload,
     slow_volume,
 )
+from worlds import slow_overload
 
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline

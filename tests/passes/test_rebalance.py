@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from nets_helpers import context, hypergraph, random_graph, random_owner, slow_overload, slow_volume
+from nets_helpers import context, hypergraph, random_graph, random_owner, slow_volume
+from worlds import slow_overload
 
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import combined
@@ -30,10 +31,16 @@ def test_several_constraints_after_one_combined_weight(num_parts):
 
 
 def test_nothing_to_do():
-    problem = problem_of(balance="rows")
-    owner = np.arange(1200, dtype=np.int32) % 4
-    assert rebalance(owner, problem, context(problem, 4)) is owner
-    assert rebalance(np.zeros(1200, np.int32), problem, context(problem, 1)).tolist() == [0] * 1200
+    """Even parts, one part, a part for every vertex, no weights."""
+    even, small = problem_of(balance="rows"), problem_of(n=30)
+    nothing = Hypergraph(**vars(small) | {"vertex_weights": np.zeros((30, 2), np.int64)})
+    for problem, owner, num_parts in (
+        (even, np.arange(1200, dtype=np.int32) % 4, 4),
+        (even, np.zeros(1200, np.int32), 1),
+        (small, random_owner(np.random.default_rng(5), 30, 30), 30),
+        (nothing, np.zeros(30, np.int32), 4),
+    ):
+        assert rebalance(owner, problem, context(problem, num_parts)) is owner
 
 
 def test_all_in_one_part():
@@ -53,17 +60,3 @@ def test_heavy_vertices_come_as_close_as_they_can():
     found = rebalance(np.zeros(8, np.int32), problem, context(problem, 2))
     loads = np.bincount(found, weights=weights, minlength=2)
     assert sorted(loads) == [7, 50]
-
-
-def test_one_vertex_per_part_stays():
-    rng = np.random.default_rng(5)
-    problem = problem_of(n=30)
-    owner = random_owner(rng, 30, 30)
-    assert rebalance(owner, problem, context(problem, 30)) is owner
-
-
-def test_zero_weights():
-    problem = problem_of(n=30)
-    nothing = Hypergraph(**vars(problem) | {"vertex_weights": np.zeros((30, 2), np.int64)})
-    owner = np.zeros(30, np.int32)
-    assert rebalance(owner, nothing, context(nothing, 4)) is owner

@@ -24,8 +24,6 @@ from plancc.passes.refine import RefineMaxVolume, RefineMessages, RefineTime, re
 from plancc.plan.lowering import lower
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
-from plancc.predict.schedules import schedule_of, tables_of
-from plancc.predict.simulation import simulate
 from plancc_datasets import load_dataset
 
 Owner = npt.NDArray[np.int32]
@@ -140,7 +138,7 @@ def test_refined_is_better_by_the_one_definition(objective: str, directed: bool)
             return objective_value(objective, traffic(matrix, owners, num_parts), owners)
         valued = replace(matrix, values=np.ones(matrix.num_nonzeros, np.float32))
         plan = lower(valued, owners, num_parts, normalization="none", self_loops=False)
-        return simulate(schedule_of(tables_of(plan), dims), machine).seconds
+        return worlds.epoch_seconds(plan, dims, machine)
 
     assert better.before.value == measured(start.owner)
     assert better.after.value == measured(better.owner)

@@ -91,27 +91,3 @@ def test_files_and_merged_slices(layout, case, data, tmp_path_factory):
     if layout == "edge":
         check_traffic(told.parts, expected)
     assert told.metrics.as_dict() == pytest.approx(expected.figures(), rel=1e-12)
-
-
-def test_a_row_that_two_parts_of_a_rank_fold_travels_once(tmp_path):
-    """Row 0 has nonzeros at parts 1 and 2, which share a rank; so have 3 and its own, 0."""
-    array = np.zeros((4, 4))
-    array[0] = [1, 2, 3, 4]
-    graph = plan_helpers.graph_of(array)
-    owner = np.arange(4, dtype=np.int32)
-    path = tmp_path / "plan.h5"
-    plan = plan_helpers.edges_lowered(graph, owner, owner, 4)
-    plan.save(path)
-    metrics = plan.metrics()
-    assert (metrics.volume, metrics.fold_volume, metrics.fold_messages) == (3, 3, 3)
-    assert metrics.replication_factor == 7 / 4
-    parts = [read_rank_slice(path, rank, 2)[1] for rank in range(2)]  # 0, 1 | 2, 3
-    assert parts[0].row_ptr.tolist() == [0, 2, 2]
-    assert parts[1].row_ptr.tolist() == [0, 0, 0, 2]
-    assert sorted(parts[1].value.tolist()) == [3, 4]
-    assert parts[0].fold.receive.row.tolist() == [0]
-    assert parts[1].fold.send.volume == 1
-    assert report(path, num_ranks=2).metrics.fold_volume == 1
-    alone = read_rank_slice(path, 0, 1)[1]
-    assert (alone.fold.send.volume, len(alone.fold.receive.peer)) == (0, 0)
-    assert sorted(alone.value[: alone.row_ptr[1]].tolist()) == [1, 2, 3, 4]

@@ -99,26 +99,6 @@ def test_types_chunks_and_filters(tmp_path, compress):
     assert (attributes["directed"], attributes["self_loops"]) == (1, 0)
 
 
-def test_double_precision(tmp_path):
-    plan = plan_helpers.rich_plan(dtype=np.float64)
-    plan.save(tmp_path / "plan.h5")
-    with h5py.File(tmp_path / "plan.h5", "r") as file:
-        assert file["matrix/value"].dtype.str == "<f8"
-    plan_helpers.assert_equal(load(tmp_path / "plan.h5"), plan)
-
-
-def test_vertex_data_and_original_ids_stand_in_plan_order(tmp_path):
-    plan, data = plan_helpers.rich_plan(), plan_helpers.data_of(40)
-    plan.save(tmp_path / "plan.h5")
-    found = datasets_of(tmp_path / "plan.h5")
-    order = found["rows/global_id"]
-    np.testing.assert_array_equal(found["rows/original_id"], plan.original_id[order])
-    np.testing.assert_array_equal(found["vertex_data/features"], data.features[order])
-    np.testing.assert_array_equal(found["vertex_data/labels"], data.labels[order])
-    for name in ("train_mask", "val_mask", "test_mask", "clusters"):
-        np.testing.assert_array_equal(found[f"vertex_data/{name}"], getattr(data, name)[order])
-
-
 def test_metrics_and_provenance_attributes(tmp_path):
     plan = plan_helpers.rich_plan()
     plan.save(tmp_path / "plan.h5")

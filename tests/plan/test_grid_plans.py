@@ -257,17 +257,6 @@ def two_by_two(tmp_path_factory):
     return path.read_bytes()
 
 
-def test_ranks_must_be_those_of_the_grid(tmp_path):
-    path = tmp_path / "plan.h5"
-    grid_plan(Grid("2d", 2, 3))[0].save(path)
-    for ranks in (1, 2, 5, 7):
-        with pytest.raises(InputError) as caught:
-            read_rank_slice(path, 0, ranks)
-        assert str(caught.value) == (
-            f"{path}: {ranks} ranks for a plan of grid '2d 2x3', which runs on exactly 6 ranks"
-        )
-
-
 WRONG = {
     "no attribute": ({"grid": None}, "layout 'grid' without the attribute 'grid'"),
     "another scheme": ({"grid": "2.5d 2x2"}, "header attribute grid '2.5d': choose from"),

@@ -366,9 +366,7 @@ def test_errors_have_no_words_of_hdf5(path, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("mesh.mtx", b"%%MatrixMarket matrix", "not a plan but a graph: compile it first"),
         ("mesh.part.4", b"0\n1\n", "not a plan but a part vector: compare it with a plan"),
-        ("notes", b"some words", "not a plan: it is no HDF5 file"),
         ("none.h5", b"", "not a plan: the file is empty"),
     ],
 )

@@ -12,7 +12,6 @@ from plancc.errors import InputError
 from plancc.graph import vertexdata
 from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.slices import read_rank_slice
-from plancc.report.plans import report
 
 
 def slices_of(path, num_ranks):
@@ -75,9 +74,6 @@ def test_more_ranks_than_parts(tmp_path):
     plan_helpers.rich_plan(num_parts=3).save(tmp_path / "plan.h5")
     with pytest.raises(InputError, match="at most 3 ranks"):
         read_rank_slice(tmp_path / "plan.h5", 0, 4)
-    for num_ranks in (0, 4):
-        with pytest.raises(InputError, match="ranks"):
-            report(tmp_path / "plan.h5", num_ranks=num_ranks)
     for rank, num_ranks in ((-1, 2), (2, 2), (0, 0)):
         with pytest.raises(InputError, match=f"rank {rank} of {num_ranks}"):
             read_rank_slice(tmp_path / "plan.h5", rank, num_ranks)

@@ -11,7 +11,6 @@ import pytest
 import sealing
 from cases import long
 
-from plancc.errors import OutputError
 from plancc.plan import writer
 from plancc.plan.reader import load
 from plancc.plan.verify import verify_file
@@ -28,18 +27,6 @@ def run(how, path, *numbers):
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
-
-
-def refused(path, words):
-    with pytest.raises(OutputError) as caught:
-        plan_helpers.rich_plan().save(path)
-    assert str(caught.value).startswith(f"cannot write {path}: ")
-    assert words in str(caught.value)
-
-
-def test_missing_folder(tmp_path):
-    refused(tmp_path / "none" / "plan.h5", "does not exist")
-    assert os.listdir(tmp_path) == []
 
 
 def test_no_room(tmp_path):

@@ -13,13 +13,10 @@ from plancc.cost.owners import traffic
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
-from plancc.models.limits import Limits, part_weights
+from plancc.models.limits import Limits
 from plancc.models.weights import vertex_weights
 from plancc.options import SearchOptions
 from plancc.plan.lowering import lower
-from plancc.predict.machine_files import find_machine
-from plancc.predict.schedules import schedule_of, tables_of
-from plancc.predict.simulation import simulate
 from plancc.search import memetic, search
 from plancc_datasets import load_dataset
 
@@ -69,7 +66,7 @@ def value_of(
         return objective_value(objective, traffic(matrix, owners, num_parts), owners)
     valued = replace(matrix, values=np.ones(matrix.num_nonzeros, np.float32))
     plan = lower(valued, owners, num_parts, normalization="none", self_loops=False)
-    return simulate(schedule_of(tables_of(plan), dims), find_machine("cpu-cluster")).seconds
+    return worlds.epoch_seconds(plan, dims)
 
 
 def limits_of(matrix: Graph, num_parts: int, *allowed: float) -> Limits:
@@ -78,24 +75,11 @@ def limits_of(matrix: Graph, num_parts: int, *allowed: float) -> Limits:
     return Limits(weights, num_parts, allowed, names=("nnz", "rows"))
 
 
-def limits(weights, num_parts, epsilon):
-    """Of every constraint: the allowed weight, or the heaviest vertex."""
-    columns = weights.reshape(len(weights), -1)
-    even = -(-columns.sum(axis=0) // num_parts)
-    return even, np.maximum(np.floor((1 + epsilon) * even + 1e-9), columns.max(axis=0))
-
-
 def within(result, limits: Limits) -> None:
     """Every constraint is within its own limit."""
     for load, allowed in zip(limits.weights.T, limits.epsilon, strict=True):
         heaviest = np.bincount(result.owners.rows, load, limits.num_parts).max()
         assert heaviest <= (1 + allowed) * -(-load.sum() // limits.num_parts)
-
-
-def overload(owner, weights, num_parts, epsilon):
-    even, limit = limits(weights, num_parts, epsilon)
-    loads = part_weights(owner, weights, num_parts).reshape(num_parts, -1)
-    return (np.maximum(loads - limit, 0).sum(axis=0) / np.maximum(even, 1)).sum()
 
 
 def check(result, matrix, num_parts, *, objective="volume", weights=None, epsilon=0.01):
@@ -112,7 +96,7 @@ def check(result, matrix, num_parts, *, objective="volume", weights=None, epsilo
     assert result.value == value_of(objective, matrix, result.owners, num_parts)
     assert result.volume == parts.sent.sum()
     weights = matrix.row_nonzeros() if weights is None else weights
-    over = overload(owner, weights, num_parts, epsilon)
+    over = worlds.slow_overload(weights, owner, num_parts, epsilon)
 
     record_is_right(result.tried, over, result.value, result.volume)
     return over
