@@ -22,7 +22,7 @@ from plancc.sampling.counter import key_of
 from plancc.sampling.owned import OwnedRows
 from plancc.sampling.relations import RelationSampler
 from plancc_runtime.nn.network import Network, NetworkOptions
-from plancc_runtime.nn.relations import TypesOfNetwork
+from plancc_runtime.nn.relations import RGCNConv, TypesOfNetwork
 from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
@@ -97,13 +97,24 @@ def drawn(plan, number: int) -> list[dict]:
     return hops
 
 
+def maps(conv, name: str):
+    """Map and bias of own rows of a type, and maps of neighbours by the number of the relation."""
+    into = conv.types.into(name)
+    if isinstance(conv, RGCNConv):
+        own = conv.weight_self[: conv.types.widths[name]]
+        return own, conv.bias, {k: conv.weights[k] for k in into}
+    convs = {k: conv.convs[k] for k in into}
+    own = sum(each.weight_self for each in convs.values())
+    return own, sum(each.bias for each in convs.values()), {k: c.weight for k, c in convs.items()}
+
+
 def outputs(network: Network, hops: list[dict], mean: bool) -> torch.Tensor:
     """Papers' outputs by dense products with the blocks."""
     h = {name: torch.from_numpy(each["features"]).double() for name, each in data().items()}
     for k, (conv, hop) in enumerate(zip(network.convs, hops[::-1], strict=True)):
         out = {}
-        for name in conv.types.wanted:
-            weight, bias = conv._own_map(name)
+        layer = {name: maps(conv, name) for name in conv.types.wanted}
+        for name, (weight, bias, _) in layer.items():
             out[name] = h[name] @ weight + bias
         for number, relation in enumerate(conv.types.relations):
             source, _, end = relation
@@ -111,7 +122,7 @@ def outputs(network: Network, hops: list[dict], mean: bool) -> torch.Tensor:
             if mean:
                 a = (a != 0).double()
                 a = a / a.sum(1, keepdim=True).clamp(min=1)
-            out[end] = out[end] + a @ h[source] @ conv._weight(number)
+            out[end] = out[end] + a @ h[source] @ layer[end][2][number]
         h = out if k else {name: torch.relu(each) for name, each in out.items()}
     return h["paper"]
 
