@@ -34,7 +34,7 @@ def completed(*words: str) -> list[str]:
     ("words", "offered"),
     [
         ("plancc com", ["compile", "compare", "completion"]),
-        ("plancc compile --part", ["--parts", "--partitioner"]),
+        ("plancc compile --part", ["--part", "--parts", "--partitioner"]),
         ("plancc compile g.mtx --model cagnet-1", ["cagnet-1d", "cagnet-1.5d"]),
         ("plancc refine --objective max", ["max-volume"]),
         ("plancc bogus --mod", []),

@@ -34,7 +34,7 @@ def test_the_phases_stand_around_the_operations_and_nothing_is_learnt(plans, opt
     options = replace(OPTIONS, **options)
     first, second = trained(plans[2], replace(options, profile=path))
     assert first.profile == second.profile == first.to_dict()["profile"]
-    for word in (f"{EPOCHS} epochs of rank", "aten::mm", "wait", "spmm", "allreduce"):
+    for word in (f"{EPOCHS} epochs of rank", "Self CPU", "aten::"):  # of the longest operations
         assert word in first.profile
     events = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
     assert {"wait", "spmm", "allreduce", "aten::mm"} <= {e["name"] for e in events}

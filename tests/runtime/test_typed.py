@@ -16,11 +16,8 @@ from plancc.errors import InputError, PlanError
 from plancc.graph.types import Types
 from plancc.plan.layers import Aggregate
 from plancc.plan.relations import relation_traffic, type_traffic
-from plancc_runtime.options import TrainOptions
 from plancc_runtime.testing.layouts import COUNTED
-from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
-from plancc_runtime.transport.single import SingleTransport
 
 COUNTS = {"author": 40, "paper": 60, "venue": 9}
 WRITES, CITES, IN = (
@@ -222,8 +219,6 @@ def test_wrong_use_is_one_sentence(tmp_path):
             graph.product(name, x)
     with pytest.raises(InputError, match="type 'editor' is unknown"):
         graph.vertices("editor")
-    with pytest.raises(InputError, match="a plan with types takes rgcn"):
-        train(tmp_path / "plan.h5", TrainOptions(), SingleTransport())
     types = plan.header.types
     fewer = replace(plan.header, types=Types(types.counts, types.relations[1:]))
     replace(plan, header=fewer).save(tmp_path / "fewer.h5")
