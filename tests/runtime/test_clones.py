@@ -229,7 +229,7 @@ RUNS = [  # model, layers, whether loops are added, parts, epochs, delay, dropou
 
 @turns(passes=PASSES, chosen=RUNS)
 def test_a_run_is_the_simulation_of_copies(passes, chosen):
-    """Of copies that ignore each other, or hear of each other's sums late."""
+    """Copies ignore each other, or hear of each other's sums late."""
     name, layers, self_loops, parts, epochs, delay, rate = chosen
     this = case(parts, self_loops)
     fold = {"fold": "delayed", "delay": delay} if delay else {"fold": "none"}
