@@ -53,7 +53,7 @@ def owners(p: int, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def matrix_of(kind: str) -> np.ndarray:
-    """Make an edge plan of a world, or one in which nothing is sent."""
+    """Return the matrix of a world, or the identity, for which nothing is sent."""
     return np.eye(N) if kind == "silent" else worlds.array(kind)
 
 
