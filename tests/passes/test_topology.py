@@ -37,7 +37,7 @@ def numbers(dense: np.ndarray, topology: Topology, **options) -> np.ndarray:
     seed=st.integers(0, 2**32 - 1),
 )
 def test_never_worse_and_no_swap_betters_it(nodes, size, fill, kinds, seed):
-    """Two parts of equal capacity are compared; none changes to another capacity."""
+    """No swap of two parts of equal capacity helps; no part gets another capacity."""
     rng, p = np.random.default_rng(seed), nodes * size
     dense, capacities = random_pairs(rng, p, fill), rng.integers(0, kinds, p) + 1.0
     topology, how = Topology.even(nodes, size), {"capacities": tuple(capacities)}
