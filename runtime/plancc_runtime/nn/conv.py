@@ -76,8 +76,8 @@ class Conv(nn.Module, ABC):
         whole_rows: Whether a rank must have all nonzeros of its rows, which it has not in an edge
             plan.
         by_relation: Whether it needs a graph with types (`nn.relations`).
-        rectifies: Whether the layer can apply the activation relu itself, which saves passes over
-            its output.
+        rectifies: Whether the layer can apply the activation relu itself, and add its output to
+            that of others, which saves passes over it.
         draws: Whether training passes draw random numbers of their own, by the `key` that `forward`
             and `halves` then take.
         takes_bfloat16: Whether x may be of bfloat16 while the parameters are of float32.
@@ -142,7 +142,10 @@ class Conv(nn.Module, ABC):
         Parameters:
             x: Tensor[num_inputs, d_in].
             fixed: What `fixed` returned for the same graph and x.
-            rectified: Whether max(., 0) of the output is wanted; for layers with `rectifies` only.
+            rectified: Whether max(., 0) of the output is wanted; for layers with `rectifies` only,
+                as is the next.
+            onto (Tensor[num_outputs, d_out], optional): Rows that the output is added to, in their
+                place: no operation before may have kept them. With `fixed` alone.
 
         Returns:
             Tensor[num_outputs, d_out]
@@ -273,13 +276,14 @@ class LinearAggregation:
         fixed: Tensor | None,
         bias: Tensor | None = None,
         rectified: bool = False,
+        onto: Tensor | None = None,
     ) -> Tensor:
         """A x weight + bias: Tensor[num_outputs, d_out]; with `fixed` = A x at hand. Collective.
 
-        If `rectified`, max(., 0) of it.
+        If `rectified`, max(., 0) of it. `onto` is as of `Conv.forward`.
         """
         if fixed is not None:
-            return graph.linear(fixed, weight, bias, rectified)
+            return graph.linear(fixed, weight, bias, rectified, onto)
         if self._order == "aggregate-first":
             return graph.product_linear(x, weight, self._coefficients, bias, rectified)
         if self._order == "project-first":

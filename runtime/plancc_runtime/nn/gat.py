@@ -73,12 +73,13 @@ class GATConv(Conv):
         x: Tensor,
         fixed: Tensor | None = None,
         rectified: bool = False,
+        onto: Tensor | None = None,
         key: np.uint64 | int | None = None,
     ) -> Tensor:
         graph = local_graph(graph, "model gat")
         if self.d_target is not None:
             y = self._across(graph, x, fixed)
-            return y.relu() if rectified else y
+            return graph.finished(y if onto is None else onto.add_(y), None, rectified)
         projected = linear(x if fixed is None else fixed, self.weight)
         rows = graph.columns(projected) if fixed is None else projected
         heads = self._attention(graph, rows, key, self.bias, mean=self.last)

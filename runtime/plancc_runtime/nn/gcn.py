@@ -38,8 +38,9 @@ class GCNConv(LinearConv):
         x: Tensor,
         fixed: Tensor | None = None,
         rectified: bool = False,
+        onto: Tensor | None = None,
     ) -> Tensor:
-        return self._aggregate(graph, x, self.weight, fixed, self.bias, rectified)
+        return self._aggregate(graph, x, self.weight, fixed, self.bias, rectified, onto)
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
         def project(x: Tensor) -> tuple[Tensor]:

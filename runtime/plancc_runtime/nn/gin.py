@@ -58,10 +58,11 @@ class GINConv(LinearConv):
         x: Tensor,
         fixed: Tensor | None = None,
         rectified: bool = False,
+        onto: Tensor | None = None,
     ) -> Tensor:
         own = graph.linear(graph.targets(x), self.weight)
         z = (1 + self.eps) * own + self._aggregate(graph, x, self.weight, fixed)
-        return self._mapped(graph, z, rectified)
+        return self._mapped(graph, z, rectified, onto)
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
         projects = not fixed and self._aggregate.projects_first(first)
@@ -84,7 +85,13 @@ class GINConv(LinearConv):
 
         return Halves(unchanged, unchanged, after_fixed) if fixed else Halves(before, across, after)
 
-    def _mapped(self, graph: LayerGraph, z: Tensor, rectified: bool = False) -> Tensor:
+    def _mapped(
+        self,
+        graph: LayerGraph,
+        z: Tensor,
+        rectified: bool = False,
+        onto: Tensor | None = None,
+    ) -> Tensor:
         """The rest of the MLP, from the sums that its first map gives."""
         hidden = graph.finished(z, self.bias, rectified=True)
-        return graph.linear(hidden, self.weight_out, self.bias_out, rectified)
+        return graph.linear(hidden, self.weight_out, self.bias_out, rectified, onto)

@@ -350,8 +350,12 @@ class PerRelation(RelationConv):
             numbers, y = self.types.into(name), None
             for k in numbers:
                 conv, relation = self.convs[k], RelationAtHand(stack, self.types.relations[k])
-                z = conv(relation, own.get(name, of_relation[k]), of_relation[k])
-                y = z if y is None else y + z
+                given = relation, own.get(name, of_relation[k]), of_relation[k]
+                if conv.rectifies:
+                    y = conv(*given, onto=y)
+                else:
+                    z = conv(*given)
+                    y = z if y is None else y + z
             maps = [alone.get(name), *(self.convs[k].own_map for k in numbers)]
             if weights := [each for each in maps if each is not None]:
                 total = weights[0] if len(weights) == 1 else torch.stack(weights).sum(0)

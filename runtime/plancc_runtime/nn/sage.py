@@ -75,12 +75,13 @@ class SAGEConv(Conv):
         x: Tensor,
         fixed: Tensor | None = None,
         rectified: bool = False,
+        onto: Tensor | None = None,
     ) -> Tensor:
         own_weight = self.weight_self if self.d_target is None else None
         x, own = (x, x) if own_weight is None else graph.fork(x)
         last = rectified and own_weight is None
         if self._linear is not None:
-            out = self._linear(graph, x, self.weight, fixed, self.bias, last)
+            out = self._linear(graph, x, self.weight, fixed, self.bias, last, onto)
         else:
             z = _maximum(graph, x) if fixed is None else fixed
             out = graph.linear(z, self.weight, self.bias, last)
