@@ -50,7 +50,6 @@ class TypedGraph:
         self._typed = TypedBlock.of(union.block, types, union.transport)
         self._typed.check(union.transport)
         self._relations: dict[Relation, LocalGraph] = {}
-        self._of_source: dict[str, LocalGraph] = {}
         self._stack: StackGraph | None = None
 
     def __repr__(self) -> str:
@@ -119,7 +118,7 @@ class TypedGraph:
         Collective when it is first asked for.
         """
         union = self.union
-        if self._stack is None:
+        if self._stack is None:  # a cached_property locks out other ranks that are threads
             block = replace(union.block, halo=halo_vertices(union.block, union.transport))
             self._stack = StackGraph(block, self.types, union.resources)
         return self._stack
@@ -139,49 +138,6 @@ class TypedGraph:
         """Rows of all types, as layers by relation return them, by type."""
         sizes = [self.num_rows(name) for name in self.types.counts]
         return dict(zip(self.types.counts, x.split(sizes), strict=True))
-
-    def products(
-        self, x: Mapping[str, Tensor], coefficients: str = "plan"
-    ) -> dict[Relation, Tensor]:
-        """The `product` of every relation whose source is in x. Collective.
-
-        A row that several relations need at a rank travels once, and its gradients are added before
-        they travel back; but for an edge plan, where every relation has messages of its own.
-
-        Parameters:
-            x (dict of str to Tensor[num_rows of the type, width]): The same types on all ranks.
-            coefficients: As of `product`.
-
-        Returns:
-            dict of (source, name, destination) to Tensor[num_rows of the destination, width]
-
-        Raises:
-            InputError: For an unknown type, and if x does not fit.
-        """
-        found = dict[Relation, Tensor]()
-        for name in x:
-            self.types.vertices(name)
-        for name, rows in ((name, x[name]) for name in self.types.counts if name in x):
-            relations = [each for each in self.types.relations if each[0] == name]
-            if self.union.folds:
-                found |= {each: self.product(each, rows, coefficients) for each in relations}
-                continue
-            self._check(coefficients, rows, name)
-            if relations and name not in self._of_source:
-                transport = self.union.transport
-                block = self._typed.only(relations, transport).stack(relations, transport)
-                self._of_source[name] = LocalGraph(block, self.union.resources)
-            if relations:
-                stacked = self._of_source[name].product(rows, coefficients)
-                sizes = [self.num_rows(destination) for *_, destination in relations]
-                found |= zip(relations, stacked.split(sizes), strict=True)
-        return found
-
-    def _check(self, coefficients: str, x: Tensor, name: str) -> None:
-        """InputError unless x has the rows of a type."""
-        if coefficients not in ("plan", "sum", "mean"):
-            raise InputError(f"coefficients '{coefficients}': choose plan, sum or mean")
-        check_rows(x, self.num_rows(name), self.union, 2, f" of type '{name}'")
 
     def edges(self, relation: str | Relation) -> Tensor:
         """Ends of this rank's nonzeros of a relation, as PyTorch Geometric has its edges.
@@ -226,7 +182,10 @@ class TypedGraph:
             InputError: For an unknown relation, and if x does not fit.
         """
         whole = self.types.relation(relation)
-        self._check(coefficients, x, whole[2] if transposed else whole[0])
+        if coefficients not in ("plan", "sum", "mean"):
+            raise InputError(f"coefficients '{coefficients}': choose plan, sum or mean")
+        name = whole[2] if transposed else whole[0]
+        check_rows(x, self.num_rows(name), self.union, 2, f" of type '{name}'")
         graph = self.relation(whole)
         if transposed:
             return graph.transposed_product(x, coefficients)

@@ -194,25 +194,28 @@ def test_attention_and_its_gradients(native, dropped, shape):
     shape=[(3, 13), (2, 1)],
     mean=[False, True],
     spread=[1.0, 400.0],  # beyond what factors per vertex can hold
+    apart=[False, True],
 )
-def test_graph_attention_of_projected_rows(native, shape, mean, spread):
-    """Scores, bias and the mean of the heads too, with rows whose own columns are anywhere."""
+def test_graph_attention_of_projected_rows(native, shape, mean, spread, apart):
+    """Scores, bias, means of heads too; own columns of rows are anywhere, or targets are given."""
     heads, d = shape
     pattern, places = small_pattern(native), torch.arange(M).flip(0) % N
     x, vectors = draw(N, heads * d), draw(2, heads, d, seed=5)
     bias = draw(d if mean else heads * d, seed=6)
     scale = 2.0 * (draw(NNZ, heads).detach() > 0).double()
 
-    def ours(x, vectors, bias):
-        return graph_attention(pattern, x, spread * vectors, places, bias, mean, 0.2, scale)
+    def ours(x, vectors, bias, target=None):
+        first = spread * vectors if target is None else spread * vectors[:1]
+        return graph_attention(pattern, x, first, places, bias, mean, scale, target)
 
-    def dense(x, vectors, bias):
+    def dense(x, vectors, bias, target=None):
         rows = x.reshape(N, heads, d)
-        source, target = (torch.einsum("nhd,hd->nh", rows, spread * v) for v in vectors)
-        out = dense_attention(source, target[places], rows, 0.2, scale)
+        source, own = (torch.einsum("nhd,hd->nh", rows, spread * v) for v in vectors)
+        target = own[places] if target is None else target
+        out = dense_attention(source, target, rows, 0.2, scale)
         return (out.mean(1) if mean else out.reshape(M, -1)) + bias
 
-    inputs = x, vectors, bias
+    inputs = (x, vectors, bias, *([draw(M, heads, seed=7)] if apart else []))
     out, expected = ours(*inputs), dense(*inputs)
     torch.testing.assert_close(out, expected, rtol=1e-11, atol=1e-11)
     g = draw(*out.shape, seed=3).detach()

@@ -15,7 +15,7 @@ import plancc_runtime
 from plancc.errors import InputError, PlanError
 from plancc.graph.types import Types
 from plancc.plan.layers import Aggregate
-from plancc.plan.relations import relation_traffic, type_traffic
+from plancc.plan.relations import relation_traffic
 from plancc_runtime.testing.layouts import COUNTED
 from plancc_runtime.transport.local import run_ranks
 
@@ -62,74 +62,22 @@ def traffic(transport) -> list[int]:
     return transport.traffic.as_array()[[*COUNTED.values()]].tolist()
 
 
-def work(graph: plancc_runtime.TypedGraph, parts_of: dict[str, torch.Tensor]) -> dict:
-    """Products both ways, their gradients, and words, by relation."""
+def work(graph: plancc_runtime.TypedGraph, x: dict[str, torch.Tensor]) -> dict:
+    """Products both ways and their gradients with own rows, and words, by relation."""
     found, transport = {}, graph.union.transport
+    rows = {name: graph.vertices(name) for name in COUNTS}
     for relation in graph.types.relations:
-        source, _, destination = relation
-        for transposed, name, other in ((False, source, destination), (True, destination, source)):
-            x = parts_of[name][graph.vertices(name)].requires_grad_()
-            local = graph.relation(relation)
-            before = traffic(transport)
-            y = graph.product(relation, x, transposed=transposed)
+        for transposed, (name, other) in ((False, relation[::2]), (True, relation[::-2])):
+            own = x[name][rows[name]].requires_grad_()
+            local, before = graph.relation(relation), traffic(transport)
+            y = graph.product(relation, own, transposed=transposed)
             moved = np.subtract(traffic(transport), before).tolist()
             with torch.autograd.set_multithreading_enabled(False):
-                y.backward(parts_of[other][graph.vertices(other)] ** 2)
-            step = Aggregate(WIDTH, back=transposed)
-            told = [int(getattr(local.counts(step), name)[0]) for name in COUNTED]
-            rows = (graph.vertices(other).numpy(), y.detach().numpy())
-            gradient = (graph.vertices(name).numpy(), x.grad.numpy())
-            found[relation, transposed] = rows, gradient, moved, told
+                y.backward(x[other][rows[other]] ** 2)
+            counts = local.counts(Aggregate(WIDTH, back=transposed))
+            assert moved == [int(getattr(counts, each)[0]) for each in COUNTED]
+            found[relation, transposed] = (rows[other], y.detach()), (rows[name], own.grad), moved
     return found
-
-
-def whole(pieces, count: int) -> np.ndarray:
-    """All rows of a type, each by one rank."""
-    found = np.full((count, WIDTH), np.nan)
-    for vertices, rows in pieces:
-        found[vertices] = rows
-    return found
-
-
-@pairs(model=("hp", "medium-grain"), ranks=(3, 8), parallel=(False, True))
-def test_products_of_all_relations_move_a_row_once(tmp_path, model, ranks, parallel):
-    plan = plan_of(model, parallel=parallel)
-    plan.save(tmp_path / "plan.h5")
-    random, widths = np.random.default_rng(0), {"author": 2, "paper": 4, "venue": 3}
-    x = {n: torch.from_numpy(random.random((c, widths[n]))) for n, c in COUNTS.items()}
-
-    def on_rank(transport):
-        torch.set_num_threads(1)
-        graph = plancc_runtime.open_typed(
-            tmp_path / "plan.h5", transport=transport, dtype=torch.float64, threads=1
-        )
-        own = {name: x[name][graph.vertices(name)].requires_grad_() for name in COUNTS}
-        graph.products(own)  # sets up the exchanges
-        before = traffic(transport)[1]
-        found = graph.products(own)
-        moved = traffic(transport)[1] - before
-        with torch.autograd.set_multithreading_enabled(False):
-            sum((y * y.detach()).sum() for y in found.values()).backward()
-        rows = {name: (graph.vertices(name), own[name].grad) for name in COUNTS}
-        of = {each: (graph.vertices(each[2]), y.detach()) for each, y in found.items()}
-        return of, rows, moved
-
-    answers, expected = run_ranks(ranks, on_rank, 180), dense(parallel=parallel)
-    gradient = {name: np.zeros((count, widths[name])) for name, count in COUNTS.items()}
-    for relation, a in expected.items():
-        y = a @ x[relation[0]].numpy()
-        gradient[relation[0]] += a.T @ y
-        for products, *_ in answers:
-            rows, found = products[relation]
-            np.testing.assert_allclose(found, y[rows.numpy()], rtol=0, atol=1e-10)
-    for name in COUNTS:
-        for _, gradients, _ in answers:
-            rows, found = gradients[name]
-            found = np.zeros((len(rows), widths[name])) if found is None else found
-            np.testing.assert_allclose(found, gradient[name][rows.numpy()], rtol=0, atol=1e-10)
-    if ranks == PARTS and plan.header.layout == "row":
-        volume = sum(each.volume * widths[each.name] for each in type_traffic(plan))
-        assert sum(moved for *_, moved in answers) == volume
 
 
 @pairs(
@@ -148,30 +96,23 @@ def test_products_and_gradients_are_those_of_dense_matrices(
 
     def on_rank(transport):
         torch.set_num_threads(1)
-        dtype = torch.float64
-        opened = plancc_runtime.open_typed(
-            tmp_path / "plan.h5", transport=transport, dtype=dtype, threads=1
-        )
-        return work(opened, x)
+        how = {"transport": transport, "dtype": torch.float64, "threads": 1}
+        return work(plancc_runtime.open_typed(tmp_path / "plan.h5", **how), x)
 
-    answers = run_ranks(ranks, on_rank, 180)
-    expected = dense(normalize, parallel)
-    by_relation = {each.relation: each for each in relation_traffic(plan)}
-    for (relation, transposed), _ in answers[0].items():
-        source, _, destination = relation
-        a, name, other = expected[relation], source, destination
+    answers, expected = run_ranks(ranks, on_rank, 180), dense(normalize, parallel)
+    volumes = {each.relation: each.volume for each in relation_traffic(plan)}
+    for relation, transposed in answers[0]:
+        a, (name, other) = torch.from_numpy(expected[relation]), relation[::2]
         if transposed:
-            a, name, other = a.T, destination, source
-        mine = [answer[relation, transposed] for answer in answers]
-        y = whole([rows for rows, *_ in mine], COUNTS[other])
-        np.testing.assert_allclose(y, a @ x[name].numpy(), rtol=0, atol=1e-10)
-        gradient = whole([each for _, each, *_ in mine], COUNTS[name])
-        np.testing.assert_allclose(gradient, a.T @ x[other].numpy() ** 2, rtol=0, atol=1e-10)
-        for *_, moved, told in mine:
-            assert moved == told
+            a, name, other = a.T, other, name
+        products, gradients, moved = zip(*(of[relation, transposed] for of in answers), strict=True)
+        for pieces, rows in ((products, a @ x[name]), (gradients, a.T @ x[other] ** 2)):
+            found = torch.full_like(rows, torch.nan)
+            for own, each in pieces:
+                found[own] = each
+            torch.testing.assert_close(found, rows, rtol=0, atol=1e-10)
         if ranks == PARTS:
-            sent = [moved[1] for *_, moved, _ in mine]
-            assert sum(sent) == by_relation[relation].volume * WIDTH
+            assert sum(each[1] for each in moved) == volumes[relation] * WIDTH
 
 
 def test_every_type_has_data_of_its_own(tmp_path):

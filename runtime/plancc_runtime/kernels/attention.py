@@ -160,29 +160,29 @@ def attention_adjoint(
     pattern: Pattern,
     kept: Attended,
     g: Tensor,
-    vectors: Tensor | None = None,
+    vectors: Tensor,
     places: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of `attention`, where wanted through sources and targets that are products.
+    """Gradients of `attention`, through sources, and targets where wanted, that are products.
 
     Parameters:
         g (Tensor[m, h d], or Tensor[m, d] with `mean`): The gradient of the result, contiguous.
-        vectors (Tensor[2, h d], optional): By heads, <x[j], vectors[0]> is the source of column j
-            and <x[j], vectors[1]> the target of the row whose own column j is; None: they are no
-            products.
+        vectors (Tensor[2, h d] or Tensor[1, h d]): By heads, <x[j], vectors[0]> is the source of
+            column j and <x[j], vectors[1]>, if there is one, the target of the row whose own column
+            j is.
         places (int64[m], optional): The own column of every row; by default that of the same
             number.
 
     Returns:
-        back (Tensor[n, h d]): The gradient of x, with `vectors` through sources and targets too.
-        scores (Tensor[n, 2, h]): Gradients of sources; with `vectors` those of targets, by columns,
-            else 0.
+        back (Tensor[n, h d]): The gradient of x, through sources and targets too.
+        scores (Tensor[n, 2, h]): Gradients of sources; those of targets that are products, by
+            columns, else 0.
         target (Tensor[m, h]): Gradients of targets, by rows.
     """
     by_row = _inner(pattern.rows, kept, g)
     scores = kept.x.new_zeros(pattern.num_columns, 2, kept.heads)
-    if vectors is None:
-        vectors = kept.x.new_zeros(2, kept.x.shape[1])
+    if len(vectors) == 1:
+        vectors = torch.cat([vectors, torch.zeros_like(vectors)])
     elif places is None:
         scores[: len(by_row), 1] = by_row
     else:

@@ -8,12 +8,11 @@ dest. |             |           |   columns of the source, and the halo columns 
 folded|             |           |
       +-------------+-----------+
 
-A *stack* has the rows of several relations below each other, and one exchange for all of them.
+The *stack* has the rows of all relations below each other, and one exchange for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -75,82 +74,32 @@ class TypedBlock:
             if (self.relation < 0).any():
                 raise PlanError("the plan has a nonzero that is of no relation: compile it again")
 
-    def own_rows(self, name: str) -> Int64Array:
-        """Own rows of the output that are of a type, ascending."""
-        of_type = self.row_type[: self.block.num_outputs] == self.types.names.index(name)
-        return np.flatnonzero(of_type)
+    def stack(self) -> Block:
+        """The rows of all relations below each other: of each the own rows of its destination.
 
-    def only(self, relations: Sequence[Relation], transport: Transport) -> TypedBlock:
-        """The nonzeros of some relations, and the inputs that are of their sources. Collective.
-
-        Only rows that the nonzeros use are received. There are no hops.
+        Outputs are no inputs; messages that bring inputs stay. Nonzeros of no relation are left
+        out. InputError for an edge plan.
         """
-        block, n, names = self.block, self.block.num_inputs, self.types.names
-        kept = np.isin(self.relation, [self.types.relations.index(each) for each in relations])
-        used = np.zeros(block.num_columns, np.bool_)
-        used[block.column[kept]] = True
-        received = used[n:].copy()
-        sent = send_numbers(block.expand.reversed(), received, transport)
-        used[:n] = np.isin(self.column_type[:n], [names.index(each) for each, *_ in relations])
-        column = places(used)
-        made = replace(
-            block,
-            inputs=block.inputs[used[:n]],
-            outputs=np.full(block.num_outputs, -1),
-            row_ptr=offsets(kept)[block.row_ptr],
-            column=column[block.column[kept]],
-            value=block.value[kept],
-            factor=taken(block.factor, kept),
-            edge_features=taken(block.edge_features, kept),
-            expand=block.expand.keep(sent, received).renumbered(column, places(received)),
-            halo=None if block.halo is None else block.halo[received],
-            route=None,
-            relation=None,
-        )
-        relation, column_type = self.relation[kept], self.column_type[used]
-        return TypedBlock(made, self.types, self.row_type, column_type, relation)
-
-    def stack(self, relations: Sequence[Relation], transport: Transport) -> Block:
-        """The rows of relations below each other, those of each as `own_rows` of its destination.
-
-        Collective in an edge plan, where it takes one relation. Outputs are no inputs; messages
-        that bring inputs stay.
-        """
-        block, m = self.block, self.block.num_outputs
-        number = np.full(len(self.types.relations), -1, np.int64)
-        number[[self.types.relations.index(each) for each in relations]] = np.arange(len(relations))
-        rows = [self.own_rows(destination) for *_, destination in relations]
-        first = offsets(np.array([len(each) for each in rows]))
-        place = np.zeros(block.num_local_rows, np.int64)
-        for *_, destination in relations:
-            own = self.own_rows(destination)
-            place[own] = np.arange(len(own))
-        of, row = number[self.relation], np.repeat(np.arange(len(place)), np.diff(block.row_ptr))
-        fold, size = block.fold, int(first[-1])
-        key = first[of] + place[row]
-        if fold is not None:
-            if len(relations) > 1:
-                raise InputError("an edge plan spreads the rows of relations over ranks")
-            folded: BoolArray = np.diff(offsets(of >= 0)[block.row_ptr])[m:] > 0
-            arriving, met = send_numbers(fold, folded, transport), np.zeros(m, np.bool_)
-            met[rows[0]] = True
-            fold = fold.keep(folded, arriving).renumbered(places(folded), places(met))
-            partial = row >= m
-            key[partial] = size + places(folded)[row[partial] - m]
-            size += int(folded.sum())
-        order = np.argsort(np.where(of < 0, size, key), kind="stable")[: np.count_nonzero(of >= 0)]
+        if self.block.fold is not None:
+            raise InputError("an edge plan spreads the rows of relations over ranks")
+        block, place = self.block, np.zeros(len(self.row_type), np.int64)
+        of_type = [np.flatnonzero(self.row_type == k) for k in range(len(self.types.names))]
+        for rows in of_type:
+            place[rows] = np.arange(len(rows))
+        ends = [self.types.names.index(destination) for *_, destination in self.types.relations]
+        first = offsets(np.array([len(of_type[k]) for k in ends]))
+        size = int(first[-1])  # where nonzeros of no relation, number -1, stand
+        key = first[self.relation] + np.repeat(place, np.diff(block.row_ptr))
+        row_ptr = offsets(np.bincount(key, minlength=size)[:size])
+        order = np.argsort(key, kind="stable")[: row_ptr[-1]]
         return replace(
             block,
-            outputs=np.full(first[-1], -1),
-            row_ptr=offsets(np.bincount(key[order], minlength=size)),
+            outputs=np.full(size, -1),
+            row_ptr=row_ptr,
             column=block.column[order],
             value=block.value[order],
             factor=taken(block.factor, order),
             edge_features=taken(block.edge_features, order),
-            fold=fold,
-            fold_route=None,
-            edges=None,
-            closed_edges=None,
             relation=None,
         )
 
@@ -160,7 +109,35 @@ class TypedBlock:
         Its inputs are the own rows of the source, its outputs those of the destination; only rows
         that its nonzeros use are received and folded.
         """
-        made = self.only([relation], transport).stack([relation], transport)
-        if relation[0] == relation[2]:  # its rows are inputs
-            made = replace(made, outputs=None)
+        block, n, m = self.block, self.block.num_inputs, self.block.num_outputs
+        source, destination = (self.types.names.index(relation[end]) for end in (0, 2))
+        kept = self.relation == self.types.relations.index(relation)
+        used = np.append(self.column_type[:n] == source, np.zeros(block.num_halo, np.bool_))
+        used[block.column[kept]] = True
+        received, column = used[n:].copy(), places(used)
+        sent = send_numbers(block.expand.reversed(), received, transport)
+        nonzeros, fold = np.diff(offsets(kept)[block.row_ptr]), block.fold
+        rows: BoolArray = self.row_type[:m] == destination
+        folded: BoolArray = nonzeros[m:] > 0
+        if fold is not None:
+            arriving = send_numbers(fold, folded, transport)
+            fold = fold.keep(folded, arriving).renumbered(places(folded), places(rows))
+        made = replace(
+            block,
+            inputs=block.inputs[used[:n]],
+            outputs=None if source == destination else np.full(np.count_nonzero(rows), -1),
+            row_ptr=offsets(nonzeros[np.append(rows, folded)]),
+            column=column[block.column[kept]],
+            value=block.value[kept],
+            factor=taken(block.factor, kept),
+            edge_features=taken(block.edge_features, kept),
+            expand=block.expand.keep(sent, received).renumbered(column, places(received)),
+            fold=fold,
+            halo=None if block.halo is None else block.halo[received],
+            route=None,
+            fold_route=None,
+            edges=None,
+            closed_edges=None,
+            relation=None,
+        )
         return with_whole_rows(made, transport)

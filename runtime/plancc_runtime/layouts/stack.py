@@ -6,6 +6,7 @@ relations need at a rank travels once, and its gradients are added before they t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 
@@ -37,7 +38,7 @@ class StackGraph(LocalGraph):
 
     def __init__(self, block: Block, types: Types, resources: Resources) -> None:
         typed = TypedBlock.of(block, types, resources.transport)
-        super().__init__(typed.stack(types.relations, resources.transport), resources)
+        super().__init__(typed.stack(), resources)
         self.types, self._union = types, block
         self._halo_type = typed.column_type[block.num_inputs :]
         names, sizes = types.names, range(len(types.names) + 1)
@@ -74,11 +75,6 @@ class StackGraph(LocalGraph):
         """Own rows of a type in a layer's output."""
         rows = self.outputs_of[name]
         return int(rows.stop - rows.start)
-
-    @property
-    def num_outputs_of_types(self) -> int:
-        """Own rows of all types in a layer's output."""
-        return sum(map(self.num_outputs_of, self.outputs_of))
 
     def targets_of(self, name: str, columns: Tensor) -> Tensor:
         """Own rows of a type that are outputs, from its rows of `columns_by_type`."""
@@ -131,6 +127,15 @@ class StackGraph(LocalGraph):
         """Own rows of all types that are outputs, by type."""
         sizes = [self.num_outputs_of(name) for name in self.outputs_of]
         return dict(zip(self.outputs_of, rows.split(sizes), strict=True))
+
+    def joined(self, rows: Mapping[str, Tensor], like: Tensor, width: int) -> Tensor:
+        """Rows of types below each other, 0 of those not given: Tensor[rows of outputs, width]."""
+        return torch.cat(
+            [
+                rows[name] if name in rows else like.new_zeros(self.num_outputs_of(name), width)
+                for name in self.outputs_of
+            ]
+        )
 
     def edges_of(self, relation: Relation) -> slice:
         """The nonzeros of a relation among those of the stack."""

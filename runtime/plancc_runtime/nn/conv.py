@@ -58,8 +58,9 @@ class Conv(nn.Module, ABC):
         d_in, d_out: Width of input and output.
         last: Whether this is the last layer.
         d_target: Width of x where neighbours are of another kind: then `forward` is given x of the
-            outputs alone, and as `fixed` what the neighbours give, of width d_in. It leaves out the
-            product of x and `own_map`, which the caller adds.
+            outputs alone, times `target_map` if there is one, and as `fixed` what the neighbours
+            give, of width d_in. It leaves out the product of x and `own_map`, which the caller
+            adds.
         random: Source of the initial weights, or its seed; they are drawn in float64, so that all
             ranks and dtypes start alike. By default the seed is drawn from torch's own generator,
             whose state is the same on all ranks unless they were seeded otherwise
@@ -154,6 +155,11 @@ class Conv(nn.Module, ABC):
     @property
     def own_map(self) -> Tensor | None:
         """The map of own rows, if their product is but added to the rest: Tensor[d, d_out]."""
+        return None
+
+    @property
+    def target_map(self) -> Tensor | None:
+        """What the caller multiplies x by for `forward`, with `d_target`: Tensor[d_target, m]."""
         return None
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:

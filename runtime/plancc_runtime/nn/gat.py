@@ -25,9 +25,7 @@ from plancc_runtime.kernels.masks import nonzero_mask
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.nn.conv import Conv, Halves, glorot
-from plancc_runtime.nn.operators import attention, graph_attention
-
-NEGATIVE_SLOPE = 0.2  # slope of the LeakyReLU below 0 (Velickovic et al., Section 2.1)
+from plancc_runtime.nn.operators import graph_attention
 
 
 class GATConv(Conv):
@@ -78,12 +76,21 @@ class GATConv(Conv):
     ) -> Tensor:
         graph = local_graph(graph, "model gat")
         if self.d_target is not None:
-            y = self._across(graph, x, fixed)
+            assert fixed is not None
+            pattern, rows = graph.pattern("edges"), linear(fixed, self.weight)
+            how = {"bias": self.bias, "mean": self.last, "target": x}
+            y = graph_attention(pattern, rows, self.score_source.unsqueeze(0), **how)
             return graph.finished(y if onto is None else onto.add_(y), None, rectified)
         projected = linear(x if fixed is None else fixed, self.weight)
         rows = graph.columns(projected) if fixed is None else projected
         heads = self._attention(graph, rows, key, self.bias, mean=self.last)
         return graph.finished(heads, None, rectified)
+
+    @property
+    def target_map(self) -> Tensor:
+        """From targets of another kind to their scores."""
+        score = self.score_target
+        return (self.weight_target.unflatten(1, score.shape) * score).sum(2)
 
     def halves(
         self,
@@ -113,25 +120,7 @@ class GATConv(Conv):
         vectors = torch.stack([self.score_source, self.score_target])
         pattern, places = graph.pattern("closed"), graph.places
         scale = self._mask(graph, projected, key) if self.training and self.draws else None
-        return graph_attention(
-            pattern, projected, vectors, places, bias, mean, NEGATIVE_SLOPE, scale
-        )
-
-    def _across(self, graph: LocalGraph, target: Tensor, source: Tensor | None) -> Tensor:
-        """Attention to neighbours alone, whose map is another than that of the targets."""
-        assert source is not None
-        of_source, of_target = (
-            (weight.unflatten(1, score.shape) * score).sum(2)
-            for weight, score in (
-                (self.weight, self.score_source),
-                (self.weight_target, self.score_target),
-            )
-        )
-        scores = linear(source, of_source), linear(target, of_target)
-        rows = linear(source, self.weight).unflatten(1, self.score_source.shape)
-        heads = attention(graph.pattern("edges"), *scores, rows, NEGATIVE_SLOPE)
-        y = heads.mean(dim=1) if self.last else heads.flatten(1)
-        return y if self.bias is None else y + self.bias
+        return graph_attention(pattern, projected, vectors, places, bias, mean, scale)
 
     def _mask(self, graph: LocalGraph, like: Tensor, key: np.uint64 | int | None) -> Tensor:
         """What multiplies the weights of attention: Tensor[nnz, heads], of the type of `like`."""

@@ -25,6 +25,7 @@ from plancc_runtime.kernels import edges
 from plancc_runtime.kernels.dense import weight_gradient
 from plancc_runtime.kernels.edges import OPERATORS, Pattern
 
+NEGATIVE_SLOPE = 0.2  # slope of GAT's LeakyReLU below 0 (Velickovic et al., Section 2.1)
 REDUCTIONS = ("sum", "mean", "max", "min")  # Md et al. 2021, Table 1, and GraphSAGE's mean
 
 
@@ -131,9 +132,7 @@ def attention(
 ) -> Tensor:
     """out[i, h] = sum of alpha[e, h] scale[e, h] x[j, h], alpha the attention of GAT (Equation 3).
 
-    alpha = `edge_softmax` of LeakyReLU(source[j] + target[i]). On CPUs it is one kernel (where the
-    scores are within `kernels.attention.LARGEST_SPREAD`), which keeps numbers per row for the
-    backward pass and computes alpha there again.
+    alpha = `edge_softmax` of LeakyReLU(source[j] + target[i]).
 
     Parameters:
         source (Tensor[n, heads]): a_src . W h_j.
@@ -157,10 +156,6 @@ def attention(
     check_operand("target", target, (pattern.num_rows, heads), x)
     if scale is not None:
         check_operand("scale", scale, (pattern.num_nonzeros, heads), x)
-        scale = scale.detach()
-    prepared = _factors(pattern, source, target, float(negative_slope))
-    if prepared is not None:
-        return _Attention.apply(source, target, x, scale, float(negative_slope), pattern, prepared)
     scores = edge_scores(pattern, source, target)
     alpha = edge_softmax(pattern, torch.nn.functional.leaky_relu(scores, negative_slope))
     return weighted_sum(pattern, alpha if scale is None else alpha * scale, x)
@@ -173,20 +168,22 @@ def graph_attention(
     places: Tensor | None = None,
     bias: Tensor | None = None,
     mean: bool = False,
-    negative_slope: float = 0.2,
     scale: Tensor | None = None,
+    target: Tensor | None = None,
 ) -> Tensor:
     """`attention` with sources <x[j], vectors[0]> and targets <x[places[i]], vectors[1]> by heads.
 
-    With its bias and the mean of the heads, on CPUs, in one pass forward and two back.
+    With its bias and the mean of the heads, in one pass forward and two back on CPUs (where the
+    scores are within `kernels.attention.LARGEST_SPREAD`), which compute alpha again.
 
     Parameters:
         x: Tensor[n, heads d].
-        vectors: Tensor[2, heads, d].
+        vectors: Tensor[2, heads, d]; Tensor[1, heads, d] with `target`.
         places (int64[m], optional): Column of every row's own vertex; by default row i is column i.
         bias: Tensor[heads d], or Tensor[d] with `mean`, optional.
         mean: Whether heads are averaged, not concatenated.
-        negative_slope, scale: As in `attention`.
+        scale: As in `attention`.
+        target (Tensor[m, heads], optional): Targets of rows that are no columns.
 
     Returns:
         Tensor[m, heads d], or Tensor[m, d] with `mean`: Kept by nobody: an operation in place may
@@ -197,44 +194,46 @@ def graph_attention(
     """
     heads, d = vectors.shape[1:]
     check_operand("x", x, (pattern.num_columns, heads * d), x)
-    check_operand("vectors", vectors, (2, heads, d), x)
+    check_operand("vectors", vectors, (2 if target is None else 1, heads, d), x)
     if scale is not None:
         check_operand("scale", scale, (pattern.num_nonzeros, heads), x)
     with torch.no_grad():
-        x_rows = x.detach().contiguous()
-        scores = x_rows @ _by_heads(vectors.detach())
-        own = scores[: pattern.num_rows] if places is None else scores.index_select(0, places)
-        prepared = _factors(pattern, scores[:, :heads], own[:, heads:], negative_slope)
+        scores = x.contiguous() @ _by_heads(vectors)
+        if target is None:
+            own = scores[: pattern.num_rows] if places is None else scores.index_select(0, places)
+        else:
+            check_operand("target", target, (pattern.num_rows, heads), x)
+        targets = own[:, heads:] if target is None else target
+        prepared = _factors(pattern, scores[:, :heads], targets)
     if prepared is not None:
         scale = None if scale is None else scale.detach().contiguous()
-        how = _How(pattern, places, mean, negative_slope, scale, prepared)
-        return _GraphAttention.apply(x, vectors, bias, how)
+        how = _How(pattern, places, mean, scale, prepared)
+        return _GraphAttention.apply(x, vectors, bias, target, how)
     rows = x.unflatten(1, (heads, d))
-    targets = rows[: pattern.num_rows] if places is None else rows.index_select(0, places)
-    source, target = (rows * vectors[0]).sum(dim=2), (targets * vectors[1]).sum(dim=2)
-    out = attention(pattern, source, target, rows, negative_slope, scale)
+    if target is None:
+        own = rows[: pattern.num_rows] if places is None else rows.index_select(0, places)
+        target = (own * vectors[1]).sum(dim=2)
+    source = (rows * vectors[0]).sum(dim=2)
+    out = attention(pattern, source, target, rows, NEGATIVE_SLOPE, scale)
     out = out.mean(dim=1) if mean else out.flatten(1)
     return out.clone() if bias is None else out + bias
 
 
-def _factors(
-    pattern: Pattern, source: Tensor, target: Tensor, slope: float
-) -> tuple[Tensor, Tensor] | None:
+def _factors(pattern: Pattern, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor] | None:
     if not pattern.rows.native:
         return None
     from plancc_runtime.kernels.attention import factors
 
-    with torch.no_grad():
-        return factors(pattern, source.detach(), target.detach(), slope)
+    return factors(pattern, source, target, NEGATIVE_SLOPE)
 
 
 def _by_heads(vectors: Tensor) -> Tensor:
-    """Tensor[heads d, 2 heads]: what rows times it are the sources and the targets of."""
-    heads, d = vectors.shape[1:]
+    """Tensor[heads d, k heads]: what rows times it are the products with every vector."""
+    k, heads, d = vectors.shape
     number = torch.arange(heads, device=vectors.device)
-    out = vectors.new_zeros(heads, d, 2, heads)
-    out[number, :, 0, number], out[number, :, 1, number] = vectors[0], vectors[1]
-    return out.view(heads * d, 2 * heads)
+    out = vectors.new_zeros(heads, d, k, heads)
+    out[number, :, :, number] = vectors.permute(1, 2, 0)
+    return out.view(heads * d, k * heads)
 
 
 def check_operand(name: str, value: Tensor, shape: tuple[int | None, ...], like: Tensor) -> None:
@@ -389,44 +388,12 @@ class _Softmax(Function):
         return edges.softmax_adjoint(ctx.pattern, ctx.saved_tensors[0], g.contiguous()), None
 
 
-class _Attention(Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        source: Tensor,
-        target: Tensor,
-        x: Tensor,
-        scale: Tensor | None,
-        slope: float,
-        pattern: Pattern,
-        prepared: tuple[Tensor, Tensor],
-    ) -> Tensor:
-        from plancc_runtime.kernels.attention import attention
-
-        scale = None if scale is None else scale.contiguous()
-        rows = x.reshape(len(x), -1).contiguous()
-        out, ctx.kept = attention(pattern, prepared, rows, slope, scale)
-        ctx.pattern = pattern
-        return out.view(len(out), *x.shape[1:])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        from plancc_runtime.kernels.attention import attention_adjoint
-
-        rows, pattern = g.reshape(len(g), -1).contiguous(), ctx.pattern
-        back, scores, target = attention_adjoint(pattern, ctx.kept, rows)
-        x = back.view(len(back), *g.shape[1:])
-        return scores[:, 0], target, x, None, None, None, None
-
-
 class _How(NamedTuple):
     """How `graph_attention` is computed: what has no gradient."""
 
     pattern: Pattern
     places: Tensor | None
     mean: bool
-    slope: float
     scale: Tensor | None
     prepared: tuple[Tensor, Tensor]
 
@@ -438,14 +405,16 @@ class _GraphAttention(Function):
         x: Tensor,
         vectors: Tensor,
         bias: Tensor | None,
+        target: Tensor | None,
         how: _How,
     ) -> Tensor:
         from plancc_runtime.kernels.attention import attention
 
         ctx.save_for_backward(vectors)
-        ctx.how, ctx.biased = how, bias is not None
+        ctx.how, ctx.biased, ctx.has_target = how, bias is not None, target is not None
+        rows = x.contiguous()
         out, ctx.kept = attention(
-            how.pattern, how.prepared, x.contiguous(), how.slope, how.scale, bias, how.mean
+            how.pattern, how.prepared, rows, NEGATIVE_SLOPE, how.scale, bias, how.mean
         )
         return out
 
@@ -456,10 +425,12 @@ class _GraphAttention(Function):
 
         (vectors,) = ctx.saved_tensors
         g, kept = g.contiguous(), ctx.kept
-        heads, d = vectors.shape[1:]
-        flat = vectors.reshape(2, heads * d)
-        back, scores, _ = attention_adjoint(ctx.how.pattern, kept, g, flat, ctx.how.places)
+        k, heads, d = vectors.shape
+        back, scores, of_target = attention_adjoint(
+            ctx.how.pattern, kept, g, vectors.reshape(k, heads * d), ctx.how.places
+        )
         number = torch.arange(heads, device=g.device)
-        of_scores = weight_gradient(kept.x, scores.flatten(1)).view(heads, d, 2, heads)
-        of_vectors = torch.stack([of_scores[number, :, k, number] for k in (0, 1)])
-        return back, of_vectors, g.sum(0) if ctx.biased else None, None
+        of_scores = weight_gradient(kept.x, scores[:, :k].flatten(1)).view(heads, d, k, heads)
+        of_vectors = of_scores[number, :, :, number].permute(2, 0, 1)
+        of_bias = g.sum(0) if ctx.biased else None
+        return back, of_vectors, of_bias, of_target if ctx.has_target else None, None

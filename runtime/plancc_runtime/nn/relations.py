@@ -8,6 +8,7 @@ types that are narrower than the layer's input are filled up, and not read.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -152,15 +153,12 @@ class ByType(nn.Module):
 
         Collective where the modules are.
         """
-        stack, found = stack_graph(graph), []
-        own = dict(zip(self._widths, self.of_types, strict=True))
-        for name, rows in stack.outputs_of.items():
-            if name not in own:
-                found.append(x.new_zeros(stack.num_outputs_of(name), self._d_out))
-                continue
-            each, module = narrow(x[rows], self._widths[name]), own[name]
-            found.append(each if isinstance(module, nn.Identity) else module(each, graph))
-        return torch.cat(found)
+        stack, found = stack_graph(graph), dict[str, Tensor]()
+        of_type = stack.outputs_by_type(x)
+        for (name, width), module in zip(self._widths.items(), self.of_types, strict=True):
+            rows = narrow(of_type[name], width)
+            found[name] = rows if isinstance(module, nn.Identity) else module(rows, graph)
+        return stack.joined(found, x, self._d_out)
 
 
 class RelationConv(Conv):
@@ -195,35 +193,46 @@ class RelationConv(Conv):
         with torch.no_grad():
             return self._moved(stack_graph(graph), x)
 
+    def forward(
+        self,
+        graph: LayerGraph,
+        x: Tensor,
+        fixed: Tensor | None = None,
+        rectified: bool = False,
+    ) -> Tensor:
+        stack, outputs = stack_graph(graph), dict[str, Tensor]()
+        moved, own = self._rows(stack, x, fixed)
+        for name in self.types.wanted:
+            y = self._of_type(stack, name, own.get(name), moved, rectified)
+            if y is not None:
+                outputs[name] = y
+        return stack.joined(outputs, x, self.d_out)
+
+    @abstractmethod
+    def _of_type(
+        self, stack: StackGraph, name: str, own: Tensor | None, moved: list[Tensor], rectified: bool
+    ) -> Tensor | None:
+        """The output's rows of a type, from what `_rows` gives; None for zeros."""
+
     def _rows(
-        self, stack: StackGraph, x: Tensor, moved: Tensor
+        self, stack: StackGraph, x: Tensor, fixed: Tensor | None
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """What has moved of every relation, and own rows that are outputs, by type.
+        """What has moved of every relation, and own rows that are outputs, by type. Collective.
 
         They have the columns of their type. Own rows of x are there if the layer reads them.
         """
         widths, relations = self.types.widths, self.types.relations
         if isinstance(self._moving, Aggregate):
-            parts = stack.by_relation(moved)
+            x, rows = stack.fork(x) if self.reads_input else (x, None)
+            parts = stack.by_relation(self._moved(stack, x) if fixed is None else fixed)
             found = [narrow(parts[each], widths[each[0]]) for each in relations]
-            own = stack.outputs_by_type(stack.targets(x)) if self.reads_input else {}
+            own = {} if rows is None else stack.outputs_by_type(rows)
         else:
-            columns = stack.columns_by_type(moved)
+            columns = stack.columns_by_type(self._moved(stack, x) if fixed is None else fixed)
             of_type = {each: narrow(rows, widths[each]) for each, rows in columns.items()}
             found = [of_type[source] for source, *_ in relations]
             own = {each: stack.targets_of(each, rows) for each, rows in of_type.items()}
         return found, {name: narrow(rows, widths[name]) for name, rows in own.items()}
-
-    def _joined(self, graph: StackGraph, outputs: Mapping[str, Tensor], like: Tensor) -> Tensor:
-        """The outputs of all types: Tensor[own rows, d_out]; 0 of those that are not wanted."""
-        return torch.cat(
-            [
-                outputs[name]
-                if name in outputs
-                else like.new_zeros(graph.num_outputs_of(name), self.d_out)
-                for name in graph.outputs_of
-            ]
-        )
 
 
 class RGCNConv(RelationConv):
@@ -250,25 +259,16 @@ class RGCNConv(RelationConv):
         self.weight_self = nn.Parameter(glorot(random, d_in, d_out))
         self.bias = self._new_bias()
 
-    def forward(
-        self,
-        graph: LayerGraph,
-        x: Tensor,
-        fixed: Tensor | None = None,
-        rectified: bool = False,
-    ) -> Tensor:
-        stack = stack_graph(graph)
-        moved = self._moved(stack, x) if fixed is None else fixed
-        of_relation, own, outputs = *self._rows(stack, x, moved), {}
-        for name in self.types.wanted:
-            numbers = self.types.into(name)
-            weight = self.weight_self[: self.types.widths[name]]
-            y = stack.linear(own[name], weight, self.bias, rectified and not numbers)
-            for k in numbers:
-                last = rectified and k == numbers[-1]
-                y = stack.linear(of_relation[k], self._weight(k), None, last, onto=y)
-            outputs[name] = y
-        return self._joined(stack, outputs, moved)
+    def _of_type(
+        self, stack: StackGraph, name: str, own: Tensor | None, moved: list[Tensor], rectified: bool
+    ) -> Tensor | None:
+        assert own is not None
+        numbers, weight = self.types.into(name), self.weight_self[: self.types.widths[name]]
+        y = stack.linear(own, weight, self.bias, rectified and not numbers)
+        for k in numbers:
+            last = rectified and k == numbers[-1]
+            y = stack.linear(moved[k], self._weight(k), None, last, onto=y)
+        return y
 
     def _weight(self, k: int) -> Tensor:
         """The map of the neighbours in relation k."""
@@ -297,8 +297,9 @@ class PerRelation(RelationConv):
     """A convolution of one kind for each relation, and their sum: PyTorch Geometric's HeteroConv.
 
     Rows travel once for all relations. Convolutions get what has come as their `fixed`, and rows of
-    the destination as their input; the sum of their `own_map` multiplies these once. A type to
-    which no relation leads has a linear map of its own rows if convolutions read these, else zeros.
+    the destination as their input; the sum of their `own_map` multiplies these once, and so does
+    `target_map` of all side by side. A type to which no relation leads has a linear map of its own
+    rows if convolutions read these, else zeros.
 
     Attributes:
         kind: The convolution; `per_relation` makes the class that has it.
@@ -332,39 +333,29 @@ class PerRelation(RelationConv):
             uniform(random, (d_in, self.d_out), fan_in=d_in) for d_in in inputs
         )
 
-    def forward(
-        self,
-        graph: LayerGraph,
-        x: Tensor,
-        fixed: Tensor | None = None,
-        rectified: bool = False,
-    ) -> Tensor:
-        stack = stack_graph(graph)
-        moved = self._moved(stack, x) if fixed is None else fixed
-        of_relation, own = self._rows(stack, x, moved)
-        outputs, alone = (
-            dict[str, Tensor](),
-            dict(zip(self._alone, self.weights_alone, strict=True)),
-        )
-        for name in self.types.wanted:
-            numbers, y = self.types.into(name), None
-            for k in numbers:
-                conv, relation = self.convs[k], RelationAtHand(stack, self.types.relations[k])
-                given = relation, own.get(name, of_relation[k]), of_relation[k]
-                if conv.rectifies:
-                    y = conv(*given, onto=y)
-                else:
-                    z = conv(*given)
-                    y = z if y is None else y + z
-            maps = [alone.get(name), *(self.convs[k].own_map for k in numbers)]
-            if weights := [each for each in maps if each is not None]:
-                total = weights[0] if len(weights) == 1 else torch.stack(weights).sum(0)
-                y = stack.linear(own[name], total, None, rectified, onto=y)
-            elif y is not None and rectified:
-                y = y.relu()
-            if y is not None:
-                outputs[name] = y
-        return self._joined(stack, outputs, moved)
+    def _of_type(
+        self, stack: StackGraph, name: str, own: Tensor | None, moved: list[Tensor], rectified: bool
+    ) -> Tensor | None:
+        numbers, y = self.types.into(name), None
+        maps = [self.convs[k].own_map for k in numbers]
+        maps += [self.weights_alone[self._alone.index(name)]] if name in self._alone else []
+        if weights := [each for each in maps if each is not None]:
+            assert own is not None
+            total = weights[0] if len(weights) == 1 else torch.stack(weights).sum(0)
+            y = stack.linear(own, total, None, rectified and not numbers)
+        targets = [own] * len(numbers)
+        if maps := [each for k in numbers if (each := self.convs[k].target_map) is not None]:
+            widths = [each.shape[1] for each in maps]
+            targets = [*stack.linear(own, torch.cat(maps, 1)).split(widths, 1)]
+        for k, target in zip(numbers, targets, strict=True):
+            conv, relation = self.convs[k], RelationAtHand(stack, self.types.relations[k])
+            given = relation, moved[k] if target is None else target, moved[k]
+            if conv.rectifies:
+                y = conv(*given, rectified=rectified and k == numbers[-1], onto=y)
+            else:
+                z = conv(*given)
+                y = z if y is None else y + z
+        return y.relu() if y is not None and rectified and not self.kind.rectifies else y
 
 
 @cache
