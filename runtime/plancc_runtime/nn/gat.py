@@ -78,8 +78,8 @@ class GATConv(Conv):
         if self.d_target is not None:
             assert fixed is not None
             pattern, rows = graph.pattern("edges"), linear(fixed, self.weight)
-            how = {"bias": self.bias, "mean": self.last, "target": x}
-            y = graph_attention(pattern, rows, self.score_source.unsqueeze(0), **how)
+            vectors = self.score_source.unsqueeze(0)
+            y = graph_attention(pattern, rows, vectors, None, self.bias, self.last, target=x)
             return graph.finished(y if onto is None else onto.add_(y), None, rectified)
         projected = linear(x if fixed is None else fixed, self.weight)
         rows = graph.columns(projected) if fixed is None else projected

@@ -86,11 +86,7 @@ class GINConv(LinearConv):
         return Halves(unchanged, unchanged, after_fixed) if fixed else Halves(before, across, after)
 
     def _mapped(
-        self,
-        graph: LayerGraph,
-        z: Tensor,
-        rectified: bool = False,
-        onto: Tensor | None = None,
+        self, graph: LayerGraph, z: Tensor, rectified: bool = False, onto: Tensor | None = None
     ) -> Tensor:
         """The rest of the MLP, from the sums that its first map gives."""
         hidden = graph.finished(z, self.bias, rectified=True)

@@ -194,11 +194,7 @@ class RelationConv(Conv):
             return self._moved(stack_graph(graph), x)
 
     def forward(
-        self,
-        graph: LayerGraph,
-        x: Tensor,
-        fixed: Tensor | None = None,
-        rectified: bool = False,
+        self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None, rectified: bool = False
     ) -> Tensor:
         stack, outputs = stack_graph(graph), dict[str, Tensor]()
         moved, own = self._rows(stack, x, fixed)
@@ -343,10 +339,11 @@ class PerRelation(RelationConv):
             assert own is not None
             total = weights[0] if len(weights) == 1 else torch.stack(weights).sum(0)
             y = stack.linear(own, total, None, rectified and not numbers)
-        targets = [own] * len(numbers)
-        if maps := [each for k in numbers if (each := self.convs[k].target_map) is not None]:
-            widths = [each.shape[1] for each in maps]
-            targets = [*stack.linear(own, torch.cat(maps, 1)).split(widths, 1)]
+        targets: Sequence[Tensor | None] = [own] * len(numbers)
+        side = [each for k in numbers if (each := self.convs[k].target_map) is not None]
+        if side and own is not None:
+            widths = [each.shape[1] for each in side]
+            targets = stack.linear(own, torch.cat(side, 1)).split(widths, 1)
         for k, target in zip(numbers, targets, strict=True):
             conv, relation = self.convs[k], RelationAtHand(stack, self.types.relations[k])
             given = relation, moved[k] if target is None else target, moved[k]
