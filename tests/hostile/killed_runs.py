@@ -41,7 +41,7 @@ class KilledRuns(Attack):
 
     name = "killed-runs"
     cpu, wall, memory = 60.0, 900.0, 0
-    chunk, quick, few = 2, 1, 0
+    quick, few = 1, 0
 
     def case(self, rng: np.random.Generator) -> Case:
         ranks, seed = int(rng.integers(1, 3)), int(rng.integers(1 << 30))

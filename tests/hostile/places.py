@@ -71,7 +71,7 @@ class Places(Attack):
 
     name = "places"
     cpu = 20.0
-    chunk, quick, few = 50, 30, 5
+    quick, few = 30, 5
 
     def prepare(self, folder: Path) -> None:
         self.plan, _, self.other, _ = fresh_plans(folder, ("rp", "medium-grain"))

@@ -19,10 +19,9 @@ from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify_file
 from plancc.report.plans import report
 
-from .attack import Attack, Case, Finding
+from .attack import Attack, Case, Finding, check_words
 from .commands import run_command
 from .damage import damaged
-from .manners import check_words
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MODELS = {"rp": 4, "medium-grain": 4, "cagnet-2d": 4, "cagnet-3d": 8, "mop": 4}
@@ -34,7 +33,6 @@ class PlanBytes(Attack):
     """Plan files of this version's format with wrong bytes."""
 
     name = "plan-bytes"
-    chunk = 500
     quick = 120
 
     def prepare(self, folder: Path) -> None:

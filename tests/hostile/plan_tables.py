@@ -46,7 +46,6 @@ class PlanTables(Attack):
     name = "plan-tables"
     memory = 8 << 30  # for the libraries and threads of a run
     cpu = 20.0
-    chunk = 200
     quick, few = 25, 3
 
     def prepare(self, folder: Path) -> None:
@@ -171,11 +170,10 @@ def change(array: npt.NDArray, arrays: Arrays, name: str, rng: np.random.Generat
 
 def segment(arrays: Arrays, name: str, at: int, size: int) -> tuple[int, int]:
     """The message or the local row that entry `at` is in, or some entries around it."""
-    pointers = f"{name}_ptr" if name.endswith("_row") else "matrix/row_ptr"
-    if name.endswith("_row") or name.startswith("matrix/"):
-        ptr = arrays[pointers]
+    ptr = arrays.get(f"{name}_ptr" if name.endswith("_row") else "matrix/row_ptr")
+    if ptr is not None and name.endswith(("_row", "matrix/column", "matrix/value")):
         place = int(np.searchsorted(ptr, at, side="right")) - 1
-        if 0 <= place < len(ptr) - 1 and name != "matrix/row_ptr":
+        if 0 <= place < len(ptr) - 1:
             return max(0, int(ptr[place])), min(size, int(ptr[place + 1]))
     return max(0, at - 2), min(size, at + 3)
 
