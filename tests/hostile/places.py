@@ -31,7 +31,7 @@ TARGETS = {
     **{
         f"compile FILE -p 2 --model block -o out.h5 -q {name}": name
         for name in (
-            *("graph.mtx", "graph.txt", "weights.csv", "graph.graph", "graph.gml", "graph.net"),
+            *("graph.mtx", "graph.txt", "weights.csv", "graph.graph", "graph.gml"),
             *("graph.graphml", "csr.npz", "plain.npz", "graph.h5ad", "graph.parquet", "old.pt"),
         )
     },
