@@ -12,7 +12,7 @@ from graph_helpers import dense_entries, entries, merged, refused, same, shared,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError
 from plancc.graph.canonical import build_graph
 from plancc.graph.folders import to_folder
 from plancc.graph.formats import read_graph, write_graph
@@ -261,53 +261,33 @@ def test_shared_graphs_as_scipy_reads_them(name):
 
 
 ONE = "the banner begins with one '%', and is read as '%%MatrixMarket'"
-SHORT = "line 3: the size line of two numbers is taken as 5 vertices and 3 entries"
-MISSING = (
-    "line 3: a size line 'ROWS COLUMNS ENTRIES' is missing: counted are 4 vertices and 3 entries"
+
+
+@pytest.mark.parametrize(
+    ("banner", "said"),
+    [("%MatrixMarket", [ONE]), ("%%MatrixMarket", []), ("\ufeff%%MatrixMarket", [])],
 )
-REPOSITORY = {
-    # banner without its first %, lines before the entries, what is said
-    "one percent": ("%MatrixMarket", "5 5 3\n", [ONE]),
-    "two numbers": ("%%MatrixMarket", "5 3\n", [SHORT]),
-    "no size line": ("%%MatrixMarket", "", [MISSING]),
-    "all of it": ("%MatrixMarket", "", [ONE, MISSING]),
-    "byte order mark": ("\ufeff%%MatrixMarket", "5 5 3\n", []),
-}
-
-
-@pytest.mark.parametrize("field", ["pattern", "integer", "real"])
-@pytest.mark.parametrize("case", REPOSITORY)
-def test_network_repository(tmp_path, monkeypatch, case, field):
+def test_banners(tmp_path, monkeypatch, banner, said):
     """Read whole and sorted on the disk; a good file says nothing."""
     monkeypatch.setattr("plancc.graph.mtx._CHUNK", 8)
-    banner, size, said = REPOSITORY[case]
-    values = {"pattern": ("", "", ""), "integer": (" 1", " 2", " 3"), "real": (" .5", " 2", " 3")}
-    places = [(1, 0), (2, 1), (3, 0)]
-    lines = [f"{i + 1} {j + 1}{v}" for (i, j), v in zip(places, values[field], strict=True)]
     path = tmp_path / "a.mtx"
-    head = f"{banner} matrix coordinate {field} symmetric\n% a comment\n{size}"
-    path.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
-    number = {"pattern": (1, 1, 1), "integer": (1, 2, 3), "real": (0.5, 2, 3)}[field]
-    expected = symmetrized([(i, j, w) for (i, j), w in zip(places, number, strict=True)])
+    head = f"{banner} matrix coordinate real symmetric\n% a comment\n5 5 3\n"
+    path.write_text(head + "2 1 .5\n3 2 2\n4 1 3\n", encoding="utf-8")
     for read in (read_graph, lambda p: to_folder(p, tmp_path / "folder", memory=1)):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             graph = read(path)
-        assert entries(graph) == {(i, j): float(w) for i, j, w in expected}
-        assert graph.num_vertices == (5 if size else 4)
+        edges = {(1, 0): 0.5, (2, 1): 2.0, (3, 0): 3.0}
+        assert entries(graph) == edges | {(j, i): value for (i, j), value in edges.items()}
         assert [str(each.message).split(str(path))[1].lstrip(":, ") for each in caught] == said
 
 
 @pytest.mark.parametrize(
     ("field", "body", "line"),
     [
-        ("pattern", "5 5\n2 1\n", "5 5"),  # a loop, or a size
-        ("pattern", "2 1\n3 x\n", "2 1"),
+        ("pattern", "5 5\n2 1\n", "5 5"),
         ("pattern", "2 x\n3 1\n", "2 x"),
-        ("pattern", "12 1", "12 1"),  # cut short
-        ("pattern", "12", "12"),
-        ("pattern", "2 0\n3 1\n", "2 0"),
-        ("real", "2 2\n1 1 1\n", "2 2"),
+        ("pattern", "12", "12"),  # cut short
         ("integer", "2 2 -1\n", "2 2 -1"),
     ],
 )
@@ -318,10 +298,3 @@ def test_size_lines_that_say_nothing(tmp_path, field, body, line):
     refused(read_graph, path, words)
     with pytest.raises(InputError, match="three whole numbers"):
         to_folder(path, tmp_path / "folder", memory=1)
-
-
-def test_a_first_entry_is_no_size_of_a_rectangle(tmp_path):
-    path = tmp_path / "a.mtx"
-    path.write_text(INTEGER + "1 2 7\n3 1 1\n")
-    with pytest.warns(PlanccWarning, match="is missing: counted are 3 vertices and 2 entries"):
-        assert entries(read_graph(path)) == {(0, 1): 7, (2, 0): 1}
