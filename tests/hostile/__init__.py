@@ -5,3 +5,8 @@
 `attack` says what an attack is, `worker` tries its cases under limits of the system. `seeds/` holds
 what was found; `test_quick` tries it in every run.
 """
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1]))  # of worlds and sealing

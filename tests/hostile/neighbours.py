@@ -48,7 +48,7 @@ class Neighbours(Attack):
     quick, few = 190, 16
 
     def prepare(self, folder: Path) -> None:
-        self.paths = {"PLAN": str(fresh_plans(folder, ("rp",))[0])}
+        self.paths = {"PLAN": str(fresh_plans(folder, ("row",))[0])}
         self.paths["GRAPH"] = str(folder / "graph.txt")
         Path(self.paths["GRAPH"]).write_bytes(GRAPH)
         self.bases = {

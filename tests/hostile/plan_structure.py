@@ -6,11 +6,11 @@ is refused by all readers alike; what is accepted is a plan that works.
 
 import contextlib
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 import numpy as np
+from sealing import seal
 
 from plancc.errors import InputError, PlanError
 from plancc.plan.reader import load
@@ -43,9 +43,6 @@ class PlanStructure(Attack):
     quick, few = 30, 4
 
     def prepare(self, folder: Path) -> None:
-        from tests.sealing import seal
-
-        self.seal: Callable[[Path], None] = seal
         self.paths = {path.name: path for path in fresh_plans(folder)}
         self.truth = Truth(self.paths)
         self.names = sorted(self.paths)
@@ -62,7 +59,7 @@ class PlanStructure(Attack):
             vast = any(file[name].nbytes > VAST for name in _datasets(file))
         if sealed == "sealed" and not vast:
             with contextlib.suppress(Exception):  # of what nobody could have written
-                self.seal(self.scratch)
+                seal(self.scratch)
         content = self.scratch.read_bytes()
         words = (base, sealed, str(int(rng.integers(RUNS))))
         return Case(f"{base}, {sealed}: {'; '.join(how)}"[:400], {NAME: content}, words=words)
