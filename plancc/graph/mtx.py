@@ -10,7 +10,6 @@ import codecs
 import gzip
 import io
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -34,7 +33,6 @@ from plancc.graph.textfile import (
     is_gzip,
     open_input,
     read_number,
-    show,
     text_chunks,
 )
 from plancc.graph.union import Entries, rectangular
@@ -144,9 +142,7 @@ def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
     # the one word whose case matters; Network Repository writes it with one percent sign
     if not words or words[0] not in ("%%MatrixMarket", "%MatrixMarket"):
         message = "a MatrixMarket file begins with '%%MatrixMarket', not"
-        raise InputError(
-            f"{os.fspath(path)}, line 1: {message} {show(banner)}{_of_another_format(banner)}"
-        )
+        fail(path, 1, message, banner, "an edge list is of format edgelist (`format`)")
     if len(words) != 5 or words[1].lower() != "matrix":
         fail(
             path, 1, "the header must be '%%MatrixMarket matrix FORMAT FIELD SYMMETRY', not", banner
@@ -163,18 +159,6 @@ def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
     if field == "unsigned-integer" and symmetry == "skew-symmetric":
         fail(path, 1, "skew-symmetric values have signs, so the field cannot be", field)
     return field, symmetry
-
-
-def _of_another_format(line: bytes) -> str:
-    """What a file is that begins with a line of names, or of numbers; "" for anything else."""
-    words = re.split(rb"[ \t,;]+", line.strip())
-    if not 2 <= len(words) <= 4 or not all(words):
-        return ""
-    if all(word.isdigit() for word in words[:2]):
-        return ": `format` edgelist, or metis, reads such lines"
-    if b"," in line or b";" in line or b"\t" in line:
-        return ": a line of column names is that of an edge list, whose name ends in .csv or .tsv"
-    return ""
 
 
 def _lines(path: StrPath, header: _Header) -> Iterator[bytes]:

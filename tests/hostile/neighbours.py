@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -46,22 +47,23 @@ class Neighbours(Attack):
 
     name = "neighbours"
     quick, few = 190, 16
+    bases: ClassVar[dict[str, list[bytes]]] = {
+        "machine.toml": [
+            files("plancc.predict").joinpath("machines", f"{name}.toml").read_bytes()
+            for name in ("simple", "summit", "h100", "cpu-cluster")
+        ],
+        "graph.part.4": ["".join(f"{i % 4}\n" for i in range(24)).encode()],
+        "capacities.txt": [b"1 1 2 1\n", b"# speeds\n1,1\n0.5, 1e0\n"],
+    }
+    """Undamaged files; what commands make is kept for other attacks of the process."""
 
     def prepare(self, folder: Path) -> None:
         self.paths = {"PLAN": str(fresh_plans(folder, ("row",))[0])}
         self.paths["GRAPH"] = str(folder / "graph.txt")
         Path(self.paths["GRAPH"]).write_bytes(GRAPH)
-        self.bases = {
-            "machine.toml": [
-                files("plancc.predict").joinpath("machines", f"{name}.toml").read_bytes()
-                for name in ("simple", "summit", "h100", "cpu-cluster")
-            ],
-            "graph.part.4": ["".join(f"{i % 4}\n" for i in range(24)).encode()],
-            "capacities.txt": [b"1 1 2 1\n", b"# speeds\n1,1\n0.5, 1e0\n"],
-        }
-        for file, commands in MAKERS.items():
+        for file in MAKERS.keys() - self.bases.keys():
             self.bases[file] = []
-            for command in commands:
+            for command in MAKERS[file]:
                 self.run(command, file, folder)
                 self.bases[file].append((folder / file).read_bytes())
 
