@@ -10,7 +10,6 @@ from pathlib import Path
 from .attack import Attack, Case
 from .compressed_rows import CompressedRows
 from .fuzz_inputs import Inputs
-from .killed_runs import KilledRuns
 from .lines import Lines
 from .neighbours import Neighbours
 from .places import Places
@@ -23,7 +22,7 @@ ATTACKS: dict[str, type[Attack]] = {
     each.name: each
     for each in (
         *(PlanBytes, PlanStructure, PlanTables, Inputs, CompressedRows, Neighbours, Lines, Places),
-        *(Signals, KilledRuns),
+        Signals,
     )
 }
 FOLDER = Path(__file__).with_name("seeds")
