@@ -502,9 +502,4 @@ def balance_notes(owner: npt.NDArray[np.int32], limits: Limits, who: str) -> lis
             notes.append(said)
         elif not over.any() and reached > epsilon + ROUNDED and not heavy:
             notes.append(f"{said}: the average part weighs {share:.1f}, in whole vertices")
-        if each.lack(loads).any():
-            notes.append(
-                f"{about}the lightest part of {who} lacks {each.lacking(loads)[0]:.4g} of its even "
-                f"share, more than {each.below[0]:g}"
-            )
     return notes
