@@ -355,19 +355,6 @@ def test_parts_of_unequal_size(name, model, capacities):
         solved(problem, 2, name, capacities=capacities)
 
 
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [pytest.param(*case, marks=() if case in BALANCING else long) for case in CASES],
-)
-def test_equal_capacities_change_nothing(name, model):
-    problem = build(communities(60, 16), model, 3, "nnz")
-    one, two = (
-        solved(problem, 3, name, epsilon=0.05, seed=3, capacities=capacities).owner
-        for capacities in (None, (3.0, 3.0, 3.0))
-    )
-    assert one.tobytes() == two.tobytes()
-
-
 @pytest.mark.parametrize(("name", "model"), BALANCING)
 def test_several_constraints_of_unequal_parts(name, model):
     problem = build(communities(60, 16), model, 3, "nnz,rows")
