@@ -236,6 +236,7 @@ class Jobs(Attack):
             "missing plan": r"missing\.h5",
             "full disk": r"/dev/full",
             "terminated": rf"[Rr]ank[\s:]*{rank}\b|@1,{rank}\]|interrupted",
+            "stopped": "still waiting for",  # all others say so
         }.get(fault, rf"[Rr]anks?(\(s\))?[\s:]*[\d, and]*\b{rank}\b|@1,{rank}\]")
         if launcher == "mpich" and fault in ("killed", "terminated"):
             name += r"|PID \d+ RUNNING AT"  # it knows no more, and kills all others at once
@@ -247,6 +248,8 @@ class Jobs(Attack):
         at = folder / "fault.txt"
         began = float(at.read_text()) if at.exists() else max(begun, default=running.started)
         seconds = running.started + end.seconds - began
+        if fault == "stopped" and launcher == "torchrun":
+            seconds -= 30  # that torchrun waits before it kills
         if seconds > self.limit:  # the machine may have become busier
             self.start = max(self.start, self._alone())
         if seconds > self.limit:
