@@ -20,7 +20,7 @@ from plancc.threads import MOST_THREADS
 from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.metrics import BALANCED, LOSSES, METRICS
 from plancc_runtime.nn import MODELS
-from plancc_runtime.rowfiles import RowTarget
+from plancc_runtime.rowfiles import check_name
 from plancc_runtime.transport.base import Transport
 
 PASSES = ("order", "constant", "dead-rows", "overlap")
@@ -375,8 +375,7 @@ class TrainOptions:
     )
     predict: Path | None = of_results(
         None,
-        "write predictions of all vertices: .csv, .npz, .npy, .parquet; "
-        "out-{part}.npz: a file per rank",
+        "write predictions of all vertices: .csv, .npz or .parquet",
         more="By the weights that the run ends with.",
     )
     embeddings: int | None = of_results(
@@ -527,11 +526,9 @@ class TrainOptions:
             if layer is not None:
                 raise self._wrong("embeddings", "give `predict`, the file, too")
             return
-        target = RowTarget.parse(self.predict)
+        check_name(self.predict)
         if layer is not None and layer > self.layers:
             raise self._wrong("embeddings", f"the network has layers 1 to {self.layers}")
-        if layer is not None and not target.has_ids:
-            raise self._wrong("embeddings", "an .npy holds the probabilities alone; choose .npz")
 
     def _check_model_options(self) -> None:
         refuse_twice(self.chosen(OF_MODELS) | {"model_options": self.model_options})

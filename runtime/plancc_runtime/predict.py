@@ -175,7 +175,7 @@ def score_links(
         "score": scores.float().cpu().numpy(),
         "probability": scores.float().sigmoid().cpu().numpy(),
     }
-    rows = RowsOfRank(scored, len(pairs), transport.rank)
+    rows = RowsOfRank(scored, len(pairs))
     save_rows(path, rows, columns, None, transport)
     return Predicted(opened.header, [], len(pairs))
 
