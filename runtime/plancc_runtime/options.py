@@ -503,6 +503,9 @@ class TrainOptions:
             raise self._wrong("delay", f"only fold delayed has one, not fold {self.fold}")
         if self.fold == "sync":
             return
+        if self.fold == "delayed" and self.checkpoint is not None:
+            why = "has sums under way between epochs, which no checkpoint holds"
+            raise self._wrong("fold", f"{why}; leave `checkpoint` out")
         for name, choice in (("aggregator", "max"), ("norm", "batch")):
             if getattr(self, name) == choice:
                 raise self._wrong("fold", f"does not go with {name} {choice}")

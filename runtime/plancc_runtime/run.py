@@ -263,9 +263,6 @@ class Run:
             self._checkpoints.kernels = self.transport.gather(self._execution.kernel)
         del part
         self._data = self._execution.prepare(self._learner.network)
-        if self._checkpoints is not None and self._first:
-            self._execution.carry_on(self._first)
-            self._checkpoints.fill(self._execution.carried(), self._first)
         return_memory()
         self._setup = self._learner.measure(before)
 
@@ -383,7 +380,7 @@ class Run:
     def _save(self) -> None:
         """Write a checkpoint, if there are any."""
         if self._checkpoints is not None:
-            self._checkpoints.save(self._learner, self._done, self._best, self._execution.carried)
+            self._checkpoints.save(self._learner, self._done, self._best)
 
     def _stop_if_asked(self, stop: Callable[[], str]) -> None:
         """Save a checkpoint and raise `Stopped` if any rank was asked to stop."""

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
-from torch import Tensor
-
 from plancc.errors import PlanccError
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.figures import figures_of, stages_counted, steps_remark
@@ -141,19 +139,6 @@ class Execution(ABC):
                 self.finish()
             raise
         self.finish()
-
-    def carried(self) -> dict[str, Tensor]:
-        """What later epochs use of earlier ones beside the network, by name. Collective.
-
-        Of this rank; by default nothing. What is under way is received.
-        """
-        return {}
-
-    def carry_on(self, epoch: int) -> None:  # noqa: B027
-        """Begin at a later epoch than 0, after `prepare`. Collective.
-
-        The caller fills the tensors of `carried` with what they were then.
-        """
 
     def finish(self) -> None:  # noqa: B027
         """Receive what is under way; by default nothing is. Collective."""
