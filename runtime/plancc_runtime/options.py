@@ -290,7 +290,7 @@ class TrainOptions:
     wire: str = of_messages(
         "fp32",
         "number format of halo rows in messages; only fp32 is exact",
-        choices=("fp32", "bf16", "fp16", "int8"),
+        choices=("fp32", "bf16"),
     )
     exchange: str = of_messages(
         "auto",

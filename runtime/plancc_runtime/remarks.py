@@ -90,16 +90,6 @@ def of_options(options: TrainOptions, links: bool, cores: int) -> list[str]:
     return found
 
 
-def of_wire(wire: str, lost: int, columns: int) -> list[str]:
-    """A sentence on columns of features that are 0 in all rows that arrive, where there are any."""
-    if not lost:
-        return []
-    return [
-        f"`wire` {wire} rounds {lost:,} of {columns:,} columns of features to 0 in all rows that "
-        "travel: choose bf16, or `standardize_features`"
-    ]
-
-
 def of_sampler(recorded: str) -> list[str]:
     """Sentences on a full batch that was not asked for.
 

@@ -28,7 +28,6 @@ from plancc_runtime.kernels.spmm import KERNELS
 from plancc_runtime.layouts.order import by_type, in_order, reordered
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.wire import WIRES, arriving
 from plancc_runtime.learner import Learner, is_finite
 from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
@@ -44,7 +43,6 @@ from plancc_runtime.remarks import (
     of_negatives,
     of_options,
     of_sampler,
-    of_wire,
     remarks,
 )
 from plancc_runtime.results import (
@@ -278,15 +276,6 @@ class Run:
         if self.options.dtype == "bfloat16":
             features = features.to(torch.bfloat16)
         self._data = replace(data, features=features)
-        wire = WIRES[self.options.row_wire]
-        if wire is not None and self.transport.size > 1:
-            found = np.zeros((2, data.num_features), np.int8)
-            if isinstance(features, torch.Tensor):
-                first = data.first_column
-                found[:, first : first + features.shape[1]] = arriving(wire, features).numpy()
-            self.transport.allreduce_max(found)
-            there, arrive = found.sum(axis=1, dtype=np.int64).tolist()
-            self._remarks += of_wire(self.options.wire, there - arrive, data.num_features)
 
     def outline(self) -> RunOutline:
         """What is known before the first epoch; after `prepare`. Collective at the first call."""

@@ -32,7 +32,7 @@ ROW = [
     {"norm": "batch", "residual": True},
     {"model": "sage", "aggregator": "max", "norm": "layer"},
     {"boundary_sampling": 0.5},
-    {"wire": "int8"},
+    {"wire": "bf16"},
     {"batch_size": 20, "steps": 2},
     {"model": "gat", "heads": 2, "attention_dropout": 0.3, "optimizer": "adamw"},
     {"model": "sage", "batch_size": 20, "steps": 2, "feature_cache": 1000},
@@ -42,7 +42,7 @@ ROW = [
 EDGE = [
     {"dropout": 0.3, "optimizer": "adam"},
     {"model": "sage", "aggregator": "max", "norm": "layer"},
-    {"model": "gin", "wire": "int8"},
+    {"model": "gin", "wire": "bf16"},
     {"fold": "delayed", "delay": 1, "epochs": 3},
     {"model": "sage", "fold": "none"},
 ]

@@ -267,40 +267,8 @@ def plan_with(row, path):
     return with_data(plan, data, path)
 
 
-def test_rows_that_overflow_on_the_wire_are_not_blamed_on_features(tmp_path):
-    """65,504 is the largest number of fp16; as fp32 and bf16 the same features train."""
-    path = plan_with([1e5] * 3, tmp_path / "big.h5")
-    told = {(): "features of up to 100,000", ("constant",): "rows of larger numbers"}
-    for passes, what in told.items():
-        for wire in ("fp32", "bf16"):
-            trained(path, TrainOptions(epochs=1, wire=wire, passes=passes), 2)
-        with pytest.raises(PlanccError, match=f": {what} do not travel as `wire` fp16, which "):
-            trained(path, TrainOptions(epochs=1, wire="fp16", passes=passes), 2)
-
-
-def test_a_run_that_diverges_names_a_wire_that_may_be_why(tmp_path):
-    """Gradients travel too: 6e4 does as fp16, and the steps that follow it do not."""
-    path, than = plan_with([6e4] * 3, tmp_path / "plan.h5"), r"try a smaller `lr` than 1e\+30"
-    for wire, end in (("fp32", "$"), ("fp16", ", or `wire` bf16: fp16 holds up to 65,504$")):
-        with pytest.raises(PlanccError, match=than + end):
-            trained(path, TrainOptions(epochs=9, wire=wire, lr=1e30), 2)
-
-
-@pytest.mark.parametrize("passes", [(), ("constant",)])
-@pytest.mark.parametrize(
-    ("wire", "row", "lost"),
-    [
-        ("int8", [1, 0.01, 0.003, -2e-7, 0], 2),
-        ("int8", [1, 0.5, 0.004, -0.1, 0], 0),
-        ("fp16", [1, 2.0**-25, 2.0**-24, 0.5, 0], 1),
-        ("bf16", [1, 0.01, 1e-30, -2, 0], 0),
-    ],
-)
-def test_columns_that_a_wire_rounds_to_0_are_counted(wire, row, lost, passes, tmp_path):
-    """Half a step of 1 is 0.0039; 2^-25 is half of the least number of fp16."""
-    path = plan_with(row, tmp_path / "plan.h5")
-    options = TrainOptions(epochs=0, wire=wire, passes=passes)
-    told = [each for each in trained(path, options, 2)[0].remarks if "wire" in each]
-    sentence = f"`wire` {wire} rounds {lost} of 5 columns of features to 0 in all rows that "
-    assert [each.startswith(sentence) for each in told] == [True] * (lost > 0)
-    assert not any("wire" in each for each in trained(path, options, 1)[0].remarks)
+@pytest.mark.parametrize("wire", ["fp32", "bf16"])
+def test_a_run_that_diverges_names_its_rate(wire, tmp_path):
+    path = plan_with([6e4] * 3, tmp_path / "plan.h5")
+    with pytest.raises(PlanccError, match=r"try a smaller `lr` than 1e\+30$"):
+        trained(path, TrainOptions(epochs=9, wire=wire, lr=1e30), 2)

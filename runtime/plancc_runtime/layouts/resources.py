@@ -24,7 +24,7 @@ class Resources:
         dtype (torch.dtype): Type of dense rows, and of the matrix.
         clock: Gets the time of "mask", "spmm", "pack" and "wait".
         overlap: Whether messages travel while products are made; the results have the same bits.
-        wire: How halo rows travel: a name in `layouts.wire.WIRES`.
+        wire: How halo rows travel: "fp32", as they are, or "bf16", rounded to bfloat16.
         kernel: Kernel of local products: a name in `kernels.spmm.KERNELS`, or "auto": the usual one
             of the device.
         device: Device of the rows.
