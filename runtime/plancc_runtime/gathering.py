@@ -28,7 +28,7 @@ from plancc_runtime.rowfiles import (
 from plancc_runtime.transport.base import Transport
 
 BLOCK_BYTES = 32 << 20
-"""Size of a block, of the numbers that it brings."""
+"""Most bytes of a block, if that is a row at least, of the numbers that it brings."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,6 @@ def blocks(
     num_vertices: int,
     transport: Transport,
     everywhere: bool = False,
-    block_bytes: int | None = None,
 ) -> Iterator[Block]:
     """All rows in the order of their vertices. Collective.
 
@@ -135,13 +134,12 @@ def blocks(
         sources: Each with all vertices on all ranks together, under names of its own; of the same
             types and row shapes everywhere.
         everywhere: Whether every rank gets the blocks, or rank 0 alone.
-        block_bytes: Most bytes of a block, if that is a row at least; by default `BLOCK_BYTES`.
 
     Raises:
         PlanError: On all ranks, if a vertex is no rank's.
     """
     row_bytes = sum(source.row_bytes for source in sources)
-    step = max(1, (block_bytes or BLOCK_BYTES) // row_bytes)
+    step = max(1, BLOCK_BYTES // row_bytes)
     wanted = everywhere or transport.rank == 0
     targets = range(transport.size) if everywhere else range(1)
     for start in range(0, max(1, num_vertices), step):

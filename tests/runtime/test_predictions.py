@@ -277,14 +277,10 @@ def test_other_ids_on_other_ranks(case, tmp_path):
     assert no_file(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["asked.txt", "asked.npy"])
-def test_command_prints_answers_for_ids_of_a_file(name, case, tmp_path, ranks):
-    asked = tmp_path / name
-    if asked.suffix == ".npy":
-        np.save(asked, case.ids[ASKED])
-    else:
-        lines = "".join(f"{each}\n" for each in case.ids[ASKED])
-        asked.write_text(lines, "utf-8-sig")  # as Notepad does
+def test_command_prints_answers_for_ids_of_a_file(case, tmp_path, ranks):
+    asked = tmp_path / "asked.txt"
+    lines = "".join(f"{each}\n" for each in case.ids[ASKED])
+    asked.write_text(lines, "utf-8-sig")  # as Notepad does
     names = case.folder / "row.h5", "--weights", case.folder / "weights.npz"
     done = ranks.run(3, "predict", *names, "--ids", asked, program="plancc")
     assert done.returncode == 0, done.stderr
