@@ -74,14 +74,12 @@ class _Facts:
     Attributes:
         plan: Content hash.
         epoch: Number of epochs that the weights have seen.
-        kernels: Kernel of the local products on every rank.
         options: Those of the run that made it; every one is there, of its type.
         best: Without weights.
     """
 
     plan: str
     epoch: int
-    kernels: list[str]
     options: dict[str, Any]
     best: Validation
 
@@ -115,9 +113,6 @@ class Checkpoints:
         content: Content hash of the plan.
 
     Attributes:
-        kernels (list of str): Kernel of the local products on every rank. The caller sets it before
-            `save`, because another kernel gives other bits. After `load` it is the checkpoint's;
-            empty if that had another number of ranks.
         remarks (list of str): What `load` has to say: that the last checkpoint is damaged.
         source (str): The file that `load` took; "" before.
 
@@ -132,7 +127,6 @@ class Checkpoints:
         assert options.checkpoint is not None
         self._folder = Path(options.checkpoint)
         self._options, self._content, self._transport = options, content, transport
-        self.kernels: list[str] = []
         self.remarks: list[str] = []
         self.source = ""
         self._best_epoch: int | None = None  # of BEST, once this run has written it
@@ -204,8 +198,6 @@ class Checkpoints:
             "format": FORMAT,
             "plan": self._content,
             "epoch": epoch,
-            "num_ranks": self._transport.size,
-            "kernels": self.kernels,
             "options": _plain(self._options),
             "best": {name: getattr(best, name) for name in BEST_FACTS},
         }
@@ -263,7 +255,6 @@ class Checkpoints:
         for here, there in zip(optimizer.state, state, strict=True):
             for key, value in here.items():
                 value.copy_(there[key])
-        self.kernels = facts.kernels if len(facts.kernels) == self._transport.size else []
         self._saved = None if self._damaged else facts.epoch
         self.source = str(path)
         return facts.epoch, best
@@ -463,10 +454,6 @@ def _facts_of(text: str) -> _Facts:
         return values[name]
 
     epoch = taken(found, "epoch", _is_count, "a number of epochs")
-    ranks = taken(found, "num_ranks", lambda n: _is_count(n) and n > 0, "a number of ranks")
-    kernels = taken(found, "kernels", _are_names, "a list of names")
-    if len(kernels) != ranks:
-        raise _Unfit(f"is damaged: {len(kernels)} kernels of {ranks} ranks")
     options = taken(found, "options", _is_object, "an object")
     for each in fields(TrainOptions):
         kinds = type_in_words(each).split(" | ")
@@ -481,7 +468,6 @@ def _facts_of(text: str) -> _Facts:
     return _Facts(
         plan=taken(found, "plan", lambda x: isinstance(x, str), "text"),
         epoch=epoch,
-        kernels=kernels,
         options=options,
         best=Validation(loss=None if loss is None else float(loss), **counts),
     )
@@ -512,10 +498,6 @@ def _is_of(value: object, kind: str) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     types = {"bool": bool, "str": str, "Path": str, "None": type(None), "Mapping[str, Any]": dict}
     return isinstance(value, types.get(kind, ()))
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _digest(text: str, tensors: dict[str, Tensor]) -> str:

@@ -336,7 +336,7 @@ class TrainOptions:
     )
     kernel: str = of_execution(
         "auto",
-        "kernel of local products: auto (measured), numba or torch",
+        "kernel of local products: numba, torch, or auto: numba on CPUs, else torch",
         more="A name in `plancc_runtime.kernels.spmm.KERNELS`.",
         metavar="NAME",
     )

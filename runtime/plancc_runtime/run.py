@@ -180,7 +180,8 @@ class Run:
 
             self._checkpoints = Checkpoints(options, self.content, transport)
             try:
-                self._resume(self._checkpoints)
+                if options.resume:
+                    self._first, self._best = self._checkpoints.load(self._learner)
             except BaseException:
                 self._checkpoints.close()
                 raise
@@ -209,16 +210,6 @@ class Run:
             return data
         row_type = torch.from_numpy(self.header.types.type_of(rows.global_id))
         return replace(data, row_type=row_type.to(resources.device))
-
-    def _resume(self, checkpoints: Checkpoints) -> None:
-        """Go on from the last checkpoint, if the options say so."""
-        if self.options.resume:
-            self._first, self._best = checkpoints.load(self._learner)
-            if self.options.kernel == "auto" and checkpoints.kernels:
-                kernel = checkpoints.kernels[self.transport.rank]
-                with self.transport.agreement():
-                    check_choice("kernel of the checkpoint", kernel, KERNELS)
-                self._resources = replace(self._resources, kernel=kernel)
 
     def prepare(self) -> None:
         """Read the rank's slice, and set up the execution; what that takes is measured."""
@@ -257,8 +248,6 @@ class Run:
         self._execution = execution_of(
             self.header, part, self._data, options, self._resources, drawn
         )
-        if self._checkpoints is not None:
-            self._checkpoints.kernels = self.transport.gather(self._execution.kernel)
         del part
         self._data = self._execution.prepare(self._learner.network)
         return_memory()

@@ -49,7 +49,7 @@ class Execution(ABC):
         misfits: Passes that do not fit the options or the layout: why.
 
     Attributes:
-        kernel: Kernel of local products, the measured one for "auto".
+        kernel: Kernel of local products.
         off (dict of str to str): Passes that were asked for and do not fit: why.
         evaluates (bool): Whether the outputs of a training pass are those of all rows, as an
             evaluation has them; known after `prepare`.
@@ -62,7 +62,6 @@ class Execution(ABC):
             leaves messages under way.
     """
 
-    kernel: str
     sampler = ""
     steps_per_epoch = 0
     alike = True
@@ -76,7 +75,7 @@ class Execution(ABC):
         misfits: dict[str, str],
     ) -> None:
         self._data, self._options, self._resources = data, options, resources
-        self._transport = resources.transport
+        self._transport, self.kernel = resources.transport, resources.kernel_name
         self.off = {name: why for name, why in misfits.items() if name in options.passes}
         self._passes = [name for name in options.passes if name not in self.off]
         self.evaluates = options.norm != "batch"
