@@ -42,14 +42,13 @@ ONLY_BATCHES = {
     "relation_fanouts": "only mini-batches have fan-outs",
     "features_on_disk": "a full batch reads all features in each epoch",
     "exclude_links": "is for mini-batches",
-    "negatives_from": "is for mini-batches",
     "steps": "only mini-batches have steps",
     "draw": "only mini-batches are drawn",
 }
 """Why an option does not go with the full batch."""
 FULL = "full"
 """The `batch_size` of an explicit full batch."""
-OF_LINKS = ("decoder", "negatives", "negatives_from", "exclude_links")
+OF_LINKS = ("decoder", "negatives", "exclude_links")
 OF_A_RANK = ("threads", "device")
 """Options that every rank may have its own of."""
 PATHS_OF_A_RANK = ("init", "log", "profile")
@@ -259,12 +258,6 @@ class TrainOptions:
         choices=DRAWS,
     )
 
-    negatives_from: str = of_batches(
-        "all",
-        "For links: ends of negatives. all: any vertices. batch: the link's source, and the target "
-        "of another link of the mini-batch",
-        choices=("all", "batch"),
-    )
     exclude_links: bool = of_batches(
         False, "For links: those of a mini-batch carry no messages in it, either way"
     )
