@@ -310,7 +310,7 @@ def print_report(report: Report, per_part: bool, every: bool = False) -> None:
     say(f"{report.path}: {sizes_of(header)}{merged}{model}")
     if report.ids_are_names:
         say(_of_names(header, provenance))
-    print_table(_answer(report), boxed=False)
+    print_table(_answer(report))
     if every:
         print_table(facts_table(report))
     for table in report_tables(report, per_part, every=every):
