@@ -7,10 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
-from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from cases import long
@@ -20,7 +17,7 @@ from hostile.signals import Signals, answers
 from plancc import processes
 from plancc.errors import PlanError
 from plancc.files import atomic_write
-from plancc_cli import run_command, signals
+from plancc_cli import signals
 from plancc_cli.ranks import told
 from plancc_cli.run import RANKS
 from plancc_cli.signals import TWICE
@@ -588,32 +585,3 @@ def test_no_more_threads(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, ok("--version"), "")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "environ", "words", "told"),
-    [
-        (40.0, {"TORCHELASTIC_RUN_ID": "1"}, ["--checkpoint", "kept"], True),
-        (1.0, {"TORCHELASTIC_RUN_ID": "1"}, ["--checkpoint", "kept"], False),
-        (40.0, {"TORCHELASTIC_RUN_ID": "1"}, [], False),
-        (40.0, {}, ["--checkpoint", "kept"], False),
-    ],
-)
-def test_an_epoch_longer_than_torchrun_waits_is_told(
-    seconds, environ, words, told, tmp_path, monkeypatch
-):
-    """By a clock that goes on by as much at every look, two of them in an epoch."""
-    monkeypatch.chdir(tmp_path)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    plan = Path(__file__).parents[1] / "golden" / "plan-1.5.h5"
-    clock = SimpleNamespace(monotonic=partial(next, count(0.0, seconds)))
-    monkeypatch.setattr(run_command, "time", clock)
-    done = plancc_run(plan, "--epochs", 3, "-q", *words)
-    assert done.code == 0, done.err
-    sentence = (
-        "plancc-run: warning: the first epoch took 80 s: a signal saves a checkpoint at the end of "
-        "an epoch, and torchrun kills after 30 s; give --every 1\n"
-    )
-    assert done.err.count(sentence) == told
-    assert ("torchrun" in done.err) == told
