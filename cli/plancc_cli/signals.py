@@ -45,7 +45,6 @@ process of a job, and mpirun passes its own on to the ranks."""
 _answers = False  # whether a thread ends the process when a signal comes
 stopped = threading.Event()
 """Set once a signal interrupts the work: native code may lose that, and fail in another way."""
-_sentence = ""
 _ending = threading.RLock()  # held by the thread that says why the process ends, until it has ended
 _code = 1
 
@@ -199,22 +198,14 @@ def begin_command(*, answers: bool) -> None:
     Parameters:
         answers: Whether the process is a command alone, and a thread of it answers signals.
     """
-    global _answers, _sentence
-    _answers, _sentence = answers, ""
+    global _answers
+    _answers = answers
     processes.temporary.clear()
     processes.written = {}
 
 
-def say_if_interrupted(sentence: str) -> None:
-    """Name the sentence that an interruption says from now on."""
-    global _sentence
-    _sentence = sentence
-
-
 def interrupted() -> str:
-    """What to say of interrupted work: the sentence named before, else the files written."""
-    if _sentence:
-        return _sentence
+    """What to say of interrupted work, with the files that it has written."""
     files = list(processes.written or ())
     if not files:
         return "interrupted; nothing was written"
