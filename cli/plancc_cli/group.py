@@ -49,9 +49,8 @@ SECTIONS = {
         "partition": "Partition the hypergraph of an .hgr file.",
     },
     "Others": {
-        "doctor": "Check libraries, MPI, threads and GPU.",
+        "doctor": "Check libraries, MPI and GPU.",
         "warm-up": "Compile all kernels ahead, for images and clusters.",
-        "completion": "Print the completion script of a shell.",
         "models": "List the models, or explain one.",
         "partitioners": "List the partitioners, or explain one.",
         "samplers": "List the samplers of mini-batches, or explain one.",

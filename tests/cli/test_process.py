@@ -353,3 +353,19 @@ def test_alone_it_shows_its_help(words: list[str]) -> None:
     done = plancc(*words)
     assert (done.code, done.out) == (2, "")
     assert done.err == ok(*words, "--help")
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("plancc com", ["compile", "compare"]),
+        ("plancc compile --part", ["--part", "--parts", "--partitioner"]),
+        ("plancc compile g.mtx --model cagnet-1", ["cagnet-1d", "cagnet-1.5d"]),
+        ("plancc bogus --mod", []),
+    ],
+)
+def test_what_a_shell_is_offered_for_the_last_word(words: str, offered: list[str]) -> None:
+    asked = {"_PLANCC_COMPLETE": "bash_complete", "COMP_WORDS": words}
+    done = run(env=os.environ | asked | {"COMP_CWORD": str(words.count(" "))})
+    assert (done.code, done.err) == (0, "")
+    assert sorted(done.out.split()) == sorted(f"plain,{word}" for word in offered)

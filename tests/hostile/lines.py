@@ -31,7 +31,6 @@ BASES = {
     "formats": (),
     "machines": (),
     "objectives": (),
-    "completion": ("bash",),
     "plancc-run": (
         *("PLAN", "--ranks", "1", "--threads", "1", "--kernel", "torch", "--hidden", "4"),
         *("--epochs", "1"),

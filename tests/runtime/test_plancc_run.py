@@ -20,7 +20,6 @@ from launcher import alone, plancc_run, sentences
 from worlds import CLASSES, WIDTH, N
 
 from plancc.graph.vertexdata import VertexData
-from plancc_cli import doctor
 from plancc_cli import ranks as job
 from plancc_cli.run import command
 from plancc_runtime.transport.local import run_ranks
@@ -132,18 +131,6 @@ def damaged(case):
     (folder / "bad.h5").write_bytes(b"not HDF5 at all")
     np.savez(folder / "other.npz", **{k: w + 1 for k, w in zip(NAMES, weights, strict=True)})
     return folder
-
-
-def test_torchrun_takes_no_option_of_plancc_run_for_its_own():
-    parser = pytest.importorskip("torch.distributed.run").get_args_parser()
-    flags = [flag for option in command.params for flag in (*option.opts, *option.secondary_opts)]
-    words = ["plancc-run", "plan.h5", *(flag for flag in flags if flag.startswith("-"))]
-    before, _, after = doctor.TORCHRUN.replace("RANKS", "4").partition(" -- ")
-    assert after == "plancc-run plan.h5"
-    found = parser.parse_args([*before.split()[1:], "--", *words])
-    assert [found.training_script, *found.training_script_args] == words
-    assert found.no_python
-    assert found.nproc_per_node == "4"
 
 
 def test_a_rank_that_alone_has_a_wrong_command_line(monkeypatch, capsys):
