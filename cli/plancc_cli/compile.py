@@ -47,9 +47,9 @@ OF_COMPILE = [each for name, each in options.FIELDS.items() if name not in BY_HA
 
 
 def _sections() -> dict[str, tuple[str, ...]]:
-    """The sections of the help; in each stands first what people use first."""
+    """The sections of the help."""
     found = options.sections_of(OF_COMPILE)
-    sections = {
+    return {
         "Plan": ("output", "parts", *found["Plan"], "compress"),
         "Model": ("model", *found["Model"], "no_self_loops"),
         "Search": (*found["Search"], "keep_best"),
@@ -59,10 +59,6 @@ def _sections() -> dict[str, tuple[str, ...]]:
         "Graph file": options.READING,
         BATCHES: (*OF_BATCHES, *found[BATCHES]),
         "Single models": tuple(OF_MODELS),
-    }
-    return {
-        title: tuple(dict.fromkeys([*(name for name in COMMON if name in names), *names]))
-        for title, names in sections.items()
     }
 
 

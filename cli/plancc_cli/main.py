@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from plancc_cli import interrupts
 
-interrupts.let_kill("plancc")
-
 
 def __getattr__(name: str) -> object:
     if name != "command":

@@ -7,7 +7,6 @@ import sys
 
 from plancc_cli import interrupts
 
-interrupts.let_kill("plancc-run")
 RANKS = (
     "OMPI_COMM_WORLD_SIZE",
     "PMI_SIZE",

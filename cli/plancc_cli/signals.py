@@ -134,8 +134,7 @@ def _listen(program: str) -> None:
     """Let signals interrupt the work, and start the thread that ends it if it goes on."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    with contextlib.suppress(RuntimeError):  # no more threads for this user
-        threading.Thread(target=_wait, args=(program, reading), name="signals", daemon=True).start()
+    threading.Thread(target=_wait, args=(program, reading), name="signals", daemon=True).start()
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     sys.excepthook, sys.unraisablehook = _printed, _unraisable
     faulthandler.enable()  # where native code crashed
@@ -182,9 +181,7 @@ def end_now(program: str) -> NoReturn:
     if code is None:
         from plancc.text import printable
 
-        begin = ""
-        if sys.stderr.isatty():  # after ^C; a line of progress hid the cursor
-            begin = "\n" if os.environ.get("TERM", "dumb") == "dumb" else "\x1b[?25h\n"
+        begin = "\n" * sys.stderr.isatty()  # after the terminal's ^C
         sentence = f"{begin}{program}: error: {printable(interrupted())}\n"
         # not by the stream, which the work may have locked
         if select.select([], [2], [], 0)[1]:
