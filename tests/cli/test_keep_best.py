@@ -66,16 +66,6 @@ def test_before_the_first_step_there_is_nothing_to_keep():
     assert told == ["step"]
 
 
-@pytest.mark.parametrize("effort", ["fast", "balanced", pytest.param("best", marks=long)])
-def test_a_search_that_is_stopped_has_the_best_so_far(graph, effort):
-    steps = []
-    with pytest.warns(library.PlanccWarning, match="stopped before its end"):
-        plan = library.compile(
-            graph, "hp", 8, effort=effort, report=steps.append, stop=lambda: len(steps) > 0
-        )
-    assert plan.metrics().volume == min(step.volume for step in steps)
-
-
 def test_deadlines():
     never, soon = Deadline(), Deadline.after(100.0)
     assert never.earlier(5.0).at == np.inf

@@ -60,20 +60,6 @@ def test_machines(tmp_path, monkeypatch):
     assert ok("machines", "h100").startswith(SHIPPED.joinpath("h100.toml").read_text())
 
 
-@pytest.mark.parametrize("plural", ["models", "samplers"])
-def test_first_sentences_are_whole(plural: str) -> None:
-    for name, entry in as_json(plural).items():
-        words = entry["what"]
-        assert words, name
-        assert words.count("(") == words.count(")"), words
-        assert not words.endswith((" al", "e.g", "cf", "i.e")), words
-
-
-def test_first_sentences_of_datasets_are_whole() -> None:
-    page = " ".join(ok("dataset", "--help").split())
-    assert "..." not in page.partition("Commands:")[2]
-
-
 ENTRY_POINTS = """
 [plancc.models]
 striped = others:Striped

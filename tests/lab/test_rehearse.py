@@ -75,16 +75,6 @@ def test_widths_are_those_of_the_plan_unless_given(bare: Path) -> None:
     assert as_json("rehearse", bare, "--dims", "4,3", "--epochs", 1)["dims"] == [4, 3]
 
 
-def test_fewer_ranks_other_nodes_and_numbers_of_8_bytes(bare: Path, machine: Path) -> None:
-    words = (bare, "--machine", machine, "--epochs", 1)
-    found = as_json("rehearse", *words, "-p", 2, "--ranks-per-node", 5, "--dtype", "float64")
-    assert found["num_ranks"] == 2
-    assert found["machine"]["node"]["ranks"] == 5
-    said = as_json("simulate", bare, "--machine", machine, "-p", 2, "--ranks-per-node", 5)
-    assert found["words"] == said["words"]
-    assert found["predicted_seconds"] > said["seconds"]
-
-
 def test_a_random_split_leaves_as_many_rows_live_as_in_the_run(
     plan: Path, machine: Path, tmp_path: Path
 ) -> None:
@@ -97,17 +87,6 @@ def test_a_random_split_leaves_as_many_rows_live_as_in_the_run(
     assert found["notes"] == []
     refused = fails(tmp_path, "simulate", *words, *split)
     assert refused == "--split 0.05,0.1,0.1: is for the pass dead-rows"
-
-
-def test_models_that_are_predicted(bare: Path, machine: Path) -> None:
-    words = (bare, "--machine", machine, "--dims", "5,8,4", "--epochs", 1)
-    passes = "order,constant"
-    for model in (("sage", "--aggregator", "max"), ("gat", "--heads", 2)):
-        found = as_json("rehearse", *words, "--model", *model, "--passes", passes)
-        said = as_json("simulate", *words[:5], "--model", *model, "--passes", passes)
-        assert found["predicted_seconds"] == said["seconds"]
-        assert found["words"] == said["words"]
-        assert found["notes"] == []
 
 
 def test_mini_batches_are_predicted_and_have_a_timeline(bare: Path, tmp_path: Path) -> None:

@@ -116,19 +116,6 @@ def test_a_figure(words: tuple[object, ...], tmp_path: Path) -> None:
             assert float(step.partition("e")[0]) in (1, 2, 5)
 
 
-def test_a_figure_of_graphs_has_one_scale(
-    words: tuple[object, ...], graph: Path, tmp_path: Path
-) -> None:
-    pytest.importorskip("matplotlib")
-    (tmp_path / "two.mtx").write_bytes(graph.read_bytes())
-    ok(*words, tmp_path / "two.mtx", "--plot", tmp_path / "study.svg", "--csv")
-    text = (tmp_path / "study.svg").read_text()
-    axes = re.split(r'<g id="axes_\d+">', text)[1:]
-    across = [re.split(r'<g id="matplotlib.axis_\d+">', each)[2] for each in axes]
-    ticks = [len(re.findall(r">[\d.]+</text>", each)) for each in across]
-    assert [number > 0 for number in ticks] == [True, False, True, False]  # shared by each row
-
-
 def test_an_interruption_names_the_rows_once_there_are_some(
     words: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
