@@ -15,7 +15,6 @@ from click.shell_completion import CompletionItem
 
 from plancc.errors import BackendUnavailable, InputError
 from plancc.fields import BOUNDS, checked, default_in_words, help_of, kind_of, options_of, parsed
-from plancc.files import open_file
 from plancc.graph.formats import FORMATS, READING, ReadOptions, split_names
 from plancc.models.capacities import check_capacities, read_capacities
 from plancc.options import EFFORTS, PlanOptions, SearchOptions
@@ -256,7 +255,6 @@ def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -
     ctx.exit()
 
 
-HDF5 = b"\x89HDF\r\n\x1a\n"
 NO_PLANS = (".json", ".npy", ".toml", ".html")
 """Extensions, besides those of graphs, of files that are no plans."""
 
@@ -545,15 +543,6 @@ def check_plan_output(output: str, *inputs: str | None) -> None:
     taken = {extension for graphs in FORMATS.loaded().values() for extension in graphs.extensions}
     if name.endswith((*taken, *NO_PLANS)):
         raise InputError(f"{output}: plans are HDF5 files: choose a name that ends in .h5")
-
-
-def is_no_plan(path: str) -> bool:
-    """Whether a file exists and is not HDF5, as every plan is."""
-    try:
-        with open_file(path) as file:
-            return file.read(len(HDF5)) != HDF5
-    except (InputError, OSError):  # whoever reads it says why
-        return False
 
 
 def check_writable_format(output: str, *others: str) -> None:
