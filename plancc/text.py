@@ -14,10 +14,6 @@ MOST_SHOWN = 200
 """Characters of one value in a message."""
 MOST_MESSAGE = 2000
 """Characters of a message."""
-ABBREVIATIONS = frozenset(
-    "al approx cf e.g eq fig i.e pp resp sec vol vs".split()  # noqa: SIM905
-)
-"""Words whose stop ends no sentence."""
 _CUT = "..."
 _END = 60
 """Characters of the end that are kept of a word that is cut, such as the name of a file."""
@@ -63,16 +59,8 @@ def shown(value: object, most: int = MOST_SHOWN) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a text in one line, without its full stop.
-
-    A stop behind an abbreviation or a single letter, as in "et al." and "J. Smith", ends none.
-    """
-    line = " ".join(text.split())
-    for stop in re.finditer(r"[.!?](?= |$)", line):
-        word = re.split(r"[ (\[]", line[: stop.start()])[-1]
-        if stop[0] != "." or not (word.lower() in ABBREVIATIONS or re.fullmatch(r"[A-Za-z]", word)):
-            return line[: stop.start()] if stop[0] == "." else line[: stop.end()]
-    return line
+    """The first sentence of a text in one line, without its full stop: a capital follows that."""
+    return re.split(r"\.(?= [A-Z]|$)", " ".join(text.split()))[0]
 
 
 def first_line(error: Exception) -> str:

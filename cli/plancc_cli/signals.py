@@ -6,8 +6,7 @@ Therefore a thread waits for signals too. If the work does not end within `GRACE
 thread ends what the process has started, removes its temporary files, and ends the process. Native
 code that holds the interpreter keeps the thread waiting; kernels do not hold it.
 
-Blocks may ask for another answer: a run with checkpoints, or a search that keeps its best, stops
-tidily (`StopSignals`, `KeepBest`).
+A run with checkpoints asks for another answer: it stops tidily (`StopSignals`).
 
 The module imports as little as possible: signals are answered from its first lines on.
 """
@@ -24,7 +23,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 
@@ -317,38 +315,3 @@ class StopSignals:
                 elif time.monotonic() - self._since > TWICE:
                     self._end()
         os.close(self._reading)
-
-
-class KeepBest:
-    """Ends a search with the best that it has found when SIGINT or SIGTERM comes.
-
-        with KeepBest(report) as keep:
-            plancc.compile(..., report=keep.report, stop=keep)
-
-    Before the first step has ended there is nothing to keep: these signals end the program then, as
-    does a second one later than `TWICE` seconds after the first.
-
-    Parameters:
-        report: Called with every step of the search.
-    """
-
-    def __init__(self, report: Callable[[Any], None]) -> None:
-        self._report = report
-        self._signals: StopSignals | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._signals is not None:
-            self._signals.__exit__(*error)
-
-    def __call__(self) -> str:
-        """Name of the signal that came; "" if none has."""
-        return "" if self._signals is None else self._signals()
-
-    def report(self, trial: Any) -> None:
-        """Take note of a step, which may be called in any thread."""
-        if self._signals is None and threading.current_thread() is threading.main_thread():
-            self._signals = StopSignals(["INT"], partial(end_now, "plancc")).__enter__()
-        self._report(trial)

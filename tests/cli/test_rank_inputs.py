@@ -98,7 +98,7 @@ def folder(tmp_path_factory):
             OTHERS + "--quick is True on rank 0, False on rank 1",
         ),
         (f"{COMPILE} -p 2", f"{COMPILE} -p 3", 2, OTHERS + "--parts is 2 on rank 0, 3 on rank 1"),
-        (f"{COMPILE} -p 2", f"{COMPILE} -p 2 --keep-best", 2, "rank 1: --keep-best is for a"),
+        (f"{COMPILE} -p 2", f"{COMPILE} -p 2 --compress", 2, "rank 1: --compress is for a"),
     ],
 )
 def test_ranks_refuse_together(first, second, code, sentence, folder, ranks, monkeypatch):

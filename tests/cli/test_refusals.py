@@ -32,7 +32,6 @@ TABLE = {
         "-p 4 --model cagnet-2d --part x": "blocks 'file'|--part",
         "-p 4 --model cagnet-2d --sparse": "'cagnet-2d'|--sparse|--blocks, --part, --grid",
         "-p 4 --model hp --groups 2": "'hp'|--groups|mop's",
-        "-p 4 --model rp --keep-best": "--keep-best",
         "-p 2 --format foo": "unknown format 'foo'|mtx, metis, edgelist, npz",
         "-p 2 --epsilon x": "--epsilon|'x'",
         "-p 2 --seed -1": "--seed -1: must be at least 0",
