@@ -339,7 +339,7 @@ def test_the_command_line_takes_them(package, tmp_path):
     (tmp_path / "ring.pairs").write_text("0 1\n1 2\n2 3\n3 4\n4 0\n")
     code = """
 import sys
-from plancc_cli.main import command
+from plancc_cli.group import command
 for line in sys.stdin:
     command.main(line.split(), standalone_mode=False)
 """

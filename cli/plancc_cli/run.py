@@ -19,14 +19,6 @@ RANKS = (
 that is not imported here, since it takes long."""
 
 
-def __getattr__(name: str) -> object:
-    if name != "command":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from plancc_cli.run_command import command
-
-    return command
-
-
 def under_launcher() -> bool:
     """Whether a variable says that there are several ranks, of which this is one."""
     return any(os.environ.get(name, "1") not in ("", "1") for name in RANKS)

@@ -24,7 +24,7 @@ import plancc
 from plancc.partitioners import PARTITIONERS
 from plancc.predict.machine import TABLES, Machine
 from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
-from plancc_cli.main import command
+from plancc_cli.group import command
 from plancc_cli.run_command import command as run_command
 
 ROOT = Path(__file__).parents[2]

@@ -153,7 +153,7 @@ LINES = {
 REFUSED = ("another's option", "taking", "drawing", "no int", "no float")
 PROGRAM = """
 import contextlib, io, json, sys
-from plancc_cli.main import command
+from plancc_cli.group import command
 answers = []
 for line in sys.stdin:
     error = ""

@@ -61,8 +61,8 @@ class Lines(Attack):
 
     def prepare(self, folder: Path) -> None:
         from plancc_cli.group import COMMANDS, LazyGroup
-        from plancc_cli.main import command as top
-        from plancc_cli.run import command as run
+        from plancc_cli.group import command as top
+        from plancc_cli.run_command import command as run
 
         assert isinstance(top, LazyGroup)
         context = click.Context(top)

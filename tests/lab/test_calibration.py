@@ -14,7 +14,7 @@ from plancc.predict.machine_files import find_machine, read_machine, shipped_mac
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import Tables, schedule_of
 from plancc.predict.simulation import simulate
-from plancc_cli.main import command
+from plancc_cli.group import command
 from plancc_cli.progress import QUIET
 from plancc_lab.calibrate import command as calibrate_command
 from plancc_lab.calibrate import measure as calibration

@@ -33,7 +33,7 @@ from plancc.sampling import SHOWN, Population, make_sampler
 from plancc.sampling.batch import VertexBatch
 from plancc.sampling.uniform import UniformSampler
 from plancc_cli.render_run import step_line
-from plancc_cli.run import command
+from plancc_cli.run_command import command
 from plancc_runtime.execution.mini_batches import MiniBatches
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block

@@ -21,7 +21,7 @@ from worlds import CLASSES, WIDTH, N
 
 from plancc.graph.vertexdata import VertexData
 from plancc_cli import ranks as job
-from plancc_cli.run import command
+from plancc_cli.run_command import command
 from plancc_runtime.transport.local import run_ranks
 
 pytestmark = pytest.mark.mpi
