@@ -43,9 +43,8 @@ def test_a_line_for_every_name(plural, registry, tmp_path):
 
 def test_machines(tmp_path, monkeypatch):
     table = ok("machines")
-    assert table.split()[:4] == ["machine", "ranks", "per", "node"]
     for name in shipped_machines():
-        assert f"\n{name} " in table
+        assert f"\n{name} " in f"\n{table}"
         path = tmp_path / "mine.toml"
         path.write_text(ok("machines", name))
         assert read_machine(path) == find_machine(name)
