@@ -1,11 +1,8 @@
 """Graph and vertex data from one source, on the command line."""
 
 import gzip
-import re
-import shlex
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from cli_helpers import ok, plancc
@@ -68,42 +65,6 @@ def test_data_of_another_source(folder: Path) -> None:
     assert "read it with --num-vertices 5" in done.err
     said = compiled(edges, "--num-vertices", 5, "--data", folder)
     assert said.startswith("features 2, classes 3")
-
-
-@pytest.mark.parametrize("line", range(6))
-def test_commands_of_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch, line: int) -> None:
-    """Every command of docs/use/data.md, with sources of these names."""
-    page = (Path(__file__).parents[2] / "docs" / "use" / "data.md").read_text()
-    lines = re.findall(r"^    (?:mpirun -n \d+ )?plancc (.*)$", page, re.M)
-    assert len(lines) == 6
-    words = shlex.split(lines[line])
-    monkeypatch.chdir(folder.parent)
-    folder.rename("ogbn_arxiv")
-    ring = np.arange(8)
-    pair = np.stack([ring, np.roll(ring, 1)])
-    features = np.eye(8, dtype=np.float32)
-    if words[1].endswith(".pt"):
-        torch = pytest.importorskip("torch")
-        torch.save({"edge_index": torch.tensor(pair), "x": torch.tensor(features)}, "data.pt")
-    elif words[1].endswith(".parquet"):
-        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-        parquet.write_table(arrow.table({"src": pair[0], "dst": pair[1]}), "edges.parquet")
-        np.save("x.npy", np.ones((13752, 2)))
-        Path("y.csv").write_text("1\n" * 13752)
-    elif words[1].endswith(".h5ad"):
-        with h5py.File("cells.h5ad", "w") as file:
-            file["obsp/distances"] = np.roll(features, 1, axis=0)
-            file["obsm/X_pca"] = features
-            file["obs/leiden"] = ring
-    elif words[1] in ("graph.mtx.gz", "graph"):
-        head = "%%MatrixMarket matrix coordinate pattern symmetric\n300 300 299\n"
-        text = head + "".join(f"{i + 1} {i}\n" for i in range(1, 300))
-        Path("graph.mtx.gz").write_bytes(gzip.compress(text.encode()))
-        np.save("features.npy", np.ones((300, 2), np.float16))
-        if words[0] == "compile":
-            ok("convert", "graph.mtx.gz", "-o", "graph", "--data", "features.npy")
-    said = ok(*words, warned=True)
-    assert ("vertex data: features" in said) == (words[0] == "compile")
 
 
 def test_what_targets_are_is_said(tmp_path: Path) -> None:

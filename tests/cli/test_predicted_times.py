@@ -1,13 +1,11 @@
 """One predicted epoch of every layout, whoever prints it: inspect, compare, compile, simulate."""
 
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import cli_helpers
-import figures
 import pytest
-from cli_helpers import as_json, fails, ok
+from cli_helpers import as_json, ok
 
 from plancc.predict.machine_files import find_machine
 
@@ -78,40 +76,6 @@ def test_everybody_says_the_same(name: str, compiled: dict[str, tuple[Path, dict
         assert inspected[figure] == given[figure] > 0
 
 
-def reference(of: dict[str, list[int]], dims: list[int]) -> float:
-    """An epoch on the flat machine with the passes order and constant, step by step, by loops."""
-    p, latency, bandwidth, rate = len(of["rows"]), 1e-3, 5e6, 1e7
-    seconds = 0.0
-    for layer, (before, after) in enumerate(pairwise(dims)):
-        if layer:  # the first layer's product is constant
-            width = min(before, after)
-            talk = zip(of["messages_sent"], of["messages_received"], strict=True)
-            moved = zip(of["sent"], of["received"], strict=True)
-            busiest = max(
-                latency * max(messages) + 4 * width * max(rows) / bandwidth
-                for messages, rows in zip(talk, moved, strict=True)
-            )
-            seconds += 2 * busiest + 2 * max(of["nonzeros"]) * width / rate
-        products = 3 if layer else 2  # forward, dW, and dH but in the first layer
-        seconds += products * max(of["rows"]) * before * after / rate
-    words = sum((before + 1) * after for before, after in pairwise(dims)) + 1
-    return seconds + 2 * (p - 1) * latency + 2 * (p - 1) / p * 4 * words / bandwidth
-
-
-@pytest.mark.parametrize("dims", [[64, 16, 3], [7, 7], [5, 30, 8]])
-def test_seconds_are_right(dims: list[int], bare: Path, flat: Path) -> None:
-    found = as_json("inspect", bare, "--dims", ",".join(map(str, dims)), "--machine", flat)["epoch"]
-    arrays = figures.read(bare)
-    mine = reference(figures.parts(arrays, arrays.owner, 6), dims)
-    random = reference(figures.parts(arrays, figures.random_owner(90, 6), 6), dims)
-    nobody = dict.fromkeys(("sent", "received", "messages_sent", "messages_received"), [0] * 6)
-    even = {"rows": [15] * 6, "nonzeros": [-(-len(arrays.row) // 6)] * 6, **nobody}
-    assert found["seconds"] == pytest.approx(mine, rel=1e-12)
-    assert found["random_seconds"] == pytest.approx(random, rel=1e-12)
-    assert found["bound_seconds"] == pytest.approx(reference(even, dims), rel=1e-12)
-    assert found["machine"]["name"] == "flat"
-
-
 def test_where_widths_and_machine_are_from(plan: Path, bare: Path, flat: Path, tmp_path) -> None:
     """Given ones, the plan's, those of its data, the defaults; in this order, for all commands."""
 
@@ -158,30 +122,3 @@ def test_plans_compare_on_one_machine(bare: Path, plan: Path, flat: Path, tmp_pa
     both = [each["epoch"] for each in as_json("compare", copy, plan, "--machine", flat)]
     assert [each["machine"]["name"] for each in both] == ["flat"] * 2
     assert all(each["random_seconds"] > 0 for each in both)
-
-
-def test_widths_that_contradict_the_data(plan: Path, bare: Path, tmp_path: Path) -> None:
-    for command, dims, why in (
-        ("inspect", "64,16,4", "the first width is 64, but the features have 5 columns"),
-        ("simulate", "5,16,3", "the last width is 3, but there are 4 classes"),
-        ("compare", "5,16,3", "the last width is 3, but there are 4 classes"),
-    ):
-        error = fails(tmp_path, command, plan, "--dims", dims)
-        assert error == f"{plan}: --dims {dims}: {why}"
-        ok(command, bare, "--dims", dims)
-    ok("inspect", "-v", plan, "--dims", "5,16,7")  # more outputs than classes are no contradiction
-
-
-def test_a_grid_that_is_too_wide(graph: Path, tmp_path: Path) -> None:
-    """Default widths that a grid cannot split are no error, only no prediction."""
-    path = tmp_path / "wide.h5"
-    text = ok("compile", graph, "--model", "cagnet-2d", "--grid", "1x17", "-p", 17, "-o", path)
-    why = "grid '2d 1x17' splits columns over 17 ranks"
-    assert f"no predicted epoch: {why}" in text
-    found = as_json("inspect", path)["epoch"]
-    assert found["seconds"] is found["bound_seconds"] is None
-    assert found["why"].startswith(why)
-    assert why in ok("inspect", "-v", path)
-    assert why in ok("compare", path)
-    for command in ("inspect", "compare", "simulate"):
-        assert ok(command, path, "--dims", "20,18")

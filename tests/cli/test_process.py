@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import long
-from cli_helpers import Outcome, execute, family, ok, plancc, plancc_run, run, start
+from cli_helpers import Outcome, family, ok, plancc, plancc_run, run, start
 
 INTERRUPTED = "plancc: error: interrupted; nothing was written\n"
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")
@@ -202,18 +202,6 @@ def test_stdout_is_full(words: list[str], plan: Path) -> None:
         done = run(words[0], plan, *words[1:], stdout=full)
     assert done.code == 1
     assert "No space left on device" in done.error
-
-
-def test_closed_streams(graph: Path, tmp_path: Path) -> None:
-    """As a daemon may start it: no stdin, no stdout."""
-    words = ["compile", graph, "-p", 2, "--model", "rp", "-o", tmp_path / "plan.h5"]
-
-    def close() -> None:
-        os.closerange(0, 2)
-
-    done = execute(*words, stdin=None, stdout=None, preexec_fn=close)
-    assert (done.code, done.err) == (0, "")
-    ok("verify", tmp_path / "plan.h5", "--against", graph)
 
 
 def test_quiet_and_verbose(graph: Path, tmp_path: Path) -> None:

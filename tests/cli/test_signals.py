@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cases import long
-from cli_helpers import PROGRAMS, family, ok, plancc, plancc_run
+from cli_helpers import PROGRAMS, family, plancc, plancc_run
 from hostile.signals import Signals, answers
 
 from plancc import processes
@@ -412,14 +412,6 @@ def test_a_crash_says_where(number: int, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
 
 
-def test_errors_of_python_are_shown(tmp_path: Path) -> None:
-    with program("ready(0)\nraise ValueError('in the work')", tmp_path) as process:
-        code, said = ended(process)
-    assert code == 1
-    assert said.startswith("Traceback")
-    assert said.endswith("ValueError: in the work\n")
-
-
 def test_exit_handlers_run(tmp_path: Path) -> None:
     work = "import atexit\natexit.register(Path('done').touch)\nready(0)"
     with program(work, tmp_path) as process:
@@ -455,13 +447,6 @@ def wait_until(what: Callable[[], bool]) -> None:
     while not what():
         assert time.monotonic() < stop
         time.sleep(0.005)
-
-
-def test_hangup(tmp_path: Path) -> None:
-    with program("with scratch_folder():\n            stuck()", tmp_path) as process:
-        process.send_signal(signal.SIGHUP)
-        assert ended(process) == (1, INTERRUPTED)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_ignored_signals_stay_ignored(tmp_path: Path) -> None:
@@ -518,18 +503,3 @@ def test_plancc_run_answers_before_its_heavy_imports() -> None:
     code = "import sys, plancc_cli.run; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"click", "rich", "numpy", "torch"} & set(done.stdout.split())
-
-
-def test_in_a_process_of_somebody_else(tmp_path: Path) -> None:
-    graph = tmp_path / "g.mtx"
-    assert ok("dataset", "karate", "-o", graph)  # streams of ours
-    code = (
-        "import os, sys, threading, time\n"
-        "threading.Thread(target=time.sleep, args=(1,)).start()\n"
-        "from plancc_cli.main import main\n"
-        f"sys.argv = ['plancc', 'export', {str(graph)!r}, '-o', {str(tmp_path / 'h.mtx')!r}]\n"
-        "main()\n"
-        "print('goes on')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout.endswith("goes on\n"), done.stderr

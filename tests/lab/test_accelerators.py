@@ -101,14 +101,6 @@ def test_widths_of_a_gcn() -> None:
     assert gcn_aggregations(5, 9, (7, 3)).widths == (7,)
 
 
-def test_aggregations_add_up() -> None:
-    machine = accelerator("mixgcn-spu")
-    whole = estimate(machine, Aggregations(1e6, 3e7, (100, 64, 64)))
-    parts = [estimate(machine, Aggregations(1e6, 3e7, (width,))) for width in (100, 64, 64)]
-    for name, value in vars(whole).items():
-        assert value == pytest.approx(sum(getattr(each, name) for each in parts))
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 def test_more_of_anything_is_never_slower(name: str) -> None:
     machine = accelerator(name)
@@ -218,16 +210,6 @@ def test_bad_files(old: str, new: str, said: str, tmp_path: Path) -> None:
         accelerator(path)
     assert str(error.value).startswith(f"{path}: {said}")
     assert "\n" not in str(error.value)
-
-
-def test_files_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^spu: no such file, .* choose from mixgcn-spu, hygcn"):
-        accelerator("spu")
-    with pytest.raises(InputError, match="is a folder, not a file"):
-        accelerator(tmp_path)
-    (tmp_path / "own.toml").write_bytes(b"\xff")
-    with pytest.raises(InputError, match="not TOML"):
-        accelerator(tmp_path / "own.toml")
 
 
 @pytest.mark.parametrize(

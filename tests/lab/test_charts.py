@@ -112,12 +112,3 @@ def test_a_loss_that_changes_little_fills_its_chart(tmp_path, losses):
     scale, foot = np.polyfit(list(ticks), list(ticks.values()), 1)
     assert np.ptp(heights - scale * np.array(losses) - foot) < 0.5
     assert chart.note.endswith("; the axis does not begin at 0")
-
-
-def test_a_run_of_many_epochs_is_averaged(tmp_path):
-    chart = epoch_times("A", logged(tmp_path, [1.0] * 500))
-    shapes, _ = drawn(chart)
-    assert "a bar is the mean of 5 epochs" in chart.note
-    assert (
-        sum(title.startswith("epochs ") for title in shapes) == 100
-    )  # of the one phase that took time

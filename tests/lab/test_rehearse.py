@@ -75,20 +75,6 @@ def test_widths_are_those_of_the_plan_unless_given(bare: Path) -> None:
     assert as_json("rehearse", bare, "--dims", "4,3", "--epochs", 1)["dims"] == [4, 3]
 
 
-def test_a_random_split_leaves_as_many_rows_live_as_in_the_run(
-    plan: Path, machine: Path, tmp_path: Path
-) -> None:
-    split = ("--split", "0.05,0.1,0.1", "--seed", 4)
-    words = (plan, "--machine", machine, "--dims", "5,8,4")
-    found = as_json("rehearse", *words, "--epochs", 1, *split)
-    simulated = ("simulate", *words, "--passes", "order,constant,dead-rows")
-    said = as_json(*simulated, *split)
-    assert found["words"] == said["words"] < as_json(*simulated)["words"]
-    assert found["notes"] == []
-    refused = fails(tmp_path, "simulate", *words, *split)
-    assert refused == "--split 0.05,0.1,0.1: is for the pass dead-rows"
-
-
 def test_mini_batches_are_predicted_and_have_a_timeline(bare: Path, tmp_path: Path) -> None:
     path, machine = tmp_path / "trace.json", ("--machine", "cpu-cluster")
     drawn = ("--model", "gin", "--sampler", "neighbour", "--fanouts", "2,2", "--batch-size", 8)
