@@ -257,7 +257,7 @@ TABLE = {
         "-p 8": "cannot run on 8 ranks; choose 1 to 7",
         "--heads 2": "--heads 2: model gcn has no such option; it has ",
         "--model gat --heads 2 --model-option heads=4":
-            "--heads 2 and --model-option heads=4: give one of them",
+            "--heads and --model-option heads: give one of them",
         "--model gat --aggregator max": "--aggregator max: model gat has no such",
         "--model gat --heads 3 --dims 5,8,4": "must divide the width 8",
         "--pipeline 2": "--pipeline is for feature plans with one group",
