@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     },
 )
 @click.argument("plans", type=click.Path(), nargs=-1, required=True)
-@options.epoch_of_plans
+@options.predicted_epoch
 @click.option(
     "--baseline",
     metavar="PLAN",

@@ -628,23 +628,12 @@ def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
 
 reading = with_options([field_option(each) for each in options_of(ReadOptions)])
 """The options that say how a graph is read."""
-epoch_of_plans = together(
-    searching(
-        "dims",
-        "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a "
-        "GCN.  [default: the plans', if all agree]",
-    ),
-    searching(
-        "machine",
-        "Machine, for the epoch's time (see plancc machines).  [default: the plans', if all agree]",
-    ),
-)
-"""The epoch that commands predict for several plans."""
 predicted_epoch = together(
     searching(
         "dims",
-        "Widths d0,d1,...,dL of the layers.  [default: those that the plan was compiled for, or of "
-        f"its features and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
+        "Widths d0,d1,...,dL of the layers; inspect and compare then add words, bytes and memory "
+        "of training a GCN.  [default: those that the plan was compiled for, or of its features "
+        f"and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
     ),
     searching(
         "machine",
