@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_helpers import as_json, fails, ok, plancc_run
+from cli_helpers import as_json, fails, ok
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -16,18 +16,6 @@ def bare(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bare") / "plan.h5"
     ok("compile", graph, "-p", 3, "-o", path, "--dims", "6,8,5")
     return path
-
-
-def test_losses_and_counts_are_those_of_the_run(plan: Path, machine: Path, tmp_path: Path) -> None:
-    found = as_json("rehearse", plan, "--dims", "5,8,4", "--machine", machine, "--dropout", 0.3)
-    results = tmp_path / "run.json"
-    options = ("--hidden", 8, "--dropout", 0.3, "--epochs", 3, "--threads", 1, "--json", results)
-    assert plancc_run(plan, "--ranks", 7, "--eval-every", 0, *options).code == 0
-    run = json.loads(results.read_text())["epochs"]
-    assert found["loss"] == [epoch["loss"] for epoch in run]
-    assert found["words"] == run[-1]["words_sent"] > 0
-    assert found["messages"] == run[-1]["messages_sent"]
-    assert found["words_reduced"] == run[-1]["words_reduced"]
 
 
 def test_times_add_up_and_stand_beside_the_prediction(plan: Path, machine: Path) -> None:
