@@ -124,20 +124,6 @@ def test_compile_verify_inspect_export_and_back(
     assert again["content_sha256"] == compiled["content_sha256"]
 
 
-def test_rcm_records_the_pipeline_of_paper_002(tmp_path: Path) -> None:
-    path = tmp_path / "band.mtx"
-    ok("dataset", "grid", "--rows", 4, "--cols", 25, "-o", path)
-    ok("compile", path, "-p", 3, "--model", "rcm", "-o", tmp_path / "plan.h5")
-    notes = as_json("inspect", tmp_path / "plan.h5")["provenance"]
-    n = 100
-    for when in ("before", "after"):
-        b = notes[f"bandwidth_{when}"]
-        assert notes[f"granularity_{when}"] == pytest.approx((n - b) / (2 * n))
-        assert int(notes[f"stages_{when}"]) == -(-2 * n // (n - b))
-    assert notes["bandwidth_before"] == 25  # rows of the grid lie 25 apart
-    assert notes["bandwidth_after"] < 25
-
-
 def test_a_warning_is_one_line_and_no_failure(graph: Path, tmp_path: Path) -> None:
     vector = tmp_path / "half.part"
     vector.write_text("0\n" * 90)
@@ -184,29 +170,6 @@ def test_export_metis_with_several_weights(graph: Path, data: Path, tmp_path: Pa
     # nonzeros; nonzeros * 4 + 4 * 3; training vertices; neighbours
     assert out.read_text() == "3 2 010 3\n1 16 1 2\n2 20 0 1 3\n1 16 1 2\n"
     ok("compile", out, "-p", 2, "--balance", "weights", "-o", tmp_path / "plan.h5", warned=True)
-
-
-def read_hgr(path: Path) -> tuple[list[list[int]], list[int]]:
-    """Nets as lists of pins, and vertex weights, by hMETIS' manual."""
-    lines = [line for line in path.read_text().splitlines() if line and line[0] != "%"]
-    nets, vertices, fmt = (int(word) for word in lines[0].split())
-    assert fmt == 10
-    assert len(lines) == 1 + nets + vertices
-    pins = [[int(word) - 1 for word in line.split()] for line in lines[1 : nets + 1]]
-    return pins, [int(line) for line in lines[nets + 1 :]]
-
-
-@pytest.mark.parametrize("balance", ["nnz", "rows"])
-def test_export_hgr(balance: str, graph: Path, tmp_path: Path) -> None:
-    out = tmp_path / "graph.hgr"
-    said = ok("export", graph, "--self-loops", "--balance", balance, "-o", out)
-    pattern = (mmread(graph).toarray() != 0) | np.eye(90, dtype=bool)
-    nets, weights = read_hgr(out)
-    # a net of one pin is never cut and is left out
-    expected = [np.flatnonzero(net).tolist() for net in pattern.T if net.sum() > 1]
-    assert sorted(map(sorted, nets)) == sorted(expected)
-    assert weights == (pattern.sum(axis=1).tolist() if balance == "nnz" else [1] * 90)
-    assert said == f"{out}: 90 vertices, {len(nets)} nets\n"
 
 
 # -- data sets -------------------------------------------------------------------------------------

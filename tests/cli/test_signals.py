@@ -475,10 +475,6 @@ def test_launchers_end_their_ranks() -> None:
     assert alone == 2
 
 
-def test_plancc_answers_whatever_the_environment_says() -> None:
-    assert threads("plancc_cli.main", dict.fromkeys(RANKS, "2")) == [2]
-
-
 def threads(module: str, *environments: dict[str, str]) -> list[int]:
     """Threads of a program while it works, by environment; one that answers ends with the work."""
     code = (
