@@ -66,7 +66,7 @@ def compile(
 
     Parameters:
         graph (Graph, path, scipy sparse matrix, networkx graph, (n, edge_index), or an object of
-            PyTorch Geometric, DGL or igraph): See `plancc.graph.convert.as_graph`. Or a
+            PyTorch Geometric or DGL): See `plancc.graph.convert.as_graph`. Or a
             `ReadGraph`, to which the options of data and edges are applied already.
         model: A name in `plancc.models.MODELS`; ``plancc models`` lists them. None: "hp".
         num_parts: 1..n. For process grids and feature parallelism the number of ranks; a grid has a
@@ -114,15 +114,14 @@ def compile(
         if not isinstance(read, ReadGraph):
             reading: Any = {"split": wishes.split, "keys": wishes.keys}
             reading["edge_features"] = wishes.edge_features
-            of_edges = wishes.link_times, wishes.features_from_edges
-            read = read_source(graph, wishes.data, *of_edges, **reading)
+            read = read_source(graph, wishes.data, wishes.link_times, **reading)
         links, away, begins = None, None, inf
         if wishes.links is not None or wishes.link_split is not None:
             ways = wishes.links, wishes.link_split, wishes.disjoint_train_ratio
             first = None if read.times is None else read.times.first
             links, away = learnt(read.graph, *ways, search.seed, first)
             begins = links.begins
-        graph, vertex_data = read.apart(away, begins)
+        graph, vertex_data = read.apart(away, begins), read.data
         if wishes.weights is not None:
             graph = weighted(graph, wishes.weights)
         assigner.check_graph(graph.num_vertices, vertex_data)

@@ -52,7 +52,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
         "Model": ("model", *found["Model"], "no_self_loops"),
         "Search": found["Search"],
         "Balance": found["Balance"],
-        "Vertex data": ("data", "no_data", "split_name", "features_from_edges", "edge_features"),
+        "Vertex data": ("data", "no_data", "split_name", "edge_features"),
         "Links": found["Links"],
         "Graph file": options.READING,
         BATCHES: (*OF_BATCHES, *found[BATCHES]),
@@ -151,7 +151,7 @@ def command(
     own = [name for name in model.option_fields() if name not in samplers]
     options.refuse_taken(f"model '{settings['model']}'", own, TAKEN)
     data = settings.pop("data")
-    of_edges = {name: settings.pop(name) for name in ("features_from_edges", "edge_features")}
+    edge_features = settings.pop("edge_features")
     given_files = (settings.get(name) for name in GIVEN_FILES)
     options.check_plan_output(output, graph, *given_files, *data)
     reading = {name: settings.pop(name) for name in options.READING}
@@ -173,7 +173,7 @@ def command(
         with shown.stage("read"):
             check_reading(graph, allowed_memory(settings["memory"]), format=reading["format"])
             given: Any = data or (False if no_data else None)
-            reading |= {"split": split_name, **of_edges}
+            reading |= {"split": split_name, "edge_features": edge_features}
             source = read_source(graph, given, settings["link_times"], **reading)
         plan = plancc.compile(
             source,

@@ -56,7 +56,6 @@ class Lines(Attack):
 
     name = "lines"
     cpu = 20.0
-    chunk = 50
     quick, few = 60, 5
 
     def prepare(self, folder: Path) -> None:

@@ -80,7 +80,7 @@ class Signals(Attack):
 
     name = "signals"
     cpu, wall, memory = 1000.0, 600.0, 0
-    chunk, quick, few = 1, 2, 0
+    quick, few = 2, 0
     longest = 6.0
     """Seconds of the latest moment."""
     scale = 15

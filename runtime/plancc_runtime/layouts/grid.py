@@ -25,8 +25,7 @@ gradients of the copies of a row are equal, and each is 1 / c of the whole one; 
 every rank takes its own through the adjoint, and those of the weights, summed over all ranks, are
 whole ones.
 
-The steps are those of `plancc.plan.products`; `tests/predict/grid_words.py` has closed forms of
-what they move.
+The steps are those of `plancc.plan.products`.
 """
 
 from __future__ import annotations
