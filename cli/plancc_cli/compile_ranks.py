@@ -49,9 +49,8 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
     first, given = transport.rank == 0, context.params
     output = given["output"]
     with transport.agreement():
-        for name in ("keep_best", "compress"):
-            if given[name]:
-                raise InputError(f"`{name}` is for a compile by one process")
+        if given["compress"]:
+            raise InputError("`compress` is for a compile by one process")
         if first:
             inputs = given["graph"], given["part"], given["links"], *given["data"]
             options.check_plan_output(output, *inputs)

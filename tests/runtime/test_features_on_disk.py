@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import plancc
 from plancc.errors import InputError, PlanccWarning, PlanError
-from plancc_cli.run import command
+from plancc_cli.run_command import command
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks

@@ -30,7 +30,7 @@ from plancc.plan.lowering import lower
 from plancc.plan.population import population_of
 from plancc.sampling import Population, make_sampler
 from plancc_cli.render_run import step_line
-from plancc_cli.run import command
+from plancc_cli.run_command import command
 from plancc_runtime.execution.mini_batches import MiniBatches
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block

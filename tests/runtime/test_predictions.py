@@ -778,7 +778,7 @@ def test_ids_without_gaps_count_from_zero(tmp_path):
 
 def test_the_compiler_starts_without_torch():
     code = (
-        "import sys, click; from plancc_cli.main import command; "
+        "import sys, click; from plancc_cli.group import command; "
         "command.get_command(click.Context(command), 'predict'); "
         "print('torch' in sys.modules)"
     )
