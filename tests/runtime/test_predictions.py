@@ -12,7 +12,7 @@ import pytest
 import torch
 import worlds
 from cases import turns
-from launcher import alone, run, sentences
+from launcher import alone, sentences
 from reference import normalised
 from runs import on_ranks, with_data
 
@@ -202,41 +202,6 @@ def test_words_for_some_vertices_are_those_of_their_neighbourhoods(ranks, tmp_pa
     assert everything.num_vertices == n
     assert found.words_of_all == sum(sent)
     assert words < sum(sent) / 2 or ranks == 1
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"model": "gcn", "norm": "batch", "residual": True},
-        {"model": "sage", "aggregator": "mean", "normalize_features": True},
-        {"model": "sage", "aggregator": "max", "standardize_features": True},
-        {"model": "gin", "norm": "layer"},
-        {"model": "gat", "heads": 2},
-    ],
-    ids=lambda options: f"{options['model']}-{options.get('aggregator')}",
-)
-def test_some_vertices_as_all_by_every_model(options, case, tmp_path):
-    plan, weights = case.folder / "row.h5", tmp_path / "w.npz"
-    shape = {"epochs": 3, "layers": 3, "hidden": 8, "dtype": "float64", "threads": 1}
-    result = train(plan, TrainOptions(**shape, **options), SingleTransport())
-    save_weights(weights, result.weights, result.network)
-    texts = {}
-    for name, ids in {"all": None, "some": ",".join(map(str, case.ids[ASKED]))}.items():
-        out = tmp_path / f"{name}.npz"
-
-        def work(transport, out=out, ids=ids):
-            return predict(plan, weights, out, transport, ids=ids, dtype="float64", threads=1)
-
-        found = on_ranks(3, work)[0]
-        with np.load(out) as arrays:
-            texts[name] = dict(arrays)
-    assert 0 < found.words < found.words_of_all
-    for name, each in texts["some"].items():
-        whole = texts["all"][name][ASKED]
-        if each.dtype.kind == "f":
-            np.testing.assert_allclose(each, whole, rtol=0, atol=1e-12)
-        else:
-            np.testing.assert_array_equal(each, whole)
 
 
 @pytest.mark.parametrize(
@@ -445,21 +410,6 @@ def test_predictions_are_of_the_full_batch(how, case, tmp_path):
     found, again = np.load(tmp_path / "run.npy"), np.load(tmp_path / "again.npy")
     np.testing.assert_allclose(found, again, atol=1e-12)
     assert found.shape == (N, CLASSES)
-
-
-@pytest.mark.mpi
-def test_command_on_ranks(case, tmp_path, ranks):
-    names = case.folder / "edge.h5", "--weights", case.folder / "weights.npz"
-    done = ranks.run(3, "predict", *names, "-o", tmp_path / "out.npz", program="plancc")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("predictions for") == 1
-    with np.load(tmp_path / "out.npz") as found:
-        np.testing.assert_array_equal(found["id"], case.ids)
-        np.testing.assert_allclose(found["probability"], case.probabilities(), atol=1e-5)
-    out = tmp_path / "x" / "out.npz"
-    wrong = ranks.run(3, "predict", *names, "-o", out, program="plancc")
-    assert wrong.returncode == 1
-    assert "x does not exist" in wrong.stderr
 
 
 def no_file(folder: Path) -> bool:
@@ -821,15 +771,6 @@ def test_ids_without_gaps_count_from_zero(tmp_path):
 
     on_ranks(2, work)
     assert (tmp_path / "out.csv").read_text().splitlines() == ["id,vertex", "0,0", "1,1", "2,2"]
-
-
-def test_the_compiler_starts_without_torch():
-    code = (
-        "import sys, click; from plancc_cli.main import command; "
-        "command.get_command(click.Context(command), 'predict'); "
-        "print('torch' in sys.modules)"
-    )
-    assert run(None, "-c", code).stdout.strip() == "False"
 
 
 def test_python_of_the_library_page(case, tmp_path, monkeypatch):
