@@ -64,7 +64,7 @@ def test_patient_ranks_wait_for_one_that_computes():
 
 @pytest.mark.mpi
 def test_mpi_a_rank_that_dies():
-    result = job(3, "mpi", "dies")
+    result = job(2, "mpi", "dies")
     assert result.returncode != 0
     assert said(result) == []  # nobody is at fault but the dead, for whom the launcher speaks
     assert "signal 9" in result.stderr
@@ -72,7 +72,7 @@ def test_mpi_a_rank_that_dies():
 
 BUSY = "; late: rank {} (busy, waits for no rank)"
 FAULTS = {  # ranks, transport, fault, and what the one sentence has
-    "raises": (3, "mpi", "raises", ["rank 2: something is damaged"]),
+    "raises": (2, "mpi", "raises", ["rank 1: something is damaged"]),
     "gloo, sleeps": (
         *(3, "gloo", "sleeps"),
         [TIMEOUT, "a message from rank 2", "a message to rank 2", BUSY.format(2)],
@@ -80,7 +80,7 @@ FAULTS = {  # ranks, transport, fault, and what the one sentence has
     "holds the lock": (2, "mpi", "holds the lock", ["; late: rank 1 (busy in native code)"]),
     "never ends": (2, "mpi", "stays", ["the other ranks to end" + BUSY.format(1)]),
     "queue of a device": (1, "mpi", "device", [f"rank 0: {TIMEOUT} a device"]),
-    "gloo, raises": (3, "gloo", "raises", ["rank 2: something is damaged"]),
+    "gloo, raises": (2, "gloo", "raises", ["rank 1: something is damaged"]),
 }
 
 
