@@ -364,6 +364,8 @@ WRONG = [
     *[("num_ranks", value) for value in (-1, 0, "2", 10**400, 3)],
     *[("kernels", value) for value in ("numba", [1, 2], None, {}, ["numba"], "gone")],
     *[("options", value) for value in (None, [], "x", 3, "gone")],
+    *(("options", "epochs", "x"), ("options", "lr", [1]), ("options", "passes", [3])),
+    *(("options", "model_options", 2), ("options", "residual", 1)),
     *[("plan", value) for value in (None, 5, ["x"], "gone")],
     *[("best", value) for value in (None, [], "x", {}, "gone")],
     *[("format", value) for value in (None, True, 2, "1", [1], "gone")],

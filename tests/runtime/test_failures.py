@@ -12,7 +12,7 @@ import pytest
 from cases import long
 from launcher import run
 
-from plancc.errors import InputError, PlanError
+from plancc.errors import InputError
 from plancc_runtime.transport.base import TransportError
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.messages import name_ranks, unfinished
@@ -157,16 +157,6 @@ def test_threads_a_defect_in_a_rank():
     with pytest.raises(IndexError, match="out of range") as caught:
         run_ranks(3, work)
     assert caught.value.__notes__ == ["in rank 2"]
-
-
-def test_threads_an_error_that_all_agreed_on():
-    def work(transport):
-        with transport.agreement():
-            if transport.rank:
-                raise PlanError("damaged")
-
-    with pytest.raises(PlanError, match=r"^ranks 1, 2: damaged$"):
-        run_ranks(3, work)
 
 
 def test_threads_that_abort():

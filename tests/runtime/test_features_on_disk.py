@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 import pytest
 import worlds
+from cases import turns
 
 import plancc
 from plancc.errors import InputError, PlanError
@@ -46,9 +47,9 @@ def trained(path, ranks, **options):
     return run_ranks(ranks, lambda transport: train(path, chosen, transport), timeout=60)[0]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8"])
-@pytest.mark.parametrize(("model", "ranks"), list(zip(MODELS, (1, 2, 4, 2, 1), strict=True)))
-def test_training_is_the_same_to_the_bit(model, ranks, dtype, plan):
+@turns(way=list(zip(MODELS, (1, 2, 4, 2, 1), strict=True)), dtype=["float32", "int8"])
+def test_training_is_the_same_to_the_bit(way, dtype, plan):
+    model, ranks = way
     held = trained(plan(dtype), ranks, **model)
     found = trained(plan(dtype), ranks, **model, features_on_disk=True)
     for one, other in zip((*held.epochs, held.final), (*found.epochs, found.final), strict=True):
