@@ -173,15 +173,3 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
     random = train(none, TrainOptions(model="gat", target="venue", epochs=2), SingleTransport())
     assert random.random_labels
     assert random.split_sizes["train"] == COUNTS["venue"]
-
-
-def test_ranks_without_a_vertex_of_the_target_write_empty_parts(tmp_path):
-    path, of_parts = tmp_path / "plan.h5", tmp_path / "{part}.csv"
-    plancc.compile(relations(), "block", 8, data=data("classes", "venue")).save(path)
-    options = TrainOptions(model="rgcn", epochs=1, predict=of_parts)
-    run_ranks(8, lambda transport: train(path, options, transport), 180)
-    parts = [(tmp_path / f"{k}.csv").read_text().splitlines() for k in range(8)]
-    assert len({lines[0] for lines in parts}) == 1
-    assert 1 in map(len, parts)
-    ids = sorted(int(row.split(",")[0]) for lines in parts for row in lines[1:])
-    assert ids == list(range(COUNTS["venue"]))

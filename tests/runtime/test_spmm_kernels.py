@@ -1,7 +1,6 @@
 """Local sparse products against dense float64 ones, and what is done with rows around them."""
 
 import itertools
-import pickle
 import sys
 import threading
 from functools import cache
@@ -18,7 +17,6 @@ from plancc.graph.canonical import to_scipy
 from plancc_datasets import load_dataset
 from plancc_runtime.kernels import numba_spmm, openmp, spmm
 from plancc_runtime.kernels.claims import claim
-from plancc_runtime.kernels.column_blocks import best_count
 from plancc_runtime.kernels.order import ORDERS, cache_order
 from plancc_runtime.kernels.rows import add_rows, pack
 from plancc_runtime.kernels.spmm import KERNELS, _quickest, choose_kernel, prepare
@@ -111,23 +109,6 @@ def test_column_blocks_change_nothing_but_the_order_of_sums(count, monkeypatch, 
         check_product("numba", "cpu", torch.float64, width)
         for options in itertools.product([False, True], repeat=5):
             check_fused("numba", "cpu", width, *options, tolerance=1e-5)
-
-
-def test_how_many_column_blocks():
-    """Caches of 64 and 256 rows of x, three quarters of which may be used."""
-    random, n = np.random.default_rng(1), 4096
-
-    def count(columns: np.ndarray, caches: tuple[int, int] = (64 * 512, 256 * 512)) -> int:
-        per_row = columns.shape[1]
-        row_ptr = np.arange(0, len(columns) * per_row + 1, per_row)
-        return best_count(row_ptr, columns.ravel().astype(np.int32), n, 512, caches)
-
-    full = random.integers(0, n, (n, 200))
-    assert count(full) > 4
-    assert count(full, (2 * n * 512, 4 * n * 512)) == 1  # all rows fit
-    assert count(random.integers(0, n, (n, 6))) == 1  # few nonzeros per row
-    band = (np.arange(n)[:, None] + np.arange(-15, 16)) % n
-    assert count(band) == 1  # neighbouring rows use the same rows of x
 
 
 def check_fused(kernel, device, width, add, scatter, biased, relu, masked, tolerance=0.0):
@@ -245,19 +226,6 @@ def test_functions_run_on_as_many_of_torchs_threads_as_asked_for(count):
 
 def count_call(calls):
     claim(carray(calls, 1))  # an atomic increment
-
-
-def test_a_copy_of_a_matrix_is_a_matrix_of_its_own():
-    a = dense(20, 10, seed=6)
-    copies = [
-        pickle.loads(pickle.dumps(prepare(csr_matrix(a), torch.float64, "cpu", "numba")))
-        for _ in range(3)
-    ]
-    x = normal(10, 5, dtype=torch.float64)
-    for each in copies:
-        out = torch.empty(20, 5, dtype=torch.float64)
-        each.multiply(x, out)
-        close(out, a @ x.numpy(), torch.float64)
 
 
 def test_wrong_operands_are_refused(place):
