@@ -241,17 +241,6 @@ def test_a_run_is_the_simulation_of_copies(passes, chosen):
     assert len(set(losses)) == epochs
 
 
-def test_one_part_is_the_same_with_every_fold():
-    this = case(1)
-    options = {"layers": 3, "dropout": 0.2}
-    sync = trained(this, 4, **options)
-    for fold in ({"fold": "none"}, {"fold": "delayed", "delay": 2}):
-        found = trained(this, 4, **options, **fold)
-        losses = [[epoch.loss for epoch in result.epochs] for result in (found, sync)]
-        np.testing.assert_allclose(*losses, rtol=1e-12)
-        assert {epoch.words_sent for epoch in found.epochs} == {0}
-
-
 def test_evaluation_has_the_exact_product():
     this = case(4)
     for fold in ("none", "delayed"):

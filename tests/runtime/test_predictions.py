@@ -12,7 +12,7 @@ import pytest
 import torch
 import worlds
 from cases import turns
-from launcher import alone, run, sentences
+from launcher import alone, sentences
 from reference import normalised
 from runs import on_ranks, with_data
 
@@ -21,9 +21,7 @@ import plancc_runtime
 from plancc.errors import InputError, OutputError, PlanError
 from plancc_runtime import gathering, rowfiles, slices
 from plancc_runtime.learner import Learner
-from plancc_runtime.options import TrainOptions
 from plancc_runtime.predict import predict
-from plancc_runtime.train import train
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.weights import read_description, save_weights
 
@@ -119,42 +117,29 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(gathering, "BLOCK_BYTES", 300)
 
 
-@turns(on=EVERY, layer=[1, 2])
-def test_all_layouts_against_dense_matrices(on, layer, case, tmp_path, small_blocks):
-    path, (layout, ranks) = tmp_path / "out.npz", on
-    counts = case.predict(layout, ranks, path, embeddings=layer)
-    expected = case.probabilities()
-    with np.load(path) as found:
-        names = ["class", "embedding", "id", "label", "probability", "split"]
-        assert sorted(found.files) == names
-        np.testing.assert_array_equal(found["label"], case.labels)
-        split = np.where(case.labels < 0, "", np.where(case.val, "val", "train"))
-        np.testing.assert_array_equal(found["split"], split)
-        np.testing.assert_array_equal(found["id"], case.ids)
-        np.testing.assert_allclose(found["probability"], expected, rtol=0, atol=1e-12)
-        np.testing.assert_array_equal(found["class"], expected.argmax(axis=1))
-        np.testing.assert_allclose(found["embedding"], case.layers()[layer - 1], atol=1e-12)
-    assert counts == np.bincount(expected.argmax(axis=1), minlength=CLASSES).tolist()
-    assert os.listdir(tmp_path) == ["out.npz"]
-
-
 ASKED = [29, 3, 11, 4]
 
 
-@turns(on=EVERY, layer=[1, 2])
-def test_some_vertices_of_all_layouts(on, layer, case, tmp_path):
+@turns(on=EVERY, layer=[1, 2], asked=[None, None, ASKED, ASKED])
+def test_all_layouts_against_dense_matrices(on, layer, asked, case, tmp_path, small_blocks):
+    """All vertices, or some in the order in which they are asked for."""
     path, (layout, ranks) = tmp_path / "out.npz", on
-    ids = case.ids[ASKED].tolist()
+    rows = np.arange(N) if asked is None else asked
+    ids = None if asked is None else case.ids[asked].tolist()
     counts = case.predict(layout, ranks, path, embeddings=layer, ids=ids)
-    expected = case.probabilities()[ASKED]
+    expected = case.probabilities()[rows]
     with np.load(path) as found:
-        np.testing.assert_array_equal(found["id"], ids)
-        np.testing.assert_array_equal(found["label"], case.labels[ASKED])
+        names = ["class", "embedding", "id", "label", "probability", "split"]
+        assert sorted(found.files) == names
+        np.testing.assert_array_equal(found["label"], case.labels[rows])
         split = np.where(case.labels < 0, "", np.where(case.val, "val", "train"))
-        np.testing.assert_array_equal(found["split"], split[ASKED])
+        np.testing.assert_array_equal(found["split"], split[rows])
+        np.testing.assert_array_equal(found["id"], case.ids[rows])
         np.testing.assert_allclose(found["probability"], expected, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(found["embedding"], case.layers()[layer - 1][ASKED], atol=1e-12)
+        np.testing.assert_array_equal(found["class"], expected.argmax(axis=1))
+        np.testing.assert_allclose(found["embedding"], case.layers()[layer - 1][rows], atol=1e-12)
     assert counts == np.bincount(expected.argmax(axis=1), minlength=CLASSES).tolist()
+    assert os.listdir(tmp_path) == ["out.npz"]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
@@ -205,41 +190,6 @@ def test_words_for_some_vertices_are_those_of_their_neighbourhoods(ranks, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"model": "gcn", "norm": "batch", "residual": True},
-        {"model": "sage", "aggregator": "mean", "normalize_features": True},
-        {"model": "sage", "aggregator": "max", "standardize_features": True},
-        {"model": "gin", "norm": "layer"},
-        {"model": "gat", "heads": 2},
-    ],
-    ids=lambda options: f"{options['model']}-{options.get('aggregator')}",
-)
-def test_some_vertices_as_all_by_every_model(options, case, tmp_path):
-    plan, weights = case.folder / "row.h5", tmp_path / "w.npz"
-    shape = {"epochs": 3, "layers": 3, "hidden": 8, "dtype": "float64", "threads": 1}
-    result = train(plan, TrainOptions(**shape, **options), SingleTransport())
-    save_weights(weights, result.weights, result.network)
-    texts = {}
-    for name, ids in {"all": None, "some": ",".join(map(str, case.ids[ASKED]))}.items():
-        out = tmp_path / f"{name}.npz"
-
-        def work(transport, out=out, ids=ids):
-            return predict(plan, weights, out, transport, ids=ids, dtype="float64", threads=1)
-
-        found = on_ranks(3, work)[0]
-        with np.load(out) as arrays:
-            texts[name] = dict(arrays)
-    assert 0 < found.words < found.words_of_all
-    for name, each in texts["some"].items():
-        whole = texts["all"][name][ASKED]
-        if each.dtype.kind == "f":
-            np.testing.assert_allclose(each, whole, rtol=0, atol=1e-12)
-        else:
-            np.testing.assert_array_equal(each, whole)
-
-
-@pytest.mark.parametrize(
     ("content", "words"),
     [
         (None, "`ids` '.*asked.txt': neither an id, .*, nor a file that can be read"),
@@ -265,16 +215,6 @@ def test_ids_that_are_refused(content, words, case, tmp_path):
     with pytest.raises(InputError, match=words):
         case.predict("row", 2, out / "out.csv", ids=ids)
     assert no_file(out)
-
-
-def test_other_ids_on_other_ranks(case, tmp_path):
-    def work(transport):
-        names = case.folder / "row.h5", case.folder / "weights.npz", tmp_path / "out.csv"
-        return predict(*names, transport, ids=case.ids[: 1 + transport.rank].tolist())
-
-    with pytest.raises(InputError, match="other ranks were given other ids"):
-        on_ranks(2, work)
-    assert no_file(tmp_path)
 
 
 def test_command_prints_answers_for_ids_of_a_file(case, tmp_path, ranks):
@@ -387,8 +327,13 @@ def test_a_run_writes_what_it_ends_with(case, tmp_path):
 
 @pytest.mark.parametrize(
     "how",
-    [["--batch-size", 9], ["--boundary-sampling", 0.5], ["--norm", "batch", "--dropout", 0.5]],
-    ids=["mini-batches", "boundary sampling", "norm and dropout"],
+    [
+        ["--batch-size", 9],
+        ["--boundary-sampling", 0.5],
+        ["--norm", "batch", "--dropout", 0.5],
+        ["--model", "gat", "--heads", 2, "--residual", "--layers", 3, "--activation", "tanh"],
+    ],
+    ids=lambda how: how[0],
 )
 def test_predictions_are_of_the_full_batch(how, case, tmp_path):
     """However a run was trained, the saved network predicts the same from one rank."""
@@ -402,21 +347,6 @@ def test_predictions_are_of_the_full_batch(how, case, tmp_path):
     found, again = (np.load(tmp_path / name)["probability"] for name in ("run.npz", "again.npz"))
     np.testing.assert_allclose(found, again, atol=1e-12)
     assert found.shape == (N, CLASSES)
-
-
-@pytest.mark.mpi
-def test_command_on_ranks(case, tmp_path, ranks):
-    names = case.folder / "edge.h5", "--weights", case.folder / "weights.npz"
-    done = ranks.run(3, "predict", *names, "-o", tmp_path / "out.npz", program="plancc")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("predictions for") == 1
-    with np.load(tmp_path / "out.npz") as found:
-        np.testing.assert_array_equal(found["id"], case.ids)
-        np.testing.assert_allclose(found["probability"], case.probabilities(), atol=1e-5)
-    out = tmp_path / "x" / "out.npz"
-    wrong = ranks.run(3, "predict", *names, "-o", out, program="plancc")
-    assert wrong.returncode == 1
-    assert "x does not exist" in wrong.stderr
 
 
 def no_file(folder: Path) -> bool:
@@ -568,8 +498,7 @@ def test_predictions_replace_nothing_that_is_read(case, tmp_path):
     fails(2, "new.npz", " is read or written", *save)
 
 
-@pytest.mark.parametrize("way", ["train", "predict", "save_rows"])
-def test_ids_of_another_plan_of_the_same_name(way, case, tmp_path, monkeypatch):
+def test_ids_of_another_plan_of_the_same_name(case, tmp_path, monkeypatch):
     """The file is replaced between the slice and the ids: ids of other vertices are not written."""
     plan = tmp_path / "plan.h5"
     plan.write_bytes((case.folder / "row.h5").read_bytes())
@@ -583,19 +512,9 @@ def test_ids_of_another_plan_of_the_same_name(way, case, tmp_path, monkeypatch):
         plan.write_bytes((case.folder / "several.h5").read_bytes())
 
     monkeypatch.setattr(slices, "check_slices", replaced)
-    transport = SingleTransport()
-
-    def work() -> None:
-        if way == "train":
-            train(plan, TrainOptions(epochs=1, threads=1, predict=out / "x.csv"), transport)
-        elif way == "predict":
-            predict(plan, case.folder / "weights.npz", out / "x.csv", transport, threads=1)
-        else:
-            graph = plancc_runtime.open(plan, transport, threads=1)
-            graph.save_rows(out / "x.csv", graph.vertices)
-
+    names = plan, case.folder / "weights.npz", out / "x.csv"
     with pytest.raises(PlanError, match=r"plan\.h5: another plan has this name"):
-        work()
+        predict(*names, SingleTransport(), threads=1)
     assert no_file(out)
 
 
@@ -611,19 +530,6 @@ def test_paths_that_cannot_be_written(case, tmp_path):
     assert done.returncode == 2
     assert ["--embeddings 1: give --predict" in line for line in sentences(done)] == [True]
     assert no_file(tmp_path)
-
-
-def test_a_command_names_its_options(case, tmp_path):
-    names = case.folder / "row.h5", "--weights", case.folder / "weights.npz"
-    out = tmp_path / "out.csv"
-    done = alone("predict", *names, "-o", out, "--embeddings", 9, program="plancc")
-    assert done.returncode == 2
-    assert done.stderr.strip() == (
-        "plancc predict: error: --embeddings 9: the network has layers 1 to 2"
-    )
-    done = alone("predict", *names, "-o", out, "--ranks", 2, program="plancc")
-    assert done.returncode == 0, done.stderr
-    assert len(out.read_text().splitlines()) == N + 1
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -774,15 +680,6 @@ def test_ids_without_gaps_count_from_zero(tmp_path):
 
     on_ranks(2, work)
     assert (tmp_path / "out.csv").read_text().splitlines() == ["id,vertex", "0,0", "1,1", "2,2"]
-
-
-def test_the_compiler_starts_without_torch():
-    code = (
-        "import sys, click; from plancc_cli.group import command; "
-        "command.get_command(click.Context(command), 'predict'); "
-        "print('torch' in sys.modules)"
-    )
-    assert run(None, "-c", code).stdout.strip() == "False"
 
 
 def test_python_of_the_library_page(case, tmp_path, monkeypatch):

@@ -1,6 +1,5 @@
 """What a run says of its own learning: by hand, and from runs that learn or cannot."""
 
-import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -130,19 +129,6 @@ def test_the_command_says_it_in_its_own_words(plan, tmp_path):
     assert line.startswith("plancc-run: warning: the plan has neither labels nor features: ")
     assert "which --data has by the key labels or y" in line
     assert "none is tested" not in random.stdout
-
-
-def test_labels_without_features_are_told_before_the_run(tmp_path):
-    log = tmp_path / "run.json"
-    plan = path_of_four(tmp_path / "plan.h5", labels=np.arange(4, dtype=np.int32) % 2)
-    done = alone(plan, "--epochs", 5, "--json", log)
-    assert done.returncode == 0
-    said = [line for line in done.stderr.splitlines() if "warning" in line]
-    assert said[0].startswith("plancc-run: warning: the plan has labels but no features: ")
-    assert "--lr" not in done.stderr
-    remarks = json.loads(log.read_text())["remarks"]
-    assert len(remarks) == len(said)
-    assert remarks[0].startswith("the plan has labels but no features")
 
 
 def test_split_stands_in_place_of_masks(tmp_path):
