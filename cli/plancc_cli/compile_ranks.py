@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -44,7 +45,7 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
     """Compile, and print on rank 0. Collective."""
     from plancc.distributed.compile import compile_folder
 
-    transport.patient = True  # a partition may take hours, for which the others wait
+    transport.timeout = math.inf  # a partition may take hours, for which the others wait
     first, given = transport.rank == 0, context.params
     output = given["output"]
     with transport.agreement():

@@ -178,7 +178,6 @@ def _run(
 ) -> None:
     """Train and print. Collective."""
     from plancc_runtime.results import summarise
-    from plancc_runtime.rowfiles import RowTarget
     from plancc_runtime.train import trained
     from plancc_runtime.weights import save_weights
 
@@ -188,10 +187,8 @@ def _run(
     with transport.agreement():  # before the work, not after it
         train_options = TrainOptions(**settings)
         taken = [plan, settings["init"], settings["class_weights"]]
-        predictions = []
-        if train_options.predict is not None:
-            predictions = RowTarget.parse(train_options.predict).files(transport.size)
-        for path in (save, json_path, settings["log"], settings["profile"], *predictions):
+        written = (save, json_path, settings["log"], settings["profile"], settings["predict"])
+        for path in written:
             if first and path:
                 options.check_output(path, *taken)
                 taken.append(path)
