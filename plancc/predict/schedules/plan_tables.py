@@ -41,7 +41,7 @@ from plancc.sampling.negatives import drawn_negatives
 from plancc.sampling.splits import random_split
 
 CHUNK = 1 << 24
-"""Number of nonzeros whose columns are in memory at a time."""
+"""Columns that are read at a time."""
 
 
 def read_tables(
