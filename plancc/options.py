@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc.fields import check_options, checked, described, instance, like, option
-from plancc.graph.edge_features import REDUCTIONS
 from plancc.graph.formats import ReadOptions
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.graph.links import check_shares
@@ -239,8 +238,7 @@ class PlanOptions:
     )
     balance: str | None = of_balance(
         None,
-        f"what parts share evenly: {', '.join(BALANCES)}; limits "
-        "above and below the mean as nnz:0.05:0.1",
+        f"what parts share evenly: {', '.join(BALANCES)}; with an epsilon of its own as nnz:0.05",
         otherwise=f"{DEFAULT_BALANCE} where rows are searched for, else, and with `partitioner`, "
         "nnz",
         more="See `plancc.models.weights.Balance`; weights where there are `weights`.",
@@ -265,13 +263,6 @@ class PlanOptions:
         None, "the split to take where there are several", section="Vertex data", metavar="NAME"
     )
     keys: Mapping[str, str] | None = like(ReadOptions, "keys")
-    features_from_edges: str | None = option(
-        None,
-        "features of a vertex are the mean or sum of those of its edges, or of their weights",
-        more="See `plancc.graph.edge_features.with_edge_features`.",
-        section="Vertex data",
-        choices=REDUCTIONS,
-    )
     edge_features: Any = option(
         None,
         "features of edges: a .npy file, a row for every edge in the order of GRAPH, or source: "

@@ -24,7 +24,6 @@ from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import in_cache_order
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_rows
-from plancc_runtime.layouts.wire import WIRES
 from plancc_runtime.nn import GATConv
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.slices import check_slices
@@ -115,7 +114,7 @@ class TestProducts(LayoutTests):
 
 
 @pytest.mark.parametrize("layout", ["row", "edge"])
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", ["fp32", "bf16"])
 def test_compressed_rows_stay_within_their_bounds(wire, layout):
     p, width, a = 4, 6, worlds.array("directed")
     owner, holder = owners(p, a)
@@ -146,7 +145,7 @@ def test_compressed_rows_stay_within_their_bounds(wire, layout):
     assert max(error.max() for error in errors) <= 1
     assert (max(error.max() for error in errors) > 0.01) == (wire != "fp32")
     words, num_bytes = sum(sent for *_, sent in ranks)
-    row_bytes = {"fp32": 8 * width, "bf16": 2 * width, "fp16": 2 * width, "int8": width + 4}[wire]
+    row_bytes = {"fp32": 8 * width, "bf16": 2 * width}[wire]
     volume = reference.volume(a, owner, *([holder] if layout == "edge" else []))
     assert (words, num_bytes) == (volume * width, volume * row_bytes)
 

@@ -32,7 +32,7 @@ ROW = [
     {"norm": "batch", "residual": True},
     {"model": "sage", "aggregator": "max", "norm": "layer"},
     {"boundary_sampling": 0.5},
-    {"wire": "int8"},
+    {"wire": "bf16"},
     {"batch_size": 20, "steps": 2},
     {"model": "gat", "heads": 2, "attention_dropout": 0.3, "optimizer": "adamw"},
     {"model": "sage", "batch_size": 20, "steps": 2, "feature_cache": 1000},
@@ -42,7 +42,7 @@ ROW = [
 EDGE = [
     {"dropout": 0.3, "optimizer": "adam"},
     {"model": "sage", "aggregator": "max", "norm": "layer"},
-    {"model": "gin", "wire": "int8"},
+    {"model": "gin", "wire": "bf16"},
     {"fold": "delayed", "delay": 1, "epochs": 3},
     {"model": "sage", "fold": "none"},
 ]
@@ -83,11 +83,11 @@ def test_a_run_goes_on_and_predicts_as_on_the_cpu(tmp_path):
         folder.mkdir()
         options = TrainOptions(
             **{"device": device, "dtype": "float64", "threads": 1, "epochs": 2, "eval_every": 1},
-            **{"checkpoint": folder / "run", "every": 1, "predict": folder / "found.npy"},
+            **{"checkpoint": folder / "run", "every": 1, "predict": folder / "found.npz"},
         )
         trained(plan, replace(options, epochs=1, predict=None), 2)
         result = trained(plan, replace(options, resume=True), 2)[0]
-        found[device] = result.weights, np.load(folder / "found.npy")
+        found[device] = result.weights, np.load(folder / "found.npz")["probability"]
     for name, weight in found["cpu"][0].items():
         np.testing.assert_allclose(found["cuda"][0][name], weight, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(found["cuda"][1], found["cpu"][1], rtol=1e-6)

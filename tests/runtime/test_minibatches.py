@@ -28,12 +28,9 @@ from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
 from plancc.plan.population import population_of
-from plancc.sampling import SAMPLERS as REGISTERED
-from plancc.sampling import SHOWN, Population, make_sampler
-from plancc.sampling.batch import VertexBatch
-from plancc.sampling.uniform import UniformSampler
+from plancc.sampling import Population, make_sampler
 from plancc_cli.render_run import step_line
-from plancc_cli.run import command
+from plancc_cli.run_command import command
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.options import PASSES, TrainOptions
@@ -605,24 +602,3 @@ def test_a_batch_makes_no_array_over_all_vertices(name, options):
     tracemalloc.stop()
     assert len(local.rows) >= 3
     assert peak < n / 2  # bytes: no mask of all vertices
-
-
-class WrongBatch(VertexBatch):
-    def vertices(self):
-        return np.array([5, 3, 1], np.int32)
-
-
-class DescendingSampler(UniformSampler):
-    name = "descending"
-
-    def batch(self, population, seed, number, stream=SHOWN):
-        return WrongBatch(population) if number else super().batch(population, seed, number, stream)
-
-
-def test_a_third_partys_sampler_that_answers_wrongly_is_named(plans, monkeypatch):
-    """In any batch; the first one here is right. All answers: tests/sampling/test_checks.py."""
-    monkeypatch.setitem(REGISTERED._targets, "descending", f"{__name__}:DescendingSampler")
-    options = TrainOptions(sampler="descending", batch_size=5, epochs=1, steps=3, threads=1)
-    words = r"sampler 'descending', batch 1: `vertices` must be .*int32\[3\] \[5 3 1\]"
-    with pytest.raises(InputError, match=words):
-        runs.trained(plans["directed"], options, PARTS)

@@ -126,7 +126,7 @@ OF_LAYOUTS = {
     "feature 1x3": [
         (GAT, "`model` gat: .* element by element"),
         (MAX | {"pipeline": "auto"}, "`aggregator` max"),
-        ({"wire": "int8"}, "`wire` int8: .* one group"),
+        ({"wire": "bf16"}, "`wire` bf16: .* one group"),
         (NARROW, f"^`dtype` bfloat16: {ROW}, and"),
     ],
     "feature 2x2": [({"pipeline": "auto"}, "`pipeline` auto: needs one group")],

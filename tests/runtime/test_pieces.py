@@ -94,6 +94,7 @@ MAX = {"model": "sage", "aggregator": "max"}
         ({"attention_dropout": 0.4}, "`attention_dropout` 0.4: model gcn has no such"),
         ({"model": "gat", "attention_dropout": 1.0}, "`attention_dropout` 1.0: must be below 1"),
         ({"recompute": True, "passes": ("constant",)}, "`recompute`: needs the pass order"),
+        ({"fold": "delayed", "checkpoint": "run"}, "`fold` delayed: has sums under way between"),
     ],
 )
 def test_options_that_do_not_fit_each_other(options, words):

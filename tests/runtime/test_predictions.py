@@ -217,14 +217,10 @@ def test_ids_that_are_refused(content, words, case, tmp_path):
     assert no_file(out)
 
 
-@pytest.mark.parametrize("name", ["asked.txt", "asked.npy"])
-def test_command_prints_answers_for_ids_of_a_file(name, case, tmp_path, ranks):
-    asked = tmp_path / name
-    if asked.suffix == ".npy":
-        np.save(asked, case.ids[ASKED])
-    else:
-        lines = "".join(f"{each}\n" for each in case.ids[ASKED])
-        asked.write_text(lines, "utf-8-sig")  # as Notepad does
+def test_command_prints_answers_for_ids_of_a_file(case, tmp_path, ranks):
+    asked = tmp_path / "asked.txt"
+    lines = "".join(f"{each}\n" for each in case.ids[ASKED])
+    asked.write_text(lines, "utf-8-sig")  # as Notepad does
     names = case.folder / "row.h5", "--weights", case.folder / "weights.npz"
     done = ranks.run(3, "predict", *names, "--ids", asked, program="plancc")
     assert done.returncode == 0, done.stderr
@@ -244,7 +240,6 @@ def test_every_kind_of_file_has_the_same_rows(ranks, case, tmp_path, small_block
     parquet = pytest.importorskip("pyarrow.parquet")
     for end in ("csv", "npz", "parquet"):
         case.predict("row", ranks, tmp_path / f"out.{end}", embeddings=1, dtype="float32")
-    case.predict("row", ranks, tmp_path / "out.npy", dtype="float32")
     with open(tmp_path / "out.csv", newline="") as file:
         header, *rows = csv.reader(file)
     of = {"probability": CLASSES, "embedding": HIDDEN}
@@ -253,48 +248,10 @@ def test_every_kind_of_file_has_the_same_rows(ranks, case, tmp_path, small_block
     table = parquet.read_table(tmp_path / "out.parquet")
     assert table.column_names == header
     with np.load(tmp_path / "out.npz") as found:
-        np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), found["probability"])
         columns = [*(found[name] for name in known), *found["probability"].T, *found["embedding"].T]
     for name, column, *texts in zip(header, columns, *rows, strict=True):
         assert np.array(texts).astype(column.dtype).tolist() == column.tolist()  # with all digits
         assert table[name].to_pylist() == column.tolist()
-
-
-@pytest.mark.parametrize(
-    ("layout", "ranks", "parts"), [("row", 3, 3), ("2d", 4, 2), ("feature", 4, 4)]
-)
-def test_parts_have_every_vertex_once(layout, ranks, parts, case, tmp_path, small_blocks):
-    case.predict(layout, ranks, tmp_path / "out-{part}.npz")
-    assert sorted(os.listdir(tmp_path)) == [f"out-{k}.npz" for k in range(parts)]
-    found = [dict(np.load(tmp_path / f"out-{k}.npz")) for k in range(parts)]
-    ids = np.concatenate([each["id"] for each in found])
-    assert all((np.diff(each["id"]) > 0).all() for each in found)
-    order = np.argsort(ids)
-    np.testing.assert_array_equal(ids[order], case.ids)
-    whole = np.concatenate([each["probability"] for each in found])[order]
-    np.testing.assert_allclose(whole, case.probabilities(), atol=1e-12)
-
-
-def test_a_part_without_rows_has_the_columns(case, tmp_path):
-    ids, expected = case.ids[5:6].tolist(), case.probabilities()[5:6]
-    for end in ("csv", "npz"):
-        case.predict("row", 3, tmp_path / f"{{part}}.{end}", ids=ids, embeddings=1)
-    texts = [(tmp_path / f"{k}.csv").read_text().splitlines() for k in range(3)]
-    parts = [dict(np.load(tmp_path / f"{k}.npz")) for k in range(3)]
-    assert sorted(map(len, texts)) == [1, 1, 2]
-    assert len({lines[0] for lines in texts}) == 1
-    assert [len(each["id"]) for each in parts] == [len(lines) - 1 for lines in texts]
-    assert {each["probability"].shape[1] for each in parts} == {CLASSES}
-    found = np.concatenate([each["probability"] for each in parts])
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    [row] = [lines[1].split(",") for lines in texts if len(lines) > 1]
-    assert int(row[0]) == ids[0]
-    np.testing.assert_allclose(np.array(row[4 : 4 + CLASSES], float), expected[0], atol=1e-12)
-    parquet = pytest.importorskip("pyarrow.parquet")
-    case.predict("row", 3, tmp_path / "{part}.parquet", ids=ids, embeddings=1)
-    tables = [parquet.read_table(tmp_path / f"{k}.parquet") for k in range(3)]
-    assert [",".join(each.column_names) for each in tables] == [lines[0] for lines in texts]
-    assert [len(each) for each in tables] == [len(each["id"]) for each in parts]
 
 
 def test_vertices_of_several_classes(case, tmp_path):
@@ -366,12 +323,12 @@ def test_predictions_are_of_the_full_batch(how, case, tmp_path):
     """However a run was trained, the saved network predicts the same from one rank."""
     done = alone(
         *(case.folder / "row.h5", "--ranks", 2, "--epochs", 2, "--dtype", "float64", *how),
-        *("--predict", tmp_path / "run.npy", "--save", tmp_path / "weights.npz"),
+        *("--predict", tmp_path / "run.npz", "--save", tmp_path / "weights.npz"),
     )
     assert done.returncode == 0, done.stderr
-    names = case.folder / "row.h5", tmp_path / "weights.npz", tmp_path / "again.npy"
+    names = case.folder / "row.h5", tmp_path / "weights.npz", tmp_path / "again.npz"
     predict(*names, SingleTransport(), dtype="float64", threads=1)
-    found, again = np.load(tmp_path / "run.npy"), np.load(tmp_path / "again.npy")
+    found, again = (np.load(tmp_path / name)["probability"] for name in ("run.npz", "again.npz"))
     np.testing.assert_allclose(found, again, atol=1e-12)
     assert found.shape == (N, CLASSES)
 
@@ -384,12 +341,10 @@ def no_file(folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("name", "layer", "words"),
     [
-        ("out.xlsx", None, "ends in .csv, .npy, .npz, .parquet"),
+        ("out.xlsx", None, "ends in .csv, .npz, .parquet"),
         ("out", None, "ends in .csv"),
-        ("out-{part}.npy", None, "no ids"),
         ("out.npz", 3, "embeddings` 3: the network has layers 1 to 2"),
         ("out.npz", 0, "embeddings` 0: must be at least 1"),
-        ("out.npy", 1, "probabilities alone"),
     ],
 )
 def test_wrong_names_and_layers(name, layer, words, case, tmp_path):
@@ -436,15 +391,14 @@ class FullDisk:
         self.file(block)
 
 
-@turns(name=["out.csv", "out.npz", "out.npy", "out-{part}.csv"], blocks=[0, 1, 3])
+@turns(name=["out.csv", "out.npz"], blocks=[0, 1, 3])
 def test_a_full_disk_leaves_nothing(name, blocks, case, tmp_path, small_blocks, monkeypatch):
-    """Rank 0's disk, in the middle of a file: all ranks fail, and no file of any rank is left."""
+    """In the middle of a file: all ranks fail, and nothing is left of it."""
     opened = gathering.open_row_file
 
     def on_a_full_disk(path, *arguments):
         file = opened(path, *arguments)
-        if not path.endswith("-1.csv"):
-            file._write = FullDisk(file._write, 0 if "-0" in path else blocks).write
+        file._write = FullDisk(file._write, blocks).write
         return file
 
     monkeypatch.setattr(gathering, "open_row_file", on_a_full_disk)
@@ -501,31 +455,31 @@ def test_weights_of_random_labels_predict_nothing(case, tmp_path):
     assert not read_description(saved[1])[0]["random_labels"]
 
 
-def test_no_part_replaces_what_is_read(case, tmp_path):
-    """Not of the first rank's alone; nor may it be a folder."""
-    plan, weights = tmp_path / "plan.h5", tmp_path / "w-1.npz"
+def test_predictions_replace_nothing_that_is_read(case, tmp_path):
+    """Nor may their file be a folder."""
+    plan, weights = tmp_path / "plan.h5", tmp_path / "w.npz"
     plan.write_bytes((case.folder / "row.h5").read_bytes())
     weights.write_bytes((case.folder / "weights.npz").read_bytes())
-    (tmp_path / "link-2.npz").symlink_to(weights)
-    (tmp_path / "folder-1.npz").mkdir()
+    (tmp_path / "link.npz").symlink_to(weights)
+    (tmp_path / "folder.npz").mkdir()
     before = {path: path.read_bytes() for path in (plan, weights)}
 
     def fails(code: int, name: str, words: str, program: str, *command: object) -> None:
         done = alone(*command, tmp_path / name, "--ranks", 3, program=program)
         assert done.returncode == code, (name, done.stderr)
-        assert [str(tmp_path / words) in line for line in done.stderr.splitlines()] == [True]
+        assert [f"{tmp_path / name}{words}" in line for line in done.stderr.splitlines()] == [True]
         assert {path: path.read_bytes() for path in before} == before
         assert len(os.listdir(tmp_path)) == 4
 
     saved = "plancc", "predict", plan, "--weights", weights, "-o"
-    fails(2, "w-{part}.npz", "w-1.npz is read or written", *saved)
-    fails(2, "link-{part}.npz", "link-2.npz is read or written", *saved)
-    fails(1, "folder-{part}.npz", "folder-1.npz: it is a folder", *saved)
+    fails(2, "w.npz", " is read or written", *saved)
+    fails(2, "link.npz", " is read or written", *saved)
+    fails(1, "folder.npz", ": it is a folder", *saved)
     trains = "plancc-run", plan, "--epochs", 1
     init = *trains, "--init", weights, "--hidden", HIDDEN, "--predict"
-    fails(2, "w-{part}.npz", "w-1.npz is read or written", *init)
-    save = *trains, "--save", tmp_path / "new-2.npz", "--predict"
-    fails(2, "new-{part}.npz", "new-2.npz is read or written", *save)
+    fails(2, "w.npz", " is read or written", *init)
+    save = *trains, "--save", tmp_path / "new.npz", "--predict"
+    fails(2, "new.npz", " is read or written", *save)
 
 
 def test_ids_of_another_plan_of_the_same_name(case, tmp_path, monkeypatch):
@@ -571,7 +525,7 @@ def test_the_library_gathers_and_saves_any_rows(ranks, case, tmp_path, small_blo
         rows = graph.vertices.double()[:, None] * torch.tensor([1.0, 10.0, 100.0])
         network = plancc_runtime.load_network(case.folder / "weights.npz", torch.float64)
         graph.save_rows(tmp_path / "rows.npz", {"x": rows, "seen": graph.vertices % 2 == 0})
-        graph.save_rows(tmp_path / "rows.npy", rows[:, :, None])
+        graph.save_rows(tmp_path / "three.npz", rows[:, :, None])
         graph.save_rows(tmp_path / "rows.csv", rows.bfloat16())
         found = [
             graph.gather(rows),
@@ -587,7 +541,6 @@ def test_the_library_gathers_and_saves_any_rows(ranks, case, tmp_path, small_blo
                 graph.gather(rows[:, :2] if transport.rank == 0 else rows)
         for name, tensor, words in [
             ("a.csv", rows[:, :, None], "a table has rows of one dimension"),
-            ("a.npy", {"x": rows, "y": rows}, "one array, not x, y"),
             ("a.npz", {"id": rows}, "'id' is the name of the ids"),
         ]:
             with pytest.raises(InputError, match=words):
@@ -608,11 +561,12 @@ def test_the_library_gathers_and_saves_any_rows(ranks, case, tmp_path, small_blo
         np.testing.assert_array_equal(found["id"], case.ids)
         np.testing.assert_array_equal(found["x"], expected)
         np.testing.assert_array_equal(found["seen"], np.arange(N) % 2 == 0)
-    np.testing.assert_array_equal(np.load(tmp_path / "rows.npy"), expected[:, :, None])
+    with np.load(tmp_path / "three.npz") as found:
+        np.testing.assert_array_equal(found["row"], expected[:, :, None])
     text = (tmp_path / "rows.csv").read_text().splitlines()
     assert text[0] == "id,row_0,row_1,row_2"
     assert text[3] == f"{case.ids[2]},2.0,20.0,200.0"
-    assert sorted(os.listdir(tmp_path)) == ["rows.csv", "rows.npy", "rows.npz"]
+    assert sorted(os.listdir(tmp_path)) == ["rows.csv", "rows.npz", "three.npz"]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int8])
@@ -668,7 +622,6 @@ def test_rows_that_are_no_numbers_fail_on_all_ranks(rows, case, tmp_path):
         ("x.csv", ["a\nb"], "is no name"),
         ("x.csv", ["\udc80"], "is no name"),
         ("x.csv", ["x", "x_1"], "two columns have the name x_1"),
-        ("x-{part}.csv", ["x_0", "x"], "two columns have the name x_0"),
     ],
 )
 def test_names_that_no_file_can_have(file, names, words, case, tmp_path):

@@ -15,11 +15,11 @@ from scipy.sparse import csr_matrix
 from plancc.errors import InputError
 from plancc.graph.canonical import to_scipy
 from plancc_datasets import load_dataset
-from plancc_runtime.kernels import numba_spmm, openmp, spmm
+from plancc_runtime.kernels import numba_spmm, openmp
 from plancc_runtime.kernels.claims import claim
 from plancc_runtime.kernels.order import ORDERS, cache_order
 from plancc_runtime.kernels.rows import add_rows, pack
-from plancc_runtime.kernels.spmm import KERNELS, _quickest, choose_kernel, prepare
+from plancc_runtime.kernels.spmm import KERNELS, prepare, usual_kernel
 
 DTYPES = (torch.float32, torch.float64)
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -267,17 +267,9 @@ def test_numba_refuses_what_would_leave_its_arrays():
         prepare(csr_matrix((3, 3)), torch.float32, "meta", "numba")
 
 
-def test_the_quickest_kernel(threads, monkeypatch):
-    threads(2)
-    assert choose_kernel(skewed(), torch.float32, 32, 1) == "numba"  # small: nothing is measured
-    monkeypatch.setattr(spmm, "SMALL", 0)
-    for matrix in (skewed(), csr_matrix((0, 0)), csr_matrix((5, 3)), csr_matrix(np.eye(3))):
-        assert choose_kernel(matrix, torch.float32, 32, 1) in KERNELS.names()
-    assert torch.get_num_threads() == 2
-    assert choose_kernel(skewed(), torch.float32, 32, 1, "meta") == "torch"
-    assert _quickest({"a": 1.0, "b": 0.9}) == "a"  # a tie goes to the first
-    assert _quickest({"a": 1.0, "b": 0.5}) == "b"
-    assert _quickest({"a": 1.0, "b": 0.5, "c": 0.4, "d": 0.2}) == "d"
+def test_the_usual_kernel():
+    assert usual_kernel(torch.device("cpu")) == "numba"
+    assert usual_kernel(torch.device("meta")) == "torch"
 
 
 @pairs(method=ORDERS, num_interior=[None, 0, 17, 40])
