@@ -34,12 +34,10 @@ import atexit
 import contextlib
 import fcntl
 import glob
-import importlib
 import os
 import pickle
 import shutil
 import stat
-import subprocess
 import sys
 import tempfile
 import time
@@ -56,7 +54,7 @@ import numpy as np
 from plancc.clock import BEGIN, compilation
 from plancc.errors import InputError, PlanccWarning
 from plancc.files import remove_leftovers, temporary_name
-from plancc.processes import die_with_parent, search_path, temporary, unfinished
+from plancc.processes import temporary, unfinished
 from plancc.text import shown
 
 try:
@@ -113,55 +111,16 @@ def dispatcher(function: Any, options: dict[str, Any]) -> Any:
 
 
 def cfunc(signature: str) -> Any:
-    """`numba.cfunc`, cached as described above; compiles at once.
-
-    What is called as a C function decides how long an epoch takes: where the one for the level is
-    taken, a child compiles that for the processor meanwhile, for the next run.
-    """
+    """`numba.cfunc`, cached as described above; compiles at once."""
 
     def decorate(function: Any) -> Any:
         made: Any = CFunc(function, sigutils.normalize_signature(signature), locals={}, options={})
         with contextlib.suppress(OSError):  # its source is no file
             made._cache = KernelCache(function)
         made.compile()
-        if getattr(made._cache, "is_of_level", False):
-            _compile_in_child(made._cache.name, function, signature)
         return made
 
     return decorate
-
-
-_children: list[Any] = []  # nobody waits for them
-
-
-def _compile_in_child(name: str, function: Any, signature: str) -> None:
-    """Start `compile_for_parent`, in one child of all processes: it has a lock while it lives."""
-    script = "import sys; from plancc.jit import compile_for_parent as it; it(*sys.argv[1:])"
-    told = [function.__module__, function.__qualname__, signature, str(os.getpid())]
-    with contextlib.suppress(OSError):  # another has the lock; no memory; no folder
-        lock = os.open(
-            folder() / f"{name}.child.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            child = subprocess.Popen(
-                [sys.executable, "-P", "-c", script, *told],
-                env=os.environ | {PORTABLE: "0", "PYTHONPATH": search_path()},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[lock],
-            )
-            _children.append(child)
-        finally:
-            os.close(lock)
-
-
-def compile_for_parent(module: str, name: str, signature: str, parent: str) -> None:
-    """Compile a C function while the parent process lives, with a tenth of a busy core."""
-    os.nice(10)
-    die_with_parent(int(parent))
-    cfunc(signature)(getattr(importlib.import_module(module), name))
 
 
 # -- folders ---------------------------------------------------------------------------------------
@@ -302,7 +261,6 @@ class KernelCache:
     def __init__(self, function: Any, is_portable: bool = True) -> None:
         self.name = f"{function.__module__}.{function.__qualname__}"
         self._stamp, self._is_portable = _stamp(function), is_portable
-        self.is_of_level = False  # what was loaded last
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return a kept version, which numba asks for first; None: compile one, under the lock.
@@ -333,7 +291,6 @@ class KernelCache:
                 with contextlib.suppress(OSError):
                     content = _trusted(Path(place, name))
                     if content[:_DIGEST] == sha256(key + content[_DIGEST:]).digest():
-                        self.is_of_level = processor is not own
                         return pickle.loads(content[_DIGEST:])
         return None
 

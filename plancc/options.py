@@ -238,8 +238,7 @@ class PlanOptions:
     )
     balance: str | None = of_balance(
         None,
-        f"what parts share evenly: {', '.join(BALANCES)}; limits "
-        "above and below the mean as nnz:0.05:0.1",
+        f"what parts share evenly: {', '.join(BALANCES)}; with an epsilon of its own as nnz:0.05",
         otherwise=f"{DEFAULT_BALANCE} where rows are searched for, else, and with `partitioner`, "
         "nnz",
         more="See `plancc.models.weights.Balance`; weights where there are `weights`.",

@@ -66,7 +66,7 @@ def compile(
 
     Parameters:
         graph (Graph, path, scipy sparse matrix, networkx graph, (n, edge_index), or an object of
-            PyTorch Geometric or DGL): See `plancc.graph.convert.as_graph`. Or a
+            PyTorch Geometric, DGL or igraph): See `plancc.graph.convert.as_graph`. Or a
             `ReadGraph`, to which the options of data and edges are applied already.
         model: A name in `plancc.models.MODELS`; ``plancc models`` lists them. None: "hp".
         num_parts: 1..n. For process grids and feature parallelism the number of ranks; a grid has a

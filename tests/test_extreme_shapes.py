@@ -77,29 +77,6 @@ def test_one_vertex(model, settings):
         assert plan.metrics().volume == 0
 
 
-def test_shapes():
-    n, dense = 7, {}
-    for shape in SHAPES:
-        graph = graph_of(shape, n)
-        dense[shape] = np.zeros((n, n), dtype=bool)
-        row = np.repeat(np.arange(n), np.diff(graph.indptr))
-        dense[shape][row, graph.indices] = True
-    eye, full = np.eye(n, dtype=bool), np.ones((n, n), dtype=bool)
-    arrow = np.zeros((n, n), dtype=bool)
-    arrow[0, 1:] = arrow[1:, 0] = True
-    assert (dense["star"] == arrow).all()
-    assert (dense["clique"] == full ^ eye).all()
-    assert (dense["hubs"] == full ^ eye).all()
-    assert dense["row"][0].all()
-    assert (dense["row"][1:] == np.eye(n, k=1, dtype=bool)[1:]).all()
-    assert (dense["column"] == dense["row"].T).all()
-    assert not dense["empty"].any()
-    assert (dense["loops"] == eye).all()
-    assert not dense["components"][: n // 2, n // 2 :].any()
-    assert (dense["duplicates"] == dense["path"]).all()
-    assert (dense["path"] == np.eye(n, k=1, dtype=bool) | np.eye(n, k=-1, dtype=bool)).all()
-
-
 @pytest.mark.parametrize("leaves", [500, pytest.param(4000, marks=long)])
 def test_work_of_a_star_is_linear(leaves):
     """A sweep looks at few parts per leaf, though the net of the hub touches all of them."""

@@ -231,33 +231,6 @@ def test_where_sums_may_be_reordered_none_of_the_level_is_taken(place, called) -
     assert called(place) == [42, 1]
 
 
-def test_a_c_function_is_compiled_for_the_processor_beside_the_run(place, monkeypatch) -> None:
-    (place / "kernels.py").write_text("""
-from plancc import jit
-from numba import carray
-
-def twice(call):
-    call[0] *= 2
-
-def made():
-    return jit.cfunc("void(CPointer(int64))")(twice)
-""")
-    monkeypatch.syspath_prepend(place)
-    monkeypatch.chdir(place)
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(place))
-    (of_level,) = compiled_for_level(place, "made()").glob("*.kernel")
-    monkeypatch.setattr(jit, "candidates", lambda: [place])
-    monkeypatch.setattr(jit, "folder", lambda: place)
-    monkeypatch.setattr(jit, "BEGIN", math.inf)
-    made = importlib.import_module("kernels").made
-    assert made().cache_hits
-    assert jit._children.pop().wait(240) == 0
-    of_level.unlink()
-    assert made().cache_hits
-    assert not jit._children
-    del sys.modules["kernels"]
-
-
 @pytest.mark.parametrize("harm", ["cut", "flipped", "poisoned", "of another name"])
 def test_a_kernel_whose_digest_is_wrong_is_never_executed(harm, kept, called, monkeypatch) -> None:
     """Not even unpickled."""

@@ -76,15 +76,6 @@ def test_nonzeros_of_edge_plans_keep_the_shares(model, options, graph):
     assert recorded == pytest.approx((nonzeros / shares(nonzeros.sum())).max() - 1, abs=1e-5)
 
 
-@turns(model=["hp", "medium-grain", "gp"], partitioner=["builtin", "mtkahypar"])
-def test_named_partitioners_keep_the_shares(model, partitioner, graph):
-    plan = plancc.compile(
-        graph, model, P, capacities=CAPACITIES, epsilon=0.1, partitioner=partitioner
-    )
-    assert "above epsilon 0.1" not in plan.provenance["warnings"]
-    assert within(plan.traffic().nonzeros, 0.1)
-
-
 def test_mini_batches_keep_the_shares(graph):
     plan = plancc.compile(
         *(graph, "stochastic-hp", P),

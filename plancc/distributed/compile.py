@@ -301,7 +301,6 @@ def _check_on_ranks(assigner: Assigner, task: Task, wanted: Balance) -> None:
         raise InputError(
             f"`effort` {task.options.effort}: several ranks search with effort fast only"
         )
-    wanted.check_of_rows()
     if set(wanted.names) - {"nnz", "rows", "work"}:
         raise InputError(
             f"balance '{wanted}': several ranks balance nonzeros, rows and work (nnz, rows, work)"

@@ -27,8 +27,8 @@ from plancc.graph.weights import with_own_weights
 from plancc.text import shown
 
 _ACCEPTED = (
-    "a Graph, a path, a scipy sparse matrix, a graph of networkx, PyTorch Geometric or DGL, or a "
-    "pair (num_vertices, edge_index)"
+    "a Graph, a path, a scipy sparse matrix, a graph of networkx, igraph, PyTorch Geometric or "
+    "DGL, or a pair (num_vertices, edge_index)"
 )
 
 
@@ -56,6 +56,7 @@ def as_graph(obj: Any) -> Graph:
               ``edge_index`` (`plancc.interop.record.graph_of_record`).
             - A homogeneous graph of DGL: an edge from u to v is ``A[v, u]``, as in ``(n,
               edge_index)``.
+            - igraph: as networkx; values if edges have the attribute "weight".
 
     Raises:
         InputError: For any other object, a dense matrix, an index out of range, NaN or infinity.

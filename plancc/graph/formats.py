@@ -45,6 +45,7 @@ FORMATS = Registry(
         "h5ad": "plancc.interop.h5ad:FORMAT",
         "graphml": "plancc.interop.attributed:GRAPHML",
         "gml": "plancc.interop.attributed:GML",
+        "pajek": "plancc.interop.attributed:PAJEK",
     },
     instance_of="plancc.graph.formats:Format",
 )
@@ -200,8 +201,6 @@ def find_format(path: StrPath, format: str | None = None) -> str:
         raise InputError(f"{os.fspath(path)}: no graph but a plan, by its name: give the graph")
     if extension == ".hgr":
         raise InputError(f"{os.fspath(path)}: a hypergraph is no graph: plancc partition reads it")
-    if extension == ".net":
-        raise InputError(f"{os.fspath(path)}: a Pajek network is not read: save it as GraphML")
     if extension in PACKED:
         raise InputError(f"{os.fspath(path)}: unpack it first; of packed files .gz is read")
     raise InputError(

@@ -57,7 +57,7 @@ KINDS = (
     _kind("JSON", rb"\s*(\{\s*\"|\[\s*\{)", advice="write its edges, one a line"),
     _kind("GEXF", rb"\s*(<\?xml[^>]*>\s*)?<gexf\b", advice="Gephi exports GraphML"),
     _kind("XML", rb"\s*<(\?xml|graphml)\b", "graphml"),
-    _kind("Pajek", rb"\s*\*(vertices|network)\b", advice="save it as GraphML, by igraph or Gephi"),
+    _kind("Pajek", rb"\s*\*(vertices|network)\b", "pajek"),
     _kind("GML", rb"\s*(creator\b[^\n]*\n\s*)?graph\s*\[", "gml"),
 )
 """What files are known by their first bytes; of texts, after a byte order mark."""

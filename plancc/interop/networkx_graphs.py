@@ -1,20 +1,23 @@
-"""Graphs of networkx in memory.
+"""Graphs of networkx and igraph in memory.
 
-Edge u -> v is ``A[u, v]``: u needs v. Undirected graphs have both directions; the edges' attribute
-``weight`` is the value. Nodes are ids where each is another text or whole number.
+Edge u -> v is ``A[u, v]``: u needs v.
+Undirected graphs have both directions; the edges' attribute ``weight`` is the value. The nodes of
+networkx, and what igraph has as ``name``, are ids where each is another text or whole number.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from plancc.errors import InputError, warn
-from plancc.graph.canonical import both_ways, build_graph
+from plancc.graph.canonical import as_values, both_ways, build_graph
 from plancc.graph.formats import Held
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.named_ids import as_ids
@@ -22,11 +25,15 @@ from plancc.graph.textfile import show
 
 
 def hold(obj: Any) -> Held | None:
-    """A graph of networkx; None for other objects."""
-    if not all(hasattr(obj, name) for name in ("is_directed", "adj", "nodes")):
+    """A graph of networkx or of igraph; None for other objects."""
+    if not hasattr(obj, "is_directed"):
         return None
-    name = f"networkx {type(obj).__name__}"
-    return Held(name, partial(_graph_of_networkx, obj, name), {})
+    if hasattr(obj, "adj") and hasattr(obj, "nodes"):
+        name = f"networkx {type(obj).__name__}"
+        return Held(name, partial(_graph_of_networkx, obj, name), {})
+    if hasattr(obj, "vcount") and hasattr(obj, "get_edgelist"):
+        return Held("igraph Graph", partial(_graph_of_igraph, obj, "igraph Graph"), {})
+    return None
 
 
 def _graph_of_networkx(graph: Any, name: str) -> Graph:
@@ -34,9 +41,7 @@ def _graph_of_networkx(graph: Any, name: str) -> Graph:
     check_num_vertices(len(nodes), name)
     number = {node: k for k, node in enumerate(nodes)}
     found = list(graph.edges(data=True))
-    if left := sorted(map(show, {each for *_, data in found for each in data} - {"weight"})):
-        words = f"not taken: {', '.join(left)} of edges; name the one that is the weight 'weight'"
-        warn(f"{name}: {words}")
+    _tell(name, {each for *_, data in found for each in data})
     ends = chain.from_iterable((number[u], number[v]) for u, v, _ in found)
     pair = np.fromiter(ends, np.int32, 2 * len(found)).reshape(-1, 2)
     weights, values = [data.get("weight") for *_, data in found], None
@@ -46,7 +51,37 @@ def _graph_of_networkx(graph: Any, name: str) -> Graph:
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{name}: an edge's 'weight' is not a number ({error})") from error
     source = Source(name, format="networkx", weights="'weight'")
-    directed = graph.is_directed()
+    return _build(nodes, pair, values, graph.is_directed(), source)
+
+
+def _graph_of_igraph(graph: Any, name: str) -> Graph:
+    n = graph.vcount()
+    check_num_vertices(n, name)
+    pair = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2)
+    values = None
+    _tell(name, set(graph.es.attributes()))
+    if "weight" in graph.es.attributes():
+        values = as_values(np.array(graph.es["weight"]), f"{name}: 'weight'")
+    source = Source(name, format="igraph", weights="'weight'")
+    nodes = graph.vs["name"] if "name" in graph.vs.attributes() else range(n)
+    return _build(nodes, pair, values, graph.is_directed(), source)
+
+
+def _tell(name: str, attributes: set[Any]) -> None:
+    """Say which attributes of edges are not taken."""
+    if left := sorted(map(show, attributes - {"weight"})):
+        words = f"not taken: {', '.join(left)} of edges; name the one that is the weight 'weight'"
+        warn(f"{name}: {words}")
+
+
+def _build(
+    nodes: Collection[Any],
+    pair: npt.NDArray[np.integer],
+    values: npt.NDArray[Any] | None,
+    directed: bool,
+    source: Source,
+) -> Graph:
+    """The graph of these nodes and edges int[edges, 2]; undirected ones have both directions."""
     edges = both_ways(pair[:, 0], pair[:, 1], values, not directed)
     ids = as_ids(nodes)
     if ids is not None and np.array_equal(ids, np.arange(len(ids))):

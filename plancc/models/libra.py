@@ -50,8 +50,7 @@ class LibraModel(EdgeModel):
     ) -> Assignment:
         """Assign all nonzeros and rows; `seed` orders vertices with as many nonzeros.
 
-        The copies take ``num_parts / 8`` bytes per vertex, or 8 bytes per nonzero of its row and
-        column where that is less.
+        The copies take ``num_parts / 8`` bytes per vertex.
 
         Returns:
             Notes, as in table 4 of Md et al. 2021: ``replication_factor``, the mean number of parts
@@ -70,7 +69,7 @@ class LibraModel(EdgeModel):
 
         total = int(in_row.sum()) + int(diagonal[degree > 0].sum())
         ahead = kernels.ahead(indptr, indices, in_column, rank)
-        parts = kernels.no_parts(degree[by_rank], num_parts)
+        held = np.zeros((len(rank), -(-num_parts // 64)), dtype=np.uint64)
         nonzero_owner = np.empty(matrix.num_nonzeros, dtype=np.int32)
         load = kernels.assign_edges(
             by_rank,
@@ -79,14 +78,14 @@ class LibraModel(EdgeModel):
             indices,
             ahead,
             diagonal,
-            parts,
+            held,
             math.ceil((1 + SLACK) * total / num_parts),
             num_parts,
             nonzero_owner,
         )
-        copies = kernels.num_held(parts, matrix.num_vertices)
+        copies = kernels.num_held(held)
         choice = np.where(copies > 0, copies, num_parts + 1)
-        owner = kernels.choose_owners(np.argsort(choice, kind="stable"), parts, load)[rank]
+        owner = kernels.choose_owners(np.argsort(choice, kind="stable"), held, load)[rank]
         kernels.assign_rest(indptr, indices, ahead, diagonal, owner, nonzero_owner)
         notes: dict[str, int | float | str] = {}
         if load.any():

@@ -83,44 +83,6 @@ def _fill(indptr: Any, indices: Any, rank: Any, end: Any, pairs: Any) -> None:
                 end[j] += 1
 
 
-class Parts(NamedTuple):
-    """The parts that hold every vertex: a bit for each part, or a list where that is shorter.
-
-    Vertices go by rank, so first those with a list, then those with bits.
-
-    Attributes:
-        held (uint64[num_places]): A list has a place per nonzero: parts + 1, then zeros.
-        ptr (int64[first + 1]): The list of rank r is ``held[ptr[r]:ptr[r + 1]]``; then come the
-            bits.
-        first: The first rank with bits.
-        words: Places for bits, 64 parts each.
-    """
-
-    held: Any
-    ptr: Any
-    first: int
-    words: int
-
-
-def no_parts(degree: Any, num_parts: int) -> Parts:
-    """Room for the parts of vertices with so many nonzeros off the diagonal, int64[n], by rank."""
-    words = -(-num_parts // 64)
-    first = int(np.searchsorted(degree, words))
-    ptr = np.zeros(first + 1, dtype=np.int64)
-    np.cumsum(degree[:first], out=ptr[1:])
-    num_places = int(ptr[first]) + (len(degree) - first) * words
-    return Parts(np.zeros(num_places, dtype=np.uint64), ptr, first, words)
-
-
-@njit(cache=True, nogil=True)
-def _places(parts: Any, r: int) -> Any:
-    """Where in `held` the parts of rank r begin and end."""
-    if r >= parts.first:
-        start = parts.ptr[parts.first] + (r - parts.first) * parts.words
-        return start, start + parts.words
-    return parts.ptr[r], parts.ptr[r + 1]
-
-
 @njit(cache=True, nogil=True)
 def assign_edges(
     by_rank: Any,
@@ -129,7 +91,7 @@ def assign_edges(
     indices: Any,
     ahead: Any,
     diagonal: Any,
-    parts: Any,
+    held: Any,
     room: int,
     num_parts: int,
     nonzero_owner: Any,
@@ -143,21 +105,21 @@ def assign_edges(
         indices: int32[nnz], ascending in every row.
         ahead (Ahead): Owners take the place of rows.
         diagonal: bool[n].
-        parts: Parts.
+        held (uint64[n, num_parts / 64, rounded up]): By rank, a bit for each part that holds the
+            vertex; zeros, filled in here.
         room: Nonzeros that a part may have while others are relevant.
         nonzero_owner: int32[nnz].
 
     Returns:
         int64[num_parts]: Nonzeros off the diagonal.
     """
-    held, words, pairs = parts.held, parts.words, ahead.pairs
+    pairs = ahead.pairs
     key = np.arange(num_parts)
     first = np.zeros(num_parts, dtype=np.int64)  # diagonals among the load
     seen = np.zeros(len(by_rank), dtype=np.bool_)
     low, place = np.int64(0), np.int64(0)
     for r in range(len(by_rank)):
         u = by_rank[r]
-        mine, mine_end = _places(parts, r)
         a, a_end = indptr[u], indptr[u + 1]
         b, b_end = ahead.start[u], ahead.end[u]
         while True:
@@ -173,23 +135,21 @@ def assign_edges(
             s = np.int64(rank[v])
             weight = np.int64(in_row) + np.int64(in_column)
 
-            its, its_end = _places(parts, s)
             full = (room - weight + 1) * _LOAD
-            best = _least_of_both(held, mine, mine_end, its, its_end, words, key)
+            best = _least_of(held, r, s, key)
             old = best < full
             if not old:
-                best = _least_of(held, mine, mine_end, words, key)
+                best = _least_of(held, r, r, key)
                 if best >= full:
-                    best = _least_of(held, its, its_end, words, key)
+                    best = _least_of(held, s, s, key)
                 if best >= full:
                     low, place = _least(key, low, place)
                     best = key[place]
             c = best % _LOAD
             key[c] += weight * _LOAD
             if not old:  # else c holds both
-                _add(held, mine, mine_end, words, c)
-                _add(held, its, its_end, words, c)
                 for x in (r, s):
+                    held[x, c // 64] |= np.uint64(1) << np.uint64(c % 64)
                     if not seen[x]:
                         seen[x] = True
                         stored = diagonal[by_rank[x]]
@@ -228,34 +188,30 @@ def assign_rest(
 
 
 @njit(cache=True, nogil=True)
-def num_held(parts: Any, n: int) -> Any:
+def num_held(held: Any) -> Any:
     """How many parts hold every vertex, int32[n], by rank."""
-    held = parts.held
-    count = np.zeros(n, dtype=np.int32)
-    for r in range(n):
-        start, end = _places(parts, r)
-        for k in range(start, end):
-            count[r] += _num_bits(held[k]) if r >= parts.first else held[k] > 0
+    count = np.zeros(len(held), dtype=np.int32)
+    for r in range(len(held)):
+        for w in range(held.shape[1]):
+            count[r] += _num_bits(held[r, w])
     return count
 
 
 @njit(cache=True, nogil=True)
-def choose_owners(order: Any, parts: Any, load: Any) -> Any:
+def choose_owners(order: Any, held: Any, load: Any) -> Any:
     """Owner of every vertex, int32[n], by rank: of the parts that hold it the least loaded.
 
     Parameters:
         order (int64[n]): Ranks, in the order in which vertices choose; those that no part holds
             take the least loaded of all.
-        parts: Parts.
+        held: As `assign_edges` fills it.
         load (int64[num_parts]): Of the edges; a row counts 1.
     """
-    held, words = parts.held, parts.words
     key = load * _LOAD + np.arange(len(load))
     owner = np.empty(len(order), dtype=np.int32)
     low, place = load.min(), np.int64(0)
     for r in order:
-        start, end = _places(parts, r)
-        best = _least_of(held, start, end, words, key)
+        best = _least_of(held, r, r, key)
         if best == _NONE:
             low, place = _least(key, low, place)
             best = key[place]
@@ -279,70 +235,16 @@ def _least(key: Any, low: int, place: int) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _least_of(held: Any, start: int, end: int, words: int, key: Any) -> Any:
-    """The least key of the parts of ``held[start:end]``, or `_NONE`."""
+def _least_of(held: Any, r: int, s: int, key: Any) -> Any:
+    """The least key of the parts that hold both ranks, or `_NONE`."""
     best = np.int64(_NONE)
-    if end - start == words:
-        for w in range(words):
-            best = _least_bit(held[start + w], 64 * w, key, best)
-        return best
-    for k in range(start, end):
-        if held[k] == 0:
-            break
-        best = min(best, key[np.int64(held[k]) - 1])
+    for w in range(held.shape[1]):
+        bits = held[r, w] & held[s, w]
+        while bits:
+            below = ~bits & (bits - np.uint64(1))
+            best = min(best, key[64 * w + _num_bits(below)])
+            bits &= bits - np.uint64(1)
     return best
-
-
-@njit(cache=True, nogil=True)
-def _least_of_both(
-    held: Any, start: int, end: int, other: int, other_end: int, words: int, key: Any
-) -> Any:
-    """The least key of the parts in both places, the first of which are not more, or `_NONE`."""
-    best = np.int64(_NONE)
-    if end - start == words:
-        for w in range(words):
-            best = _least_bit(held[start + w] & held[other + w], 64 * w, key, best)
-        return best
-    for k in range(start, end):
-        if held[k] == 0:
-            break
-        c = np.int64(held[k]) - 1
-        if key[c] < best and _holds(held, other, other_end, words, c):
-            best = key[c]
-    return best
-
-
-@njit(cache=True, nogil=True)
-def _least_bit(bits: Any, first: int, key: Any, best: Any) -> Any:
-    """The least of `best` and the keys of these bits, the lowest of which is part `first`."""
-    while bits:
-        below = ~bits & (bits - np.uint64(1))
-        best = min(best, key[first + _num_bits(below)])
-        bits &= bits - np.uint64(1)
-    return best
-
-
-@njit(cache=True, nogil=True)
-def _holds(held: Any, start: int, end: int, words: int, c: int) -> bool:
-    """Whether part c is in these places."""
-    if end - start == words:
-        return (held[start + c // 64] >> np.uint64(c % 64)) & np.uint64(1) > 0
-    found = False
-    for k in range(start, end):
-        found |= held[k] == np.uint64(c + 1)
-    return found
-
-
-@njit(cache=True, nogil=True)
-def _add(held: Any, start: int, end: int, words: int, c: int) -> None:
-    """Put part c into these places."""
-    if end - start == words:
-        held[start + c // 64] |= np.uint64(1) << np.uint64(c % 64)
-        return
-    for k in range(start, end):
-        if held[k] == 0 or held[k] == np.uint64(c + 1):
-            held[k] = c + 1
-            break
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""What parts share evenly, and how heavy and how light each of them may be."""
+"""What parts share evenly, and how heavy each of them may be."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """The weights that parts share evenly, and how heavy and how light every part may be.
+    """The weights that parts share evenly, and how heavy every part may be.
 
     Numbers of parts are [num_parts, c], numbers of all parts together [c], for c constraints.
 
@@ -46,8 +46,6 @@ class Limits:
             column.
         epsilon (float64[c]): Allowed imbalance, max / mean - 1; one number is taken for all
             constraints.
-        below (float64[c]): Share of its even share that a part may lack; one number is taken for
-            all constraints; 1: no part is too light.
         capacities: To which the even shares of the parts are in proportion; None: all alike.
         names: Of the constraints.
         relative (float64[num_parts]): Capacities over their mean; 1 where all parts are alike.
@@ -61,7 +59,6 @@ class Limits:
     epsilon: Any
     capacities: Capacities = None
     names: tuple[str, ...] = ()
-    below: Any = 1.0
     relative: npt.NDArray[np.float64] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,7 +67,6 @@ class Limits:
         made = {
             "weights": weights,
             "epsilon": np.broadcast_to(allowed, number),
-            "below": np.broadcast_to(np.asarray(self.below, np.float64), number),
             "names": self.names or tuple(f"weight {k}" for k in range(1, number + 1)),
             "relative": relative_capacities(self.num_parts, self.capacities),
         }
@@ -106,11 +102,7 @@ class Limits:
         """Every constraint by itself."""
         return [
             replace(
-                self,
-                weights=self.weights[:, k : k + 1],
-                epsilon=self.epsilon[k],
-                names=(name,),
-                below=self.below[k],
+                self, weights=self.weights[:, k : k + 1], epsilon=self.epsilon[k], names=(name,)
             )
             for k, name in enumerate(self.names)
         ]
@@ -171,16 +163,6 @@ class Limits:
         return np.maximum(self.allowed, self.least)
 
     @cached_property
-    def floor(self) -> npt.NDArray[np.int64]:
-        """``(1 - below)`` of the even share, rounded up: no part should be lighter."""
-        least = np.ceil((1 - self.below) * self.share - 1e-9)
-        return np.minimum(least, np.floor(self.share + 1e-9)).astype(np.int64)
-
-    def lack(self, loads: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Weight that parts have less than `floor`; `loads` and result: int64[num_parts, c]."""
-        return np.maximum(self.floor - loads, 0)
-
-    @cached_property
     def target(self) -> npt.NDArray[np.float64]:
         """Passes price the weight of a part above it."""
         return np.asarray(self.allowed - SLACK * self.even)
@@ -195,19 +177,12 @@ class Limits:
         return part_weights(owner, self.weights, self.num_parts)
 
     def overload(self, loads: npt.NDArray[np.int64]) -> float:
-        """Weight of all parts above the limit or below the floor, over their even shares, added up.
+        """Weight of all parts above the limit, over their even shares, added up.
 
         `loads`: weights of the parts, int64[num_parts, c], or int64[num_parts] of one constraint.
         """
-        loads = loads.reshape(self.limit.shape)
-        return self.excess(loads) + self._in_shares(self.lack(loads))
-
-    def excess(self, loads: npt.NDArray[np.int64]) -> float:
-        """The part of `overload` that is above the limit."""
-        return self._in_shares(np.maximum(loads.reshape(self.limit.shape) - self.limit, 0))
-
-    def _in_shares(self, weights: npt.NDArray[Any]) -> float:
-        of_one = (weights / self.relative[:, None]).sum(axis=0)
+        over = np.maximum(loads.reshape(self.limit.shape) - self.limit, 0)
+        of_one = (over / self.relative[:, None]).sum(axis=0)
         return float((of_one / np.maximum(-(-self.total // self.num_parts), 1)).sum())
 
     def imbalance(self, loads: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
@@ -218,15 +193,6 @@ class Limits:
         loads = loads.reshape(self.share.shape)
         fullest = (loads / self.relative[:, None]).max(axis=0) * self.num_parts
         return np.where(self.total > 0, fullest / np.maximum(self.total, 1) - 1.0, 0.0)
-
-    def lacking(self, loads: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """1 less the least of the parts' weights over their even shares: float64[c].
-
-        0 where there is no weight at all. `loads` as of `overload`.
-        """
-        loads = loads.reshape(self.share.shape)
-        lightest = (loads / self.relative[:, None]).min(axis=0) * self.num_parts
-        return np.where(self.total > 0, 1.0 - lightest / np.maximum(self.total, 1), 0.0)
 
 
 def part_weights(

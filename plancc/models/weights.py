@@ -53,7 +53,6 @@ class Balance:
         expected_nonzeros (float64[num_vertices], or None): Of a mini-batch, by row; "batch" needs
             them.
         allowed: Allowed imbalance, max / mean - 1, of the names that have one of their own.
-        below: Share of the mean that the lightest part may lack, of the names that say it.
         capacities: One for every part, to which the even share of every constraint is in
             proportion; None: all parts alike.
 
@@ -68,7 +67,6 @@ class Balance:
     train_mask: npt.NDArray[np.bool_] | None = None
     expected_nonzeros: npt.NDArray[np.float64] | None = None
     allowed: Mapping[str, float] = field(default_factory=dict)
-    below: Mapping[str, float] = field(default_factory=dict)
     capacities: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -80,10 +78,6 @@ class Balance:
             check_choice("balance", name, self.names)
             if not (math.isfinite(epsilon) and epsilon >= 0):
                 raise InputError(_not_allowed(name, f"{epsilon:g}"))
-        for name, lack in self.below.items():
-            check_choice("balance", name, self.names)
-            if not 0 <= lack <= 1:
-                raise InputError(_not_lacking(name, f"{lack:g}"))
         if self.dims is not None:
             check_dims(self.dims)
         elif "work" in self.names:
@@ -93,35 +87,23 @@ class Balance:
     def parse(cls, text: str, dims: Sequence[int] | None = None) -> Balance:
         """The balance that a comma list names, such as "nnz,rows" or "nnz:0.05,rows".
 
-        A number after a colon is the allowed imbalance of that name, a second one the share of the
-        mean that a part may lack: with "rows:0.05:0.1" parts have 0.9 to 1.05 of the mean.
+        A number after a colon is the allowed imbalance of that name.
         """
         names: list[str] = []
         allowed: dict[str, float] = {}
-        below: dict[str, float] = {}
         for word in text.split(","):
-            name, *numbers = map(str.strip, word.split(":", 2))
+            name, colon, number = (each.strip() for each in word.partition(":"))
             check_choice("balance", name, BALANCES)
             names.append(name)
-            told = (allowed, _not_allowed), (below, _not_lacking)
-            for (known, why), number in zip(told, numbers, strict=False):
-                try:
-                    known.setdefault(name, float(number))
-                except ValueError:
-                    raise InputError(why(name, number)) from None
-        given = None if dims is None else tuple(dims)
-        return cls(tuple(names), given, allowed=allowed, below=below)
+            try:
+                allowed |= {name: float(number)} if colon else {}
+            except ValueError:
+                raise InputError(_not_allowed(name, number)) from None
+        return cls(tuple(names), None if dims is None else tuple(dims), allowed=allowed)
 
     def __str__(self) -> str:
-        return ",".join(
-            ":".join(
-                [
-                    name,
-                    *(repr(known[name]) for known in (self.allowed, self.below) if name in known),
-                ]
-            )
-            for name in self.names
-        )
+        words = ((name, self.allowed.get(name)) for name in self.names)
+        return ",".join(name if own is None else f"{name}:{own!r}" for name, own in words)
 
     def check_given(self, graph: Graph) -> None:
         """Raise InputError unless graph and mask have what is to be shared; before any work."""
@@ -141,20 +123,11 @@ class Balance:
         """
         found = constraints(matrix, self)
         allowed = [self.epsilon(name, epsilon) for name in found]
-        below = [self.below.get(name.split()[0], 1.0) for name in found]
-        return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found), below)
+        return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
 
     def without_limits(self) -> Balance:
         """The same names, none with limits of its own."""
-        return replace(self, allowed={}, below={})
-
-    def check_of_rows(self) -> None:
-        """Raise InputError if parts may be too light: only owners of rows keep to that."""
-        if self.below:
-            raise InputError(
-                f"balance {self}: a least weight is for models that search for owners of rows, "
-                "such as hp, by one process: drop the second number"
-            )
+        return replace(self, allowed={})
 
 
 def constraints(matrix: Graph, balance: str | Balance) -> dict[str, npt.NDArray[np.int64]]:
@@ -264,13 +237,6 @@ def _not_allowed(name: str, number: str) -> str:
     return (
         f"balance '{name}:{number}': '{number}' is no allowed imbalance: give a number that is at "
         f"least 0, such as {name}:0.05"
-    )
-
-
-def _not_lacking(name: str, number: str) -> str:
-    return (
-        f"balance '{name}': '{number}' is no share that a part may lack: give a number in 0..1, "
-        f"such as {name}:0.05:0.1"
     )
 
 

@@ -45,7 +45,6 @@ def find_edge_owners(
 
     The balance is that of the nonzeros; there is no other here.
     """
-    balance.check_of_rows()
     if balance.names != ("nnz",):
         raise InputError(f"balance {balance}: model '{task.name}' shares nonzeros evenly (nnz)")
     epsilon = balance.epsilon("nnz", task.options.epsilon)

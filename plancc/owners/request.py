@@ -157,8 +157,6 @@ def prepared(
     with assigner.explained():
         chosen = make_model(assigner.model, assigner.options)
         task = Task(assigner.model, chosen, assigner.num_parts, options)
-    if not chosen.searched:
-        wanted.check_of_rows()
     return assigner, task, wanted
 
 

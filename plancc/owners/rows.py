@@ -207,7 +207,7 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
     if job.task.objective is not None and batches == EXACT_OR_ENOUGH:
         return "refine"
     limits = job.limits
-    if len(limits.names) == 1 and not limits.unequal and not limits.floor.any():
+    if len(limits.names) == 1 and not limits.unequal:
         return ""
     return "rebalance" if limits.overload(limits.load(found.owners.rows)) > 0 else ""
 

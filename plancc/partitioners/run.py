@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from plancc.clock import wall_seconds
 from plancc.errors import BackendError, BackendUnavailable, InputError
+from plancc.models.block import block_owner
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import MAX_TOTAL, check_num_parts, combined
@@ -354,29 +354,13 @@ def _trivial_owner(
     links = problem.pins if isinstance(problem, Hypergraph) else problem.indices
     if len(links) == 0:
         if limits.unequal:
-            return _dealt(weights[heaviest_first], limits.relative)[np.argsort(heaviest_first)]
+            return block_owner(weights, num_parts, limits.capacities)
         # Deal the vertices out, heaviest first, forth and back over the parts.
         place = np.arange(n) % (2 * num_parts)
         owner = np.empty(n, dtype=np.int32)
         owner[heaviest_first] = np.minimum(place, 2 * num_parts - 1 - place)
         return owner
     return None
-
-
-def _dealt(
-    weights: npt.NDArray[np.int64], relative: npt.NDArray[np.float64]
-) -> npt.NDArray[np.int32]:
-    """Parts of weights one after the other, each to the part that it fills least; none empty."""
-    owner = np.empty(len(weights), dtype=np.int32)
-    heap = [(0.0, -relative[q], q) for q in range(len(relative))]
-    heapq.heapify(heap)
-    load = np.zeros(len(relative))
-    for k, weight in enumerate(np.maximum(weights, 1).tolist()):
-        _, order, q = heapq.heappop(heap)
-        owner[k] = q
-        load[q] += weight
-        heapq.heappush(heap, (load[q] / relative[q], order, q))
-    return owner
 
 
 def _run(
@@ -502,9 +486,4 @@ def balance_notes(owner: npt.NDArray[np.int32], limits: Limits, who: str) -> lis
             notes.append(said)
         elif not over.any() and reached > epsilon + ROUNDED and not heavy:
             notes.append(f"{said}: the average part weighs {share:.1f}, in whole vertices")
-        if each.lack(loads).any():
-            notes.append(
-                f"{about}the lightest part of {who} lacks {each.lacking(loads)[0]:.4g} of its even "
-                f"share, more than {each.below[0]:g}"
-            )
     return notes

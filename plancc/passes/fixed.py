@@ -59,7 +59,6 @@ class Around:
             limits.num_parts,
             [*limits.epsilon, 0.0],
             names=(*limits.names, "fixed"),
-            below=[*limits.below, 1.0],
         )
         weights = nets.weight if problem.vertex_weights.ndim > 1 else nets.weight[:, 0]
         smaller = Hypergraph(

@@ -37,7 +37,7 @@ from plancc.passes.presets import CUTS, Cuts
 class Flows:
     """Minimum cuts between neighbouring parts, as long as they lower the volume.
 
-    A part above its limit gets no heavier, one below its floor no lighter; the others stay between.
+    A part above its limit gets no heavier; the others stay below theirs.
 
     Attributes:
         limits: Of several constraints, or of one in a column.
@@ -126,7 +126,7 @@ class Flows:
         room = np.maximum(how.reach * sums, np.minimum(least, how.whole_reach * sums))
         region = Region(room, how.max_degree, how.max_pins, how.max_work)
         most = np.maximum(self.limits.limit[pair], sums)
-        most = np.minimum(most, np.maximum(sums.sum(axis=0) - state.floor[pair[::-1]], sums))
+        most = np.minimum(most, sums.sum(axis=0))
         place = scratch.get()
         try:
             vertices, work = split_pair(

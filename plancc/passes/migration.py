@@ -56,7 +56,7 @@ class Migrate:
         nets = nets_of(problem)
         limits = context.limits
         placed = with_all_placed(owner, nets, context)
-        state = state_of(nets, placed, limits.num_parts, limits.floor)
+        state = state_of(nets, placed, limits.num_parts)
         sweeps = Sweeps(limits, context.rng(), context.deadline, numbers=self.numbers)
         state = self._within_limits(owner, nets, state, sweeps)
         self._search(owner, nets, state, sweeps)
@@ -85,7 +85,7 @@ class Migrate:
             before = state.owner.copy()
             sweeps.trade(nets, state)
             if _moved(owner, state) > self.most:
-                return state_of(nets, before, limits.num_parts, limits.floor)
+                return state_of(nets, before, limits.num_parts)
         return state
 
 

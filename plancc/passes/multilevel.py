@@ -155,7 +155,7 @@ class Sweeps:
         `owners` are not changed. `coarse`: whether vertices are clusters; then a V-cycle follows.
         """
         limits = self.limits
-        states = [state_of(nets, owner, limits.num_parts, limits.floor) for owner in owners]
+        states = [state_of(nets, owner, limits.num_parts) for owner in owners]
         state = min(states, key=lambda each: volume(nets, each))
         if limits.overload(state.sums) > 0:  # clusters carry weight through chains of parts
             state = self.v_cycle(nets, state.owner, self.anneal)
@@ -313,62 +313,24 @@ class Sweeps:
         parts (`trade`), which come first where several constraints are missed by
         little: they cost fewer rows than such sweeps. A part of few heavy vertices may stay above
         the limit. After the deadline only single moves are made.
-
-        Parts below their floor get vertices in the same way at the end (`fill`).
         """
-        for _ in range(self.numbers.restoring.rounds if self.limits.floor.any() else 1):
-            self._restore_limits(nets, state)
-            if self.limits.lack(state.sums).any():
-                self.fill(nets, state)
-                self.trade(nets, state)
-            if self.limits.overload(state.sums) == 0:
-                return
-
-    def fill(self, nets: Nets, state: State) -> None:
-        """Bring parts up to their floor, where that costs the fewest rows.
-
-        Every other part is asked for a share of what is above its own floor: sweeps with prices on
-        that carry weight from part to part, then single moves go where there is room, which is in
-        the light parts alone.
-        """
-        limits, prices = self.limits, self.numbers.restoring.prices
-        for price in (*prices, None, None):
-            lack = limits.lack(state.sums)
-            if not lack.any():
-                return
-            spare = np.maximum(state.sums - state.floor, 0)
-            given = spare * np.minimum(lack.sum(axis=0) / np.maximum(spare.sum(axis=0), 1), 1)
-            wanted = np.where(lack > 0, limits.limit, np.floor(state.sums - given))
-            wanted = np.where(limits.below < 1, wanted, limits.limit)
-            if price is None:
-                self.relieve(nets, state, limit=np.minimum(wanted, limits.limit))
-            elif not self.deadline.passed():
-                order = boundary(nets, state)
-                self.rng.shuffle(order)
-                unit = price * self.price_unit(nets, state)
-                self._sweep(order, nets, state, limits.bounds(unit, limits.limit, wanted))
-
-    def _restore_limits(self, nets: Nets, state: State) -> None:
         how = self.numbers.restoring
         for price in how.prices:
-            overload, num_parts = self.limits.excess(state.sums), len(state.sums)
+            overload, num_parts = self.limits.overload(state.sums), len(state.sums)
             little = overload <= how.little * num_parts and state.sums.shape[1] > 1
             if little and len(state.owner) <= how.exchanged_rows * num_parts:
                 self.trade(nets, state)
-            if self.limits.excess(state.sums) == 0:
+            if self.limits.overload(state.sums) == 0:
                 return
             self.anneal(nets, state, (price,))
-        if self.limits.excess(state.sums) == 0:
+        if self.limits.overload(state.sums) == 0:
             return
         self.relieve(nets, state)
         self.trade(nets, state)
 
-    def relieve(self, nets: Nets, state: State, most: int | None = None, limit: Any = None) -> None:
-        """Move vertices out of parts above a limit, the cheapest first.
-
-        `most`: None for all; `limit`: None for that of `limits`.
-        """
-        limit = self.limits.limit if limit is None else limit
+    def relieve(self, nets: Nets, state: State, most: int | None = None) -> None:
+        """Move vertices out of parts above the limit, the cheapest first; all or `most` of them."""
+        limit = self.limits.limit
         costs = relief_costs(nets, state, limit)
         order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
         relieve(order[:most], nets, state, limit)
@@ -393,7 +355,7 @@ class Sweeps:
             how = next(rounds, numbers.last)
             room = (limit - state.sums) * unit
             roomy = np.argsort(-np.vstack([room.T, room.min(axis=1)]), axis=1, kind="stable")
-            worst = (np.maximum(-room, 0) + limits.lack(state.sums) * unit).sum(axis=1)
+            worst = np.maximum(-room, 0).sum(axis=1)
             over = np.argsort(-worst, kind="stable")[: np.count_nonzero(worst)]
             rules = Rules(limit, unit, *how)
             number = (room > 0).sum(axis=0)
@@ -440,7 +402,7 @@ class Sweeps:
             level, label = levels.pop()
             if label is not None:
                 level = with_transpose(level)
-            state = state_of(level, current, num_parts, self.limits.floor)
+            state = state_of(level, current, num_parts)
             refine(level, state)
             if label is not None:
                 current = state.owner[label]

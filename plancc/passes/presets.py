@@ -71,7 +71,6 @@ class Restoring:
     # Rows of an average part above which sweeps come first all the same: an exchange takes time in
     # proportion to them, and relieves by a few rows.
     exchanged_rows: int = 20_000
-    rounds: int = 4  # of these and of moves into parts below their floor, which upset each other
     trading: Trading = TRADING
 
 

@@ -24,7 +24,7 @@ def rebalance(owner: Owner, problem: Hypergraph, context: Context) -> Owner:
     """
     nets = nets_of(problem)
     limits = context.limits
-    state = state_of(nets, owner, limits.num_parts, limits.floor)
+    state = state_of(nets, owner, limits.num_parts)
     before = limits.overload(state.sums)
     if before == 0:
         return owner

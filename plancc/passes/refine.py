@@ -93,8 +93,7 @@ class _Run:
 
     def back(self) -> None:
         """Return to the best owners so far."""
-        limits = self.context.limits
-        self.state = state_of(self.nets, self.owner, limits.num_parts, limits.floor)
+        self.state = state_of(self.nets, self.owner, self.context.num_parts)
 
     def merit(self, value: float) -> Merit:
         """Merit of the state, whose objective has this value."""

@@ -90,7 +90,7 @@ class Predictor:
             grid: On grids whose pieces are smaller than blocks, the plan itself may differ a
                 little: see `tables_of_owners`.
         """
-        return self.epoch(tables_of_owners(matrix, owners, num_parts, grid, blocks=True))
+        return self.epoch(tables_of_owners(matrix, owners, num_parts, grid))
 
     def of_random(self, matrix: Graph, num_parts: int) -> Prediction:
         """The prediction for an even random row partition, always the same one."""

@@ -7,13 +7,12 @@ batch, as far as it needs it, without a word to another.
     Population    what is drawn from: the pattern, training mask and clusters, as far as needed
     Sampler       how: a frozen dataclass of options, one file per sampler
     Batch         one draw: whom it touches, which nonzeros it keeps, whose output it asks for
-    draw          how everyone draws: the answers of a third party's batch are checked
+    draw          how everyone draws; `plancc.testing.SamplerTests` checks what a batch answers
 """
 
 from __future__ import annotations
 
 from plancc.sampling.batch import Batch, BatchLayer, Inclusion, Population
-from plancc.sampling.checks import draw
 from plancc.sampling.sampler import (
     FITTED,
     HELD_OUT,
@@ -22,6 +21,7 @@ from plancc.sampling.sampler import (
     Sampler,
     SizedSampler,
     chosen_sampler,
+    draw,
     make_sampler,
     parse_sampler,
     read_option,

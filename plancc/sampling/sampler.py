@@ -166,6 +166,23 @@ class SizedSampler(Sampler):
         return self.of_training and population.train_mask is not None
 
 
+def draw(
+    sampler: Sampler, population: Population, seed: int, number: int, stream: int = SHOWN
+) -> Batch:
+    """Draw a batch as `Sampler.batch` does.
+
+    Raises:
+        InputError: If the sampler refuses, or answers with something else than such a batch.
+    """
+    batch = sampler.batch(population, seed, number, stream)
+    if not isinstance(batch, Batch) or batch.num_blocks != sampler.num_blocks:
+        raise InputError(
+            f"{SAMPLERS.words_of(sampler.name)}, batch {number}: `batch()` must be a "
+            f"plancc.sampling.Batch of {sampler.num_blocks} blocks"
+        )
+    return batch
+
+
 def sampler_options() -> dict[str, Field[Any]]:
     """The options of all samplers by name, as dataclass fields."""
     return {each.name: each for cls in SAMPLERS.loaded().values() for each in options_of(cls)}

@@ -374,7 +374,7 @@ class RowJob(RefiningJob):
         return self.member_of(self.state(owners.rows))
 
     def state(self, owner: Owner) -> State:
-        return state_of(self.nets, owner, self.num_parts, self.limits.floor)
+        return state_of(self.nets, owner, self.num_parts)
 
     def note_state(self, step: str, begin: float, state: State) -> Member:
         """Judge the owners of a state and put them into the record."""

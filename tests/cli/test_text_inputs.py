@@ -363,7 +363,7 @@ CASES = [
          entries={(1, 2): 3.0, (2, 1): 4.0}),
     *(Case(f"M4: Git LFS in .{kind}", {f"g.{kind}": LFS},
          refused=f"g.{kind}: a Git LFS pointer, not the file|git lfs pull")
-      for kind in ("txt", "csv", "mtx", "npz", "pt", "parquet", "h5ad", "graph", "gml")),
+      for kind in ("txt", "csv", "mtx", "npz", "pt", "parquet", "h5ad", "graph", "gml", "net")),
     *(Case(f"M4: Git LFS as data in .{kind}", {"g.txt": RING, f"x.{kind}": LFS}, f"--data x.{kind}",
          refused="a Git LFS pointer|git lfs pull")
       for kind in ("npy", "npz", "csv", "parquet")),

@@ -5,13 +5,11 @@ random partition, the volume of a search.
 """
 
 import json
-import operator
 import os
 import shutil
 import threading
 import warnings
 from dataclasses import replace
-from functools import reduce
 
 import numpy as np
 import pytest
@@ -541,29 +539,6 @@ def test_a_full_disk(blind, tmp_path, monkeypatch):
         on_ranks(3, folder, tmp_path / "p.h5", 4, model="block")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["graph", "p.h5"]
     assert (tmp_path / "p.h5").read_bytes() == before
-
-
-def test_ranks_exchange_arrays():
-    def work(transport):
-        ranks = Ranks(transport)
-        own = np.arange(ranks.rank + 1, dtype=np.int32) + 10 * ranks.rank
-        every = ranks.concatenated(own).tolist()
-        pieces = [np.full((k, 2), ranks.rank, np.int16) for k in range(ranks.size)]
-        swapped = [each.tolist() for each in ranks.swapped(pieces)]
-        joined = ranks.collected(pieces).tolist()
-        at_root = ranks.at_root(own).tolist()
-        sums = ranks.sums(np.full(3, ranks.rank)).tolist()
-        told = ranks.told(["x", ranks.rank])
-        given = ranks.from_root(own if ranks.rank == 0 else None, np.int32).tolist()
-        return every, swapped, joined, at_root, ranks.before(2), sums, told, given
-
-    for rank, found in enumerate(run_ranks(3, work, 180)):
-        every, swapped, joined, at_root, before, sums, told, given = found
-        assert every == [0, 10, 11, 20, 21, 22]
-        assert swapped == [[[k, k]] * rank for k in range(3)]
-        assert joined == reduce(operator.iadd, swapped, [])
-        assert at_root == (every if rank == 0 else [])
-        assert (before, sums, told, given) == (2 * rank, [3, 3, 3], ["x", 0], [0])
 
 
 def test_sweeps_alone_lower_the_volume(tmp_path):

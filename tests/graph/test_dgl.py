@@ -63,6 +63,17 @@ def test_without_dgl(tmp_path, monkeypatch):
         read_graph(tmp_path / "a.bin")
 
 
+def test_igraph():
+    igraph = pytest.importorskip("igraph")
+    graph = igraph.Graph([(0, 1), (1, 1)], directed=True, edge_attrs={"weight": [0.5, 2]}, n=3)
+    assert entries(plancc.as_graph(graph)) == {(0, 1): 0.5, (1, 1): 2}
+    graph = plancc.as_graph(graph.as_undirected(combine_edges="first"))
+    assert entries(graph) == {(0, 1): 0.5, (1, 0): 0.5, (1, 1): 2}
+    assert (graph.num_vertices, graph.directed) == (3, False)
+    named = igraph.Graph([(0, 1)], vertex_attrs={"name": ["b", "a"]}, n=2)
+    assert plancc.as_graph(named).original_ids.tolist() == [b"b", b"a"]
+
+
 DESCRIBED = {
     "graph_name": "small",
     "num_parts": 2,

@@ -51,6 +51,12 @@ TEXTS = {
         + "".join(f" edge [ source {i} target {j} weight 2.5 ]\n" for i, j in EDGES)
         + "]\n"
     ),
+    "graph.net": (
+        f"*Vertices {N}\n"
+        + "".join(f'{i + 1} "v{i}"\n' for i in range(N))
+        + "*Arcs\n"
+        + "".join(f"{i + 1} {j + 1} 2.5\n" for i, j in EDGES)
+    ),
     "graph.graphml": (
         '<?xml version="1.0" encoding="utf-8"?>\n'
         '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
@@ -304,11 +310,9 @@ def _same_matrix(graph: Any, path: Path) -> None:
         wanted.eliminate_zeros()
     except Exception:
         return  # there is more than scipy reads
-    if graph.types is not None:
-        return  # a rectangular one
     values = np.ones(len(graph.indices)) if graph.values is None else graph.values
-    found = sparse.csr_array((values, graph.indices, graph.indptr), shape=(graph.num_vertices,) * 2)
-    if wanted.shape != found.shape or not np.allclose(
+    found = sparse.csr_array((values, graph.indices, graph.indptr), shape=wanted.shape)
+    if wanted.shape != (graph.num_vertices,) * 2 or not np.allclose(
         found.toarray(), wanted.toarray(), rtol=1e-6, atol=0
     ):
         raise Finding("silent", f"read another matrix than scipy from {path.name}")

@@ -22,21 +22,6 @@ def test_limits_of_every_constraint():
     assert exact.overload(np.array([[5, 9], [0, 0]])) == pytest.approx(2 / 3 + 2 / 5)
 
 
-def test_parts_that_are_too_light():
-    """Nine tenths of 10/3 are 3; a whole share of 5 is 5, of 10/3 only 3."""
-    ones = np.ones(10, np.int64)
-    assert Limits(ones, 3, 0.2, below=0.1).floor.tolist() == 3 * [[3]]
-    assert Limits(ones, 3, 0.2, below=0.0).floor.tolist() == 3 * [[3]]
-    assert Limits(ones, 2, 0.2, below=0.0).floor.tolist() == 2 * [[5]]
-    assert Limits(ones, 3, 0.2).floor.tolist() == 3 * [[0]]
-    assert Limits(ones, 2, 0.2, (3, 1), below=0.2).floor.tolist() == [[6], [2]]
-    limits, loads = Limits(ones, 3, 0.3, below=0.1), np.array([6, 2, 2])
-    assert limits.lack(loads[:, None]).tolist() == [[0], [1], [1]]
-    assert limits.excess(loads) == 1 / 4
-    assert limits.overload(loads) == 3 / 4
-    assert limits.lacking(loads) == pytest.approx([0.4])
-
-
 @pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.1, 1 / 3, 7.0])
 def test_every_form_of_limits_is_the_same(epsilon):
     for total in [*range(40), 999, 12345]:

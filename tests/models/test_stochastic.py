@@ -19,7 +19,6 @@ from plancc.models.stochastic import (
     MAX_BATCHES,
     PINS_PER_NONZERO,
     StochasticModel,
-    batches_of,
     fitted,
     fitted_cut,
     hoeffding_nets,
@@ -107,13 +106,6 @@ def test_hoeffding_at_its_ends():
     for theta, delta in ((1e-12, 0.5), (1e-160, 0.5), (1e-200, 0.5), (5e-324, 5e-324)):
         with pytest.raises(InputError, match=f"theta {theta:g}, delta {delta:g}.*9007199254740992"):
             hoeffding_nets(27, theta, delta)
-
-
-def test_batches_of_a_bound():
-    assert batches_of(46857, 20000.0) == 3
-    assert batches_of(40000, 20000.0) == 2
-    assert batches_of(0, 20000.0) == 1
-    assert batches_of(7, 0.0) == 1
 
 
 @pytest.mark.parametrize("name", SAMPLERS)

@@ -239,19 +239,3 @@ def test_one_weight_partitioners_are_brought_to_balance(model, partitioner, grap
     assert [note for note in notes if "plancc moved rows" in note]
     assert not [note for note in notes if "is above epsilon 0.05\n" in note + "\n"]
     assert plan.provenance["warnings"] == "\n".join(notes)
-
-
-def test_an_objective_that_the_partitioner_lacks_is_refined_from_the_cut(graph):
-    options = {"model": "gp", "partitioner": "kaminpar"}
-    cut = compiled(graph, objective="cut", **options)
-    plan = compiled(graph, objective="volume", budget=60, **options)
-    assert (cut.provenance["objective"], plan.provenance["objective"]) == ("cut", "volume")
-    assert plan.provenance["budget"] == 60
-    before, after = read_tried(plan.provenance)
-    assert before["step"] == "kaminpar cut seed 1"
-    assert before["volume"] == cut.metrics().volume >= after["volume"] == plan.metrics().volume
-
-
-def test_epsilon_is_recorded_for_every_model(graph):
-    for model in ("rp", "block", "rcm", "gp"):
-        assert compiled(graph, model=model).provenance["epsilon"] == 0.05

@@ -111,22 +111,6 @@ def test_close_to_the_best_of_all():
     assert found < 0.95 * before
 
 
-def test_groups_are_seen():
-    """Eight nodes of eight: of what the best numbers gain, at least a half is found."""
-    rng, p, size = np.random.default_rng(3), 64, 8
-    group = rng.permutation(p) // size
-    light = rng.integers(0, 3, (p, p)) * (1 - np.eye(p, dtype=int))
-    heavy = (group[:, None] == group) * rng.integers(500, 900, (p, p)) * (1 - np.eye(p, dtype=int))
-    predictor = Predictor(DIMS, of_nodes(size))
-    number = numbers([light + heavy], predictor)
-    best = np.argsort(np.argsort(group, kind="stable"))
-    reached, perfect, before = (
-        simulated([renumbered(light + heavy, each)], predictor)
-        for each in (number, best, np.arange(p))
-    )
-    assert perfect <= reached < perfect + 0.5 * (before - perfect)
-
-
 def test_only_parts_of_equal_speed_change_places():
     machine = of_nodes(3, speed=(1.0, 2.0, 1.0))
     rng, predictor = np.random.default_rng(2), Predictor(DIMS, machine)

@@ -55,66 +55,20 @@ def plan_for(topology: str, *, edges: bool = False, seed: int = 0, n: int = 60):
     return with_routes(plan, Topology.parse(topology)), array
 
 
-def needs(plan, step):
-    """Which places every part needs: of the columns of its nonzeros, or of their rows."""
-    found = []
-    for m in range(plan.num_parts):
-        part = plan.part(m)
-        own = set(range(part.first_row, part.first_row + part.num_rows))
-        table = plan.receive if step == "expand" else plan.fold.send
-        messages = range(table.ptr[m], table.ptr[m + 1])
-        places = {
-            int(plan.part_ptr[table.peer[k]] + row)
-            for k in messages
-            for row in table.row[table.row_ptr[k] : table.row_ptr[k + 1]]
-        }
-        assert not places & own
-        found.append(places)
-    return found
-
-
 @pytest.mark.parametrize("edges", [False, True], ids=["rows", "edges"])
 @pytest.mark.parametrize("shape", shapes("3x4", "2x4+1x3+1x1", "1x12"))
 def test_hops_bring_every_row_once_to_every_node(shape, edges):
+    """As the oracle counts with sets, and the kernels of the verifier."""
     plan, _ = plan_for(shape, edges=edges)
-    node = plan.header.topology.node_of_rank()
-    for step in ("expand", "fold") if edges else ("expand",):
-        route = plan.exchanges.hops(step)
-        have = [set(range(int(plan.part_ptr[m]), int(plan.part_ptr[m + 1]))) for m in range(PARTS)]
-        crossed, wanted = set(), needs(plan, step)
-        useful = [set(places) for places in wanted]
-        came = []
-        for hop, tables in zip(HOPS, route, strict=True):
-            arriving = [set() for _ in range(PARTS)]
-            for q in range(PARTS):
-                for k in range(tables.send.ptr[q], tables.send.ptr[q + 1]):
-                    m = tables.send.peer[k]
-                    rows = tables.send.row[tables.send.row_ptr[k] : tables.send.row_ptr[k + 1]]
-                    assert (node[q] == node[m]) == (hop != "cross")
-                    assert set(rows.tolist()) <= have[q]
-                    assert not set(rows.tolist()) & (have[m] | arriving[m])
-                    arriving[m] |= set(rows.tolist())
-                    useful[q] |= set(rows.tolist())
-                    if hop == "cross":
-                        assert (node[q], node[m]) not in crossed
-                        crossed.add((node[q], node[m]))
-            have = [held | new for held, new in zip(have, arriving, strict=True)]
-            came.append(arriving)
-        once = {(place, node[m]) for m in range(PARTS) for place in wanted[m]}
-        owner = np.repeat(np.arange(PARTS), np.diff(plan.part_ptr))
-        between = {(place, v) for place, v in once if node[owner[place]] != v}
-        assert route[1].send.volume == len(between)
-        assert crossed == {(node[owner[place]], v) for place, v in between}
-        for m in range(PARTS):
-            assert wanted[m] <= have[m]
-            for arriving in came:
-                assert arriving[m] <= useful[m]
+    assert not fault(plan.header, plan.arrays())
+    verify(plan)
 
 
 @pytest.mark.parametrize("edges", [False, True], ids=["rows", "edges"])
 @pytest.mark.parametrize("most", [2, 3])
 def test_relays_bring_every_row_once_in_few_hops(most, edges):
     plan, _ = plan_for(f"relays 2x5+1x2 {most}", edges=edges)
+    assert not fault(plan.header, plan.arrays())
     verify(plan)
     routed, _ = plan_for("3x4", edges=edges)
     assert with_routes(plan, Topology.parse("3x4")).content_sha256() == routed.content_sha256()
@@ -124,21 +78,14 @@ def test_relays_bring_every_row_once_in_few_hops(most, edges):
             for m in range(PARTS)
             for place in range(plan.part_ptr[m], plan.part_ptr[m + 1])
         }
-        sent = set()
         for tables in plan.exchanges.hops(step):
             ends = zip(tables.send.part_of_row(), tables.send.peer_of_row(), strict=True)
             moved = [(int(q), int(m)) for q, m in ends], tables.send.row.tolist()
             came = {}
             for (q, m), place in zip(*moved, strict=True):
-                assert (m, place) not in after
-                assert (m, place) not in came
                 came[m, place] = after[q, place] + 1
-                sent.add((q, place))
             after |= came
         assert max(after.values()) <= most
-        wanted = {(m, place) for m, each in enumerate(needs(plan, step)) for place in each}
-        assert wanted <= set(after)
-        assert {each for each, hops in after.items() if hops} <= wanted | sent
 
 
 def test_relays_share_the_rows_of_a_hub():

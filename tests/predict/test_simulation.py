@@ -141,18 +141,6 @@ def test_speeds_of_nodes_and_speeds_of_all(tables):
     assert of_nodes.speeds(2).tolist() == [1, 2]
 
 
-def test_a_flat_machine_by_hand():
-    """Messages and sparse products take what `plancc.predict.machine` says."""
-    graph, owner, parts = plan_helpers.graph_of(np.ones((12, 12))), np.arange(12) % 4, 4
-    plan = plan_helpers.lowered(graph, owner.astype(np.int32), parts)
-    machine = Machine(latency=3e-6, bandwidth=2e9, multiply_adds=7e8)
-    found = simulate(schedule_of(tables_of(plan), DIMS, passes=()), machine)
-    widths = sum(DIMS[:-1]) + sum(DIMS[1:])
-    talk = 3 * 2 * 2 * 3e-6 + 9 * widths * 4 / 2e9
-    assert found.of_rank["expand"] == pytest.approx([talk] * 4)
-    assert found.of_rank["multiply"] == pytest.approx([36 * widths / 7e8] * 4)
-
-
 def test_messages_inside_and_between_nodes():
     """Four ranks on two nodes; ranks 0 and 1 send to 2, and 0 to 1."""
     messages = PointToPoint(pairs(4, (0, 1, 3), (0, 2, 10), (1, 2, 6)), width=1)
@@ -264,14 +252,6 @@ def test_collectives_may_be_whichever_is_quicker(num_ranks, words):
         assert quicker == pytest.approx(np.minimum(ring, tree))
         if num_ranks == 64:
             assert bool(np.all(ring < tree)) == (words > 1)
-
-
-def test_a_grid_without_copies_takes_no_longer_than_1d():
-    one, alone = (
-        simulate(schedule_of(even(grid, 4), DIMS, ()), SIMPLE)
-        for grid in (Grid("1d", 4), Grid("1.5d", 4, 1))
-    )
-    assert alone.seconds == pytest.approx(one.seconds)
 
 
 def test_messages_fall_and_broadcasts_grow():

@@ -22,7 +22,6 @@ from plancc.passes.context import Context
 from plancc.report.provenance import read_tried
 from plancc.sampling import FITTED, HELD_OUT, Population, parse_sampler
 from plancc.search import effort as of_effort
-from plancc.search import expectation as of_expectation
 from plancc.search.expectation import expectation_of
 from plancc.search.presets import EXPECTED, Samples
 from plancc_datasets import load_dataset
@@ -363,16 +362,6 @@ def test_training_vertices():
         assert exact < uniform_volume(array, other, size, inside)
 
 
-def test_everyone_trains():
-    """Then it is sampler uniform."""
-    data = VertexData(train_mask=np.ones(len(dense("rmat")), bool))
-    one = compiled("rmat", sampler="train", batch_size=20, data=data, effort="fast")
-    two = compiled("rmat", batch_size=20, effort="fast")
-    assert one.owner().tolist() == two.owner().tolist()
-    expected = two.provenance["expected_volume"]
-    assert one.provenance["expected_volume"] == pytest.approx(expected)
-
-
 @pytest.mark.parametrize("keep", [1e-9, 0.1, 1.0])
 def test_edges(keep):
     plan = compiled("rmat", sampler="edges", keep=keep, effort="fast")
@@ -530,15 +519,6 @@ def test_clusters_on_demand():
         plan = compiled("grid", "block", clusters=number)
         found = np.sort(plan.vertex_data.clusters)
         assert found.tolist() == np.broadcast_to(of_all, 252).tolist()
-
-
-def test_a_bootstrap_of_batches():
-    """Close to the interval of the normal distribution; a point where nothing moves."""
-    values = np.random.default_rng(1).poisson(40, 512)
-    low, high = of_expectation._interval(values)
-    half = 1.96 * values.std() / 512**0.5
-    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.1)
-    assert of_expectation._interval(np.zeros(64, np.int64)) == (0.0, 0.0)
 
 
 WRONG = {

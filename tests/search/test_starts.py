@@ -101,23 +101,6 @@ def test_graphs_with_mild_hubs_are_given_to_metis_whole():
     assert found == [False, True, True]
 
 
-def test_quick_starts_on_large_graphs_with_hubs_are_of_clusters():
-    grid = small_graph("grid")
-    assert names("hubs", "fast", grid, num_nonzeros=10**6)[:2] == [
-        "kaminpar default cut clusters",
-        "metis kway cut clusters",
-    ]
-    assert names("hubs", "fast", grid, "nnz,rows", num_nonzeros=10**6)[0] == (
-        "metis kway cut clusters"
-    )
-    for large in (
-        names("hubs", "fast", grid, num_nonzeros=10**6 - 1),
-        names("hubs", "best", grid, num_nonzeros=10**7),
-        names("even", "fast", grid, num_nonzeros=10**7),
-    ):
-        assert not any("clusters" in name for name in large)
-
-
 @pytest.mark.parametrize(
     ("name", "num_parts", "step"), [("sbm", 4, "of clusters"), ("rmat", 64, "random")]
 )
@@ -135,15 +118,6 @@ def test_a_search_from_clusters_and_where_there_are_none(monkeypatch, name, num_
     result = search(matrix, num_parts, SearchOptions(effort="fast", epsilon=0.1))
     assert step in result.tried[0].step
     check(result, matrix, num_parts, epsilon=0.1)
-
-
-def test_several_weights_on_long_boundaries_are_for_those_who_balance_them():
-    grid = small_graph("grid")
-    several = ["builtin strong", "metis recursive cut", "metis kway cut"]
-    assert names("hubs", "balanced", grid, "nnz,rows") == several
-    assert names("hubs", "balanced", grid, "nnz,rows", num_parts=17) == several[2:]
-    assert names("hubs", "balanced", grid, "nnz,rows", beside=False) == several[2:]
-    assert "metis kway volume" in names("even", "balanced", grid, "nnz,rows")
 
 
 def test_a_partitioner_of_another_package_begins_if_it_is_the_best(monkeypatch):

@@ -153,9 +153,7 @@ def _tables_of_graph(
     found = find_owners(matrix, task, balance, nullcontext)
     if assigner.grid is None:
         found = numbered(matrix, found, task)
-    tables = tables_of_owners(
-        matrix, found.owners, num_parts, assigner.grid, contender.label, blocks=True
-    )
+    tables = tables_of_owners(matrix, found.owners, num_parts, assigner.grid, contender.label)
     return replace(
         tables, undirected=not matrix.directed and not edges, notes=tuple(found.warnings)
     )

@@ -32,11 +32,10 @@ def _is_full(q: int, limit: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _relieves(v: int, limit: Any, nets: Any, state: Any) -> bool:
-    """Whether v's part is within its limit and not below its floor without v."""
+    """Whether v's part is within its limit without v."""
     here = state.owner[v]
     for c in range(limit.shape[1]):
-        left = state.sums[here, c] - nets.weight[v, c]
-        if left > limit[here, c] or left < state.floor[here, c]:
+        if state.sums[here, c] - nets.weight[v, c] > limit[here, c]:
             return False
     return True
 

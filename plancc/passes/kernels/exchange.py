@@ -1,9 +1,9 @@
 """Exchanges of few vertices between two parts that lower the overload for the fewest rows.
 
-A part that is above a limit gives a vertex to a part with room, and takes none or one back; one
-below its floor may exchange with any part. Under several constraints single moves soon end, since
-parts are full by one of them; a heavy vertex for a light one changes one weight and hardly the
-others. Two vertices for one balanced no graph of the ablation (`python -m benchmarks ablation`).
+A part that is above a limit gives a vertex to a part with room, and takes none or one back. Under
+several constraints single moves soon end, since parts are full by one of them; a heavy vertex for a
+light one changes one weight and hardly the others. Two vertices for one balanced no graph of the
+ablation (`python -m benchmarks ablation`).
 """
 
 from __future__ import annotations
@@ -166,9 +166,6 @@ def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float
     for c in range(len(change)):
         over = state.sums[here, c] - rules.limit[here, c]
         relief += rules.unit[here, c] * (max(over, 0.0) - max(over - change[c], 0.0))
-        for q, sign in ((here, 1), (there, -1)):
-            lack = state.floor[q, c] - state.sums[q, c]
-            relief += rules.unit[q, c] * (max(lack, 0.0) - max(lack + sign * change[c], 0.0))
         over = state.sums[there, c] - rules.limit[there, c]
         relief -= rules.unit[there, c] * (max(over + change[c], 0.0) - max(over, 0.0))
     return relief
@@ -176,11 +173,10 @@ def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float
 
 @njit(cache=True, nogil=True)
 def _overload(q: int, state: Any, rules: Any) -> Any:
-    """Overload of part q, and the constraint by which it is most above the limit, or too light."""
+    """Overload of part q, and the constraint by which it is most above the limit."""
     total, most, worst = 0.0, 0.0, 0
     for c in range(rules.limit.shape[1]):
-        outside = max(state.sums[q, c] - rules.limit[q, c], state.floor[q, c] - state.sums[q, c])
-        over = rules.unit[q, c] * max(outside, 0.0)
+        over = rules.unit[q, c] * max(state.sums[q, c] - rules.limit[q, c], 0.0)
         total += over
         if over > most:
             most, worst = over, c
@@ -241,8 +237,7 @@ def exchange(
     for here in over:
         for _ in range(MAX_STEPS):
             whole, c = _overload(here, state, rules)
-            lacks = state.sums[here, c] < state.floor[here, c]
-            number = len(chain.size) if lacks else num_roomy[c]
+            number = num_roomy[c]
             if whole == 0 or number == 0:
                 break
             own = _by_weight(here, c, sorted_by, chain, nets)
@@ -258,8 +253,7 @@ def exchange(
                     there = roomy[width, t // 8]
                 else:
                     there = roomy[c, rng.integers(0, number)]
-                full = state.sums[there, c] >= rules.limit[there, c]
-                if there == here or (full and not lacks):
+                if there == here or state.sums[there, c] >= rules.limit[there, c]:
                     continue
                 num[0] = _choose(own, there, nets, state, mine, rng)
                 other = _by_weight(there, c, sorted_by, chain, nets)

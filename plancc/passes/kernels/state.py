@@ -30,7 +30,6 @@ class State(NamedTuple):
         part, count: int32[num_slots].
         spread (int32[num_nets]): Connectivity.
         sums (int64[num_parts, num_constraints]): Weights of the parts.
-        floor (int64[num_parts, num_constraints]): No move takes a part below it.
     """
 
     owner: Any
@@ -39,13 +38,10 @@ class State(NamedTuple):
     count: Any
     spread: Any
     sums: Any
-    floor: Any
 
 
-def state_of(nets: Nets, owner: Any, num_parts: int, floor: Any = None) -> State:
+def state_of(nets: Nets, owner: Any, num_parts: int) -> State:
     """Count the pins of a partition; `owner` is copied. 8 bytes per slot.
-
-    `floor`: that of the state; None: 0.
 
     Raises:
         InputError: Owners of another number of vertices, or outside 0..num_parts-1.
@@ -54,10 +50,7 @@ def state_of(nets: Nets, owner: Any, num_parts: int, floor: Any = None) -> State
     size = np.minimum(np.diff(nets.net_ptr), num_parts)
     slot_ptr = np.concatenate([[0], np.cumsum(size)])
     owner = np.array(owner, dtype=np.int32)
-    part, count, spread, sums = _count(nets, owner, slot_ptr, num_parts)
-    if floor is None:
-        floor = np.zeros_like(sums)
-    return State(owner, slot_ptr, part, count, spread, sums, floor)
+    return State(owner, slot_ptr, *_count(nets, owner, slot_ptr, num_parts))
 
 
 @njit(cache=True, nogil=True)
@@ -112,13 +105,11 @@ def boundary(nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def must_stay(v: int, nets: Any, state: Any) -> bool:
-    """Whether v's part would be below its floor without v, or has no other weight."""
-    here, alone, short = state.owner[v], True, False
+    """Whether v's part has no other weight."""
+    here, alone = state.owner[v], True
     for c in range(nets.weight.shape[1]):
-        left = state.sums[here, c] - nets.weight[v, c]
-        alone = alone and left == 0
-        short = short or (left < state.floor[here, c] and nets.weight[v, c] > 0)
-    return alone or short
+        alone &= state.sums[here, c] == nets.weight[v, c]
+    return alone
 
 
 @njit(cache=True, nogil=True)

@@ -16,7 +16,6 @@ from plancc.plan.grid import Grid
 from plancc.plan.receive_sets import grouped
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.tables import (
-    CHUNK,
     Live,
     Tables,
     divides_columns,
@@ -32,16 +31,15 @@ def tables_of_owners(
     num_parts: int,
     grid: Grid | None = None,
     name: str = "owners",
-    blocks: bool = False,
 ) -> Tables:
     """The tables of the plan that these owners would make; it is not built.
 
     Parameters:
         owners: Owners of rows only, where there is a grid.
         num_parts: Parts of the grid, where there is one.
-        blocks: Whether `Tables.blocks` are counted where the grid has them. Where pieces are
-            smaller than blocks, in grids that are not square, a block's rows are taken in the order
-            of their vertices; a plan has those without a halo first.
+        grid: Where pieces are smaller than blocks, in grids that are not square, a block's rows
+            are taken in the order of their vertices for `Tables.blocks`; a plan has those without
+            a halo first.
     """
     expand, fold, own_nonzeros = sp.csr_array((num_parts, num_parts), dtype=np.int64), None, None
     if owners.nonzeros is not None:
@@ -54,7 +52,7 @@ def tables_of_owners(
         expand = pair_volumes(matrix, owners.rows, num_parts)
     layout = "row" if fold is None else "edge"
     counted = None
-    if blocks and grid is not None and divides_columns(grid):
+    if grid is not None and divides_columns(grid):
         counted = _column_blocks(matrix, owners.rows, grid)
     return Tables(
         name=name,
@@ -172,16 +170,7 @@ def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> 
 def _column_blocks(matrix: Graph, owner: Int32Array, grid: Grid) -> Int64Array:
     """`Tables.blocks`, of owners int32[n] of the grid's blocks of rows."""
     _, position, part_ptr = grouped(owner, grid.num_parts)
-    piece = piece_of_rows(grid, part_ptr)[position]
-    pieces = pieces_of_grid(grid)
-    found = np.zeros(grid.num_parts * pieces, np.int64)
-    row = 0
-    while row < matrix.num_vertices:
-        limit = matrix.indptr[row] + CHUNK
-        last = max(row + 1, int(np.searchsorted(matrix.indptr, limit, side="right")) - 1)
-        chosen = slice(int(matrix.indptr[row]), int(matrix.indptr[last]))
-        part = np.repeat(owner[row:last].astype(np.int64), np.diff(matrix.indptr[row : last + 1]))
-        place = part * pieces + piece[matrix.indices[chosen]]
-        found += np.bincount(place, minlength=len(found))
-        row = last
+    piece, pieces = piece_of_rows(grid, part_ptr)[position], pieces_of_grid(grid)
+    place = np.repeat(owner * pieces, matrix.row_nonzeros()) + piece[matrix.indices]
+    found = np.bincount(place, minlength=grid.num_parts * pieces)
     return found.reshape(grid.num_parts, pieces)

@@ -20,9 +20,6 @@ from plancc.predict.schedules.links import LinkTables
 if TYPE_CHECKING:
     from plancc.predict.schedules.row import RowScheduler
 
-CHUNK = 1 << 24
-"""Number of nonzeros whose columns are in memory at a time."""
-
 
 @dataclass(frozen=True, eq=False)
 class Live:

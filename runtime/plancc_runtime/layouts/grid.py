@@ -25,8 +25,7 @@ gradients of the copies of a row are equal, and each is 1 / c of the whole one; 
 every rank takes its own through the adjoint, and those of the weights, summed over all ranks, are
 whole ones.
 
-The steps are those of `plancc.plan.products`; `tests/predict/grid_words.py` has closed forms of
-what they move.
+The steps are those of `plancc.plan.products`.
 """
 
 from __future__ import annotations
@@ -150,10 +149,6 @@ class GridGraph(ProgramGraph):
         sums = y if self.fiber.size == 1 else empty(self.num_row_rows, x.shape[1], x)
         held = x if self._needed is None else x[: self._block.num_inputs]
         return {"x": x, "held": held, "sums": sums, "y": y}
-
-    def use_kernel(self, name: str) -> None:
-        """Make products by this kernel; before the first one."""
-        self.resources = replace(self.resources, kernel=name)
 
     def lay_out(self, coefficients: str) -> Executor:
         """As of `ProgramGraph`. Collective."""
