@@ -31,7 +31,6 @@ from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.links import LinkTables, LinkTask
 from plancc.predict.schedules.owner_tables import live_tables, pairs_of, tables_of_owners
 from plancc.predict.schedules.tables import (
-    CHUNK,
     Live,
     Tables,
     divides_columns,
@@ -40,6 +39,9 @@ from plancc.predict.schedules.tables import (
 )
 from plancc.sampling.negatives import drawn_negatives
 from plancc.sampling.splits import random_split
+
+CHUNK = 1 << 24
+"""Columns that are read at a time."""
 
 
 def read_tables(
