@@ -23,7 +23,7 @@ from plancc.files import check_input, open_file, read_toml, sha256_of
 from plancc.graph import bounds
 from plancc.graph.bounds import VERTICES, VERTICES_PER_BYTE
 from plancc.graph.formats import reading_of
-from plancc.graph.npz import Archive, read_array
+from plancc.graph.npz import Archive, map_array
 from plancc.graph.partvector import read_part_vector
 from plancc.graph.vertexdata import VertexData
 from plancc.graph.vertexsources import read_vertex_data
@@ -52,7 +52,7 @@ READERS = {
     "data.npy": lambda path: read_vertex_data(path, 4),
     "data.csv": lambda path: read_vertex_data(path, 4),
     "data.parquet": lambda path: read_vertex_data(path, 4),
-    "array.npy": read_array,
+    "array.npy": map_array,
     "parts": read_part_vector,
     "parts.json": read_part_vector,
     "capacities": read_capacities,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,8 +95,3 @@ def halo_rows(plan: Plan) -> Iterator[Int64Array]:
     ends = receive.row_ptr[receive.ptr]
     for first, last in pairwise(ends.tolist()):
         yield place[first:last]
-
-
-def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays as one .npz file."""
-    np.savez(path, **arrays)

@@ -13,7 +13,7 @@ from typing import Any
 from plancc.errors import InputError
 from plancc.files import atomic_folder
 from plancc.graph.bounds import VERTICES_PER_BYTE, bounded
-from plancc.graph.convert import own_data
+from plancc.graph.convert import data_beside
 from plancc.graph.csr import write_csr, write_data
 from plancc.graph.external import convert
 from plancc.graph.formats import (
@@ -21,7 +21,6 @@ from plancc.graph.formats import (
     FORMATS,
     Format,
     check_beginning,
-    data_keys,
     find_format,
     read_graph,
     size_of_source,
@@ -29,7 +28,6 @@ from plancc.graph.formats import (
 )
 from plancc.graph.graph import Graph
 from plancc.graph.textfile import StrPath, is_gzip
-from plancc.graph.vertexsources import read_vertex_data
 from plancc.memory import available_memory
 
 TEXT, GZIP = 8, 40
@@ -100,12 +98,7 @@ def to_folder(
         else:
             graph = read_graph(path, keys=keys, **options, **reading)
             write_csr(graph, made)
-        if data is not None:
-            found = read_vertex_data(
-                data, graph, split=split, keys=data_keys(keys), allow_large=allow_large
-            )
-        else:
-            found = own_data(path, graph, split=split, keys=data_keys(keys), **options)
+        found = data_beside(path, graph, data, split=split, keys=keys, **options)
         write_data(found, made)
         del graph, found  # they map files that get other names
     return read_graph(folder, "csr", allow_large=True)

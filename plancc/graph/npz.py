@@ -156,25 +156,6 @@ class Archive(Mapping[str, Array]):
         return value
 
 
-def read_array(path: StrPath) -> Array:
-    """The array of an .npy file, no pickled objects; InputError names the file."""
-    check_readable(path)
-    name = os.fspath(path)
-    try:
-        with PARSING, open_file(path) as stream:
-            claimed = claimed_bytes(stream)
-            stored = os.fstat(stream.fileno()).st_size - stream.tell()
-            if claimed > stored:
-                raise ValueError(f"{claimed} bytes are claimed, and {stored} are there")
-            stream.seek(0)
-            array = np.load(stream, allow_pickle=False)
-    except _RAISED as error:
-        raise InputError(f"{name}: not an .npy array ({shown(error)})") from error
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"{name}: an .npz archive, not a single .npy array")
-    return array
-
-
 def map_array(path: StrPath) -> Array:
     """The array of an .npy file, mapped: pages are read when they are looked at.
 

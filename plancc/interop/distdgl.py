@@ -23,7 +23,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.export.contents import DGL_NAMES, Arrays, arrays_of, halo_rows, vertex_arrays
 from plancc.export.target import Export, write_json
-from plancc.graph.npz import read_array
+from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, read_bytes
 from plancc.graph.vertexdata import VertexData, as_array
 from plancc.interop.torchfile import load_torch
@@ -105,7 +105,7 @@ def _original_ids(where: str, count: int) -> npt.NDArray[np.int64]:
     for name in MAPPINGS:
         file = os.path.join(folder, name)
         if os.path.isfile(file):
-            held = read_array(file) if name.endswith(".npy") else load_torch(file)
+            held = map_array(file) if name.endswith(".npy") else load_torch(file)
             if isinstance(held, dict) and len(held) == 1:
                 held = next(iter(held.values()))
             return _checked(as_array(held, file), file)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from plancc.export.contents import halo_rows, save_arrays, vertex_arrays
+from plancc.export.contents import halo_rows, vertex_arrays
 from plancc.export.target import Export
 from plancc.plan.exchange import Int64Array
 from plancc.plan.parts import Part
@@ -27,7 +27,7 @@ def write(plan: Plan, folder: Path) -> None:
         _write_matrix(folder / f"matrix.{index:05d}", part, halo)
         _write_comm(folder / f"comm.{index:05d}", part, halo)
     names = {key: key for key in ("features", "labels", "targets", "clusters")}
-    save_arrays(folder / "vertex_data.npz", vertex_arrays(plan, names))
+    np.savez(folder / "vertex_data.npz", **vertex_arrays(plan, names))
 
 
 def _write_matrix(path: Path, part: Part, halo: Int64Array) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.export.contents import halo_rows, save_arrays, vertex_arrays
+from plancc.export.contents import halo_rows, vertex_arrays
 from plancc.export.target import Export
 from plancc.plan.plan import Plan
 
@@ -47,7 +47,7 @@ def write(plan: Plan, folder: Path) -> None:
             header = _big_endian([MATRIX, *data[name].shape, DENSE])
             numbers = data.pop(name).astype(">f8").tobytes()
             (folder / f"{name}.petsc").write_bytes(header + numbers)
-    save_arrays(folder / "vertex_data.npz", data)
+    np.savez(folder / "vertex_data.npz", **data)
 
 
 def _big_endian(integers: npt.ArrayLike) -> bytes:

@@ -69,13 +69,12 @@ def load_torch(path: StrPath) -> Any:
     known += [(_member, f"{module}.getattr") for module in ("__builtin__", "builtins")]
     known += _numpy_globals()
     try:
-        with _only_these(torch.serialization, known), _checked_sparse(torch):
+        checked = torch.sparse.check_sparse_tensor_invariants()
+        with _only_these(torch.serialization, known), checked:
             held = torch.load(name, map_location="cpu", weights_only=True, mmap=_is_archive(name))
             _check_stored(held, name)
             return held
-    except InputError:
-        raise
-    except MemoryError:
+    except (InputError, MemoryError):
         raise
     except Exception as error:  # torch raises what its parsers raise
         named = re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", str(error))
@@ -129,12 +128,6 @@ def _check_sums(name: str) -> None:
 
 
 _DAMAGED = "not a file of tensors that can be read: it is damaged"
-
-
-def _checked_sparse(torch: Any) -> Any:
-    """Let torch check the indices of sparse tensors (torch >= 2.0)."""
-    checks = getattr(torch.sparse, "check_sparse_tensor_invariants", contextlib.nullcontext)
-    return checks()
 
 
 def _check_stored(held: Any, name: str) -> None:

@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from graph_helpers import put_sparse, write_parquet
+from graph_helpers import write_parquet
 
 import plancc
 from plancc.errors import PlanccWarning
@@ -35,56 +35,10 @@ def text(name, content):
     return write
 
 
-def npz(folder):
-    sp.save_npz(folder / "a.npz", sp.coo_array((TIMES, EDGES.T), shape=(3, 3)).tocsr())
-    return folder / "a.npz"
-
-
-def csr(folder):
-    place = folder / "csr"
-    place.mkdir()
-    for name, array in (("indptr", [0, 1, 2, 3]), ("indices", [1, 2, 0]), ("values", TIMES)):
-        np.save(place / f"{name}.npy", np.array(array))
-    return place
-
-
 def parquet(folder):
     columns = {"src": EDGES[:, 0], "dst": EDGES[:, 1], "weight": TIMES}
     write_parquet(folder / "a.parquet", columns)
     return folder / "a.parquet"
-
-
-def pyg(folder):
-    torch = pytest.importorskip("torch")
-    held = {"edge_index": EDGES.T, "edge_weight": np.array(TIMES)}
-    tensors = {name: torch.from_numpy(array.copy()) for name, array in held.items()}
-    torch.save(tensors | {"num_nodes": 3}, folder / "a.pt")
-    return folder / "a.pt"
-
-
-def ogb(folder):
-    raw = folder / "ogb" / "raw"
-    raw.mkdir(parents=True)
-    (raw / "num-node-list.csv").write_text("3\n")
-    (raw / "edge.csv").write_text("1,0\n2,1\n0,2\n")
-    (raw / "edge-feat.csv").write_text("".join(f"{t}\n" for t in TIMES))
-    return folder / "ogb"
-
-
-def h5ad(folder):
-    import h5py
-
-    matrix = sp.coo_array((TIMES, EDGES.T), shape=(3, 3)).tocsr()
-    with h5py.File(folder / "a.h5ad", "w") as file:
-        put_sparse(file, "obsp/connectivities", matrix)
-    return folder / "a.h5ad"
-
-
-def graphml(folder):
-    made = nx.DiGraph()
-    made.add_weighted_edges_from(ROWS)
-    nx.write_graphml(made, folder / "a.graphml")
-    return folder / "a.graphml"
 
 
 SOURCES = {
@@ -93,13 +47,7 @@ SOURCES = {
     "named": (text("a.csv", "u,v,when\n" + LINES.replace(" ", ",")), "column 'when' is"),
     "mtx": (text("a.mtx", MTX), "the values are"),
     "metis": (text("a.graph", METIS), "the edge weights are"),
-    "npz": (npz, "'data' is"),
-    "csr": (csr, "'values.npy' is"),
     "parquet": (parquet, "column 'weight' is"),
-    "pyg": (pyg, "'edge_weight' is"),
-    "ogb": (ogb, "'edge-feat' is"),
-    "h5ad": (h5ad, "'obsp/connectivities' is"),
-    "graphml": (graphml, "'weight' is"),
 }
 RANGE = "1,082,040,961 to 1,254,192,988"
 DOUBT = f"taken as weights of the edges, {RANGE}: whole numbers as large are often times or ids"

@@ -310,9 +310,11 @@ def _same_matrix(graph: Any, path: Path) -> None:
         wanted.eliminate_zeros()
     except Exception:
         return  # there is more than scipy reads
+    if graph.types is not None:
+        return  # a rectangular one
     values = np.ones(len(graph.indices)) if graph.values is None else graph.values
-    found = sparse.csr_array((values, graph.indices, graph.indptr), shape=wanted.shape)
-    if wanted.shape != (graph.num_vertices,) * 2 or not np.allclose(
+    found = sparse.csr_array((values, graph.indices, graph.indptr), shape=(graph.num_vertices,) * 2)
+    if wanted.shape != found.shape or not np.allclose(
         found.toarray(), wanted.toarray(), rtol=1e-6, atol=0
     ):
         raise Finding("silent", f"read another matrix than scipy from {path.name}")

@@ -20,15 +20,8 @@ from .plan_bytes import fresh_plans
 FLAPS = 0.002
 """Seconds between two changes of a file."""
 GRAPHS = (
-    *(
-        "graph.mtx",
-        "graph.txt",
-        "weights.csv",
-        "graph.graph",
-        "graph.gml",
-        "graph.net",
-        "graph.graphml",
-    ),
+    *("graph.mtx", "graph.txt", "weights.csv", "graph.graph", "graph.gml", "graph.net"),
+    "graph.graphml",
     *("csr.npz", "plain.npz", "graph.h5ad", "graph.parquet", "old.pt"),
 )
 DATA = ("named.data.csv", "plain.data.tsv", "x.data.npy", "sparse.data.npz")

@@ -476,8 +476,6 @@ def test_a_lock_that_cannot_be_taken_is_one_sentence(plans, what, tmp_path):
 
 OTHER = [
     ({}, {"model": "sage"}, "model gcn; cannot resume with sage"),
-    ({}, {"hidden": 6}, "hidden 5; cannot resume with 6"),
-    ({}, {"optimizer": "sgd"}, "optimizer adam; cannot resume with sgd"),
     ({}, {"clip_norm": 1.0}, "clip-norm none; cannot resume with 1.0"),
     ({}, {"seed": 4}, "seed 0; cannot resume with 4"),
     ({}, {"standardize_features": True}, "without `standardize_features`; cannot resume with it"),

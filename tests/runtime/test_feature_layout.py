@@ -22,9 +22,10 @@ from plancc.plan.grid_slices import with_grid
 from plancc.plan.layers import Aggregate
 from plancc.plan.lowering import lower
 from plancc.plan.slices import read_rank_slice
-from plancc.plan.stages import wanted_stages
+from plancc.plan.stages import Batches, wanted_stages
 from plancc_runtime.layouts.feature import FeatureGraph
 from plancc_runtime.layouts.order import in_order
+from plancc_runtime.layouts.pipeline import bandwidth
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.testing import Layout, LayoutTests
@@ -168,6 +169,25 @@ def test_the_volume_is_the_papers_and_the_same_for_any_number_of_ranks():
 
         counted = on_grid(matrix(n, True), Grid("feature", 1, ranks), words)
         assert sum(counted) == 2 * width * 2 * n * (ranks - 1) / ranks
+
+
+def test_what_a_batch_needs():
+    """A product that begins too early is right where messages are quick, as those of threads."""
+    a = matrix(30, True, reach=3)
+    rows, columns = np.nonzero(a)
+    row_ptr = np.concatenate([[0], np.cumsum(np.count_nonzero(a, axis=1))])
+    assert bandwidth(row_ptr, columns) == np.abs(rows - columns).max() == 3
+    for stages in (1, 2, 4, 7, 30):
+        batches = Batches(30, 2, stages)
+        of_row = np.empty(30, int)
+        for stage in range(stages):
+            of_row[slice(*batches.bounds(stage))] = stage
+        expected = np.maximum.accumulate(
+            [of_row[columns[of_row[rows] == stage]].max(initial=0) for stage in range(stages)]
+        )
+        expected[-1] = stages - 1
+        assert batches.needs(row_ptr, columns) == expected.tolist()
+        assert sorted(np.concatenate([batches.rows_of(k) for k in range(2)])) == list(range(30))
 
 
 def test_stages_follow_the_bandwidth():

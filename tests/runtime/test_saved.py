@@ -122,40 +122,25 @@ def test_a_graph_without_such_features_is_refused(case, weights):
         network(graph)
 
 
-def test_older_files_initialise_and_say_what_they_lack(case, weights, tmp_path):
-    folder, *_ = case
-    np.savez(tmp_path / "old.npz", **weights[0])
-    done = alone(folder / "plan.h5", "--init", tmp_path / "old.npz", "--epochs", 1)
-    assert done.returncode == 0, done.stderr
-    with pytest.raises(InputError, match="does not say which network"):
-        plancc_runtime.load_network(tmp_path / "old.npz")
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"format": 2}, "format 2; this version"),
         ({"format": None}, "format None"),
-        ({"dims": "7,16,5"}, "'dims' must be"),
-        ({"dims": [7]}, "'dims' must be"),
         ({"dims": [7, -1, 5]}, "'dims' must be"),
         ({"dims": [7, True, 5]}, "'dims' must be"),
         ({"dims": [7, 17, 5]}, "convs.0.weight has shape"),
         ({"dims": [7, 2**30, 2**30, 5]}, "fewer weights than a network of 7 x 1073741824"),
         ({"dims": [2**31 - 1, 2**31 - 1]}, "fewer weights"),
         ({"model": "mlp"}, "mlp"),
-        ({"model": 3}, "'model' must be text"),
         ({"activation": "sin"}, "sin"),
         ({"norm": ["batch"]}, "'norm' must be text"),
         ({"norm": "batch"}, "has no array norms.0"),
-        ({"residual": 1}, "'residual' must be true or false"),
         ({"random_labels": 1}, "'random_labels' must be true or false"),
         ({"dropout": "much"}, "'dropout' must be a number"),
         ({"dropout": math.nan}, "'dropout' must be at least 0 and below 1"),
         ({"dropout": 1}, "'dropout' must be at least 0 and below 1"),
-        ({"dropout": 10**400}, "'dropout' must be at least 0 and below 1"),
         ({"input_dropout": -0.1}, "'input_dropout' must be at least 0"),
-        ({"input_dropout": math.inf}, "'input_dropout' must be at least 0"),
         ({"conv": {"bias": math.nan}}, "'bias' of 'conv' must be a finite number"),
         ({"dims": [7, *[5] * 70_000, 5]}, "arrays, fewer than a network of 70001 layers"),
         ({"conv": [1]}, "'conv' must be an object"),
