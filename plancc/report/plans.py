@@ -25,7 +25,6 @@ from plancc.plan.links import NUM_KINDS, OF_SPLITS
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.metrics import Metrics, Traffic, summarize
 from plancc.plan.plan import Plan
-from plancc.plan.rank_parts import check_num_ranks
 from plancc.plan.reader import PlanFile
 from plancc.plan.relations import RelationTraffic, TypeTraffic, relation_traffic, type_traffic
 from plancc.plan.topology import Topology
@@ -209,7 +208,7 @@ def report(
             "boundary sampling is for training: give the widths of the layers (`dims`) too"
         )
     with PlanFile(path) as file:
-        source = _Source(file, checked_ranks(file, num_ranks))
+        source = _Source(file, file.checked_ranks(num_ranks))
         plan, grid = source.plan, file.header.grid
         basis = basis or Basis.read(file, dims, machine)
         topology = _chosen_topology(file, source.num_ranks, topology)
@@ -384,19 +383,3 @@ def _chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> 
         given.check(num_ranks)
         return given
     return recorded_topology(file.attributes("provenance"), num_ranks) if exchanges_rows else None
-
-
-def checked_ranks(file: PlanFile, num_ranks: int | None) -> int:
-    """The parts of figures, all of them if it is None; InputError if the plan does not run on it.
-
-    A grid plan runs on the ranks of its grid only, and its figures are of its blocks of rows.
-    """
-    header = file.header
-    if header.grid is not None:
-        if num_ranks is not None:
-            check_num_ranks(file.path, header, num_ranks)
-        return header.num_parts
-    ranks = header.num_parts if num_ranks is None else num_ranks
-    if not 1 <= ranks <= header.num_parts:
-        raise InputError(f"{file.path} cannot run on {ranks} ranks; choose 1 to {header.num_parts}")
-    return ranks

@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Int32Array, Int64Array, Side, interval
 from plancc.plan.grid import Grid
 from plancc.plan.links import places_of
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
-from plancc.plan.rank_parts import block_of_parts, check_num_ranks
+from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import LINKS, Header
 from plancc.predict.schedule import Pairs
@@ -63,23 +62,15 @@ def read_tables(
     with PlanFile(path) as file:
         if live_layers:
             file.check_row_plan("the pass dead-rows")
-        header = file.header
-        ranks = header.num_ranks if num_ranks is None else num_ranks
-        if ranks != header.num_ranks:
-            if header.grid is not None:
-                check_num_ranks(file.path, header, ranks)
-            if not 1 <= ranks <= header.num_parts:
-                raise InputError(
-                    f"{file.path} cannot run on {ranks} ranks; choose 1 to {header.num_parts}"
-                )
+        parts = file.checked_ranks(num_ranks)
         plan = file.read_plan()
-        if ranks == header.num_ranks:
+        if parts == plan.num_parts:
             found = tables_of(plan, file.path, copies)
         else:
-            found = merged_tables(file, plan, ranks)
+            found = merged_tables(file, plan, parts)
     if live_layers:
         wanted: Any = {"target": target, "split": split, "all_rows": task is not None}
-        found = replace(found, live=_live(plan, ranks, live_layers, **wanted))
+        found = replace(found, live=_live(plan, parts, live_layers, **wanted))
     if task is None:
         return found
     rank_of_part = rank_of_parts(plan.num_parts, found.num_ranks)
