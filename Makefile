@@ -15,7 +15,7 @@ CPU_INDEX = { [ -e /proc/driver/nvidia ] || command -v nvidia-smi > /dev/null ||
 # Sources are compiled once, not at every start of a program, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all check lint types kernels durations coverage hostile mpich bench gpu docs wheels format clean
+.PHONY: demo test test-all check lint types kernels durations coverage hostile bench gpu docs wheels format clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("plancc needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
@@ -81,13 +81,6 @@ coverage: $(STAMP)
 # hours of attacks; HOSTILE="plan-bytes --seconds 3600 --seed 2", or nothing: all attacks until Ctrl-C
 hostile: $(STAMP)
 	$(BIN)/python -m tests.hostile $(HOSTILE)
-
-# MPICH beside .venv, which has Open MPI: with it the attack on jobs tries both
-mpich: $(STAMP)
-	$(PYTHON) -m venv --clear build/mpich
-	build/mpich/bin/pip install --quiet --disable-pip-version-check -c constraints.txt mpich mpi4py
-	$(BIN)/python -c 'import site; print("import site; site.addsitedir(%r)" % site.getsitepackages()[0])' \
-	  > $$(build/mpich/bin/python -c 'import site; print(site.getsitepackages()[0])')/plancc.pth
 
 # on a machine with a GPU: its own python3 and libraries, no network; WHEELS=folder adds what is missing
 gpu:

@@ -66,7 +66,7 @@ THREADS = {
     ),
     "capacities": (r"capacities|capacity|Capacities", r"capacit|limits"),
     "edge features": (
-        r"edge_features?|EdgeFeatures|features_from_edges",
+        r"edge_features?|EdgeFeatures",
         r"edge_feature|listed_edges",
     ),
     "mini-batches": (r"batch|batches|Batch|samplers?|fanouts", r"batch|sampl|draw"),

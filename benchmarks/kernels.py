@@ -28,7 +28,7 @@ from plancc.graph.normalize import normalize
 from plancc_datasets import load_dataset
 from plancc_runtime.kernels.order import ORDERS, cache_order
 from plancc_runtime.kernels.rows import add_rows, pack
-from plancc_runtime.kernels.spmm import KERNELS, choose_kernel, prepare
+from plancc_runtime.kernels.spmm import KERNELS, prepare
 
 WIDTHS = (32, 64, 128)
 THREADS = (1, 2)
@@ -117,10 +117,6 @@ def _products(
     _add_median_ratio(
         report, f"{label}: ReLU and mask, fused / unfused", seconds["fused"], seconds["unfused"]
     )
-    start = time.perf_counter()
-    choice = choose_kernel(matrix, torch.float32, width, threads)
-    took = time.perf_counter() - start
-    report.add(f"{label}: choosing '{choice}'", took * 1e3, unit="ms")
 
 
 def _orders(report: Report, graph: str, matrix: csr_matrix, repetitions: int) -> None:

@@ -26,7 +26,7 @@ from plancc.errors import PlanccError
 from plancc.graph.formats import write_graph
 from plancc.graph.graph import Graph
 from plancc.predict.machine_files import read_machine
-from plancc.predict.schedules import read_tables, schedule_of
+from plancc.predict.schedules import schedule_of
 from plancc.predict.simulation import Prediction, simulate
 from plancc_datasets import load_dataset
 
@@ -124,7 +124,7 @@ def _compare(
     """Add what was found of one plan; its row of the table."""
     label = f"{graph}, p = {ranks}, {way}"
     dims = [HIDDEN] * LAYERS + [CLASSES]
-    schedule = schedule_of(read_tables(plan), dims)
+    schedule = schedule_of(plan, dims)
     predictions, measured = [], []
     for each in rounds:
         machine = plan.with_suffix(".toml")

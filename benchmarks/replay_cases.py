@@ -380,7 +380,7 @@ ROW_RUNS = (
     *("--passes overlap", "--passes order,dead-rows --layers 3", "--passes none --layers 1"),
     *("--boundary-sampling 0.3", "--boundary-sampling 0.5 --model sage --passes none"),
     *("--drop-edge 0.5", "--boundary-edge-sampling 0.5", "--boundary-sampling 0 --drop-edge 0.7"),
-    *("--wire bf16", "--wire fp16", "--wire int8", "--wire int8 --model gat --heads 2"),
+    *("--wire bf16", "--wire bf16 --model gat --heads 2"),
     *("--model sage --aggregator max", "--model sage --aggregator sum", "--row-order rcm"),
     *("--norm batch --dropout 0.3", "--model sage --aggregator gcn", "--norm layer --residual"),
     *("--optimizer adam --weight-decay 0.01", "--optimizer adamw --schedule cosine"),
@@ -392,7 +392,7 @@ ROW_RUNS = (
 )
 EDGE_RUNS = (
     *("--fold none", "--fold delayed --delay 2", "--passes none", "--fold delayed --model sage"),
-    *("--wire int8", "--norm batch --dropout 0.3", "--model sage --aggregator max"),
+    *("--wire bf16", "--norm batch --dropout 0.3", "--model sage --aggregator max"),
     *("--layers 3 --optimizer adam", "--fold none --model gin", "--dtype float64"),
     *("--fold delayed --delay 1 --epochs 6 --lr 0.01", "--passes order,overlap --residual"),
 )

@@ -141,7 +141,7 @@ NETWORKS: Axis = {
 }
 RECOMPUTED: Axis = {"recompute": {"recompute": True, "dropout": 0.3}}
 NUMBERS: Axis = {"": {}, "double": {"dtype": "float64"}, "torch": {"kernel": "torch"}}
-WIRES: Axis = {name: {"wire": name} for name in ("bf16", "int8")} | {"rcm": {"row_order": "rcm"}}
+WIRES: Axis = {"bf16": {"wire": "bf16"}, "rcm": {"row_order": "rcm"}}
 HALVES: Axis = {"bfloat16": {"dtype": "bfloat16"}}
 RUN: Options = {
     **{"epochs": 2, "eval_every": 2, "hidden": 8, "lr": 0.1},
@@ -165,7 +165,7 @@ FEATURE_AXES = [
 RESUMED: Axis = {
     "rows/r3": ROW_PLACES["rows/r3"] | BATCHES["uniform"] | NETWORKS["dropout"],
     "hops-nodes/r8": ROW_PLACES["hops-nodes/r8"] | BATCHES["boundary-drop"],
-    "edges/r3": EDGE_PLACES["edges/r3"] | FOLDS["delayed-2"] | NETWORKS["dropout"],
+    "edges/r3": EDGE_PLACES["edges/r3"] | FOLDS["fold-none"] | NETWORKS["dropout"],
     "2d-3x1/r3": {"plan": "2d-3x1", "ranks": 3} | NETWORKS["norm-batch"],
     "feature-1x3/r3": {"plan": "feature-1x3", "ranks": 3} | PIPELINES["two-stages"],
 }
@@ -173,7 +173,7 @@ WIDE: Options = {"ranks": 8, "features": 6, "classes": 4}
 LARGE: Axis = {
     "large/r8/full/gcn": {"plan": "large"},
     "large/r8/full/gat": {"plan": "large"} | ROW_MODELS["gat"] | PASSES["no-overlap"],
-    "large/r8/boundary-drop/int8": {"plan": "large"} | BATCHES["boundary-drop"] | WIRES["int8"],
+    "large/r8/boundary-drop/bf16": {"plan": "large"} | BATCHES["boundary-drop"] | WIRES["bf16"],
     "large/r8/uniform/sage": {"plan": "large", "batch_size": 5000, "steps": 2} | MODELS["sage"],
     "large-hops/r8/full/gin": {"plan": "large-hops", "exchange": "nodes"} | MODELS["gin"],
     "large-edges/r8/full/gin": {"plan": "large-edges"} | MODELS["gin"],

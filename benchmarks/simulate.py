@@ -28,7 +28,7 @@ SECONDS, BYTES = 10.0, 2 * 2**30
 
 _CHILD = """
 import sys
-from plancc_cli.main import command
+from plancc_cli.group import command
 command.main(sys.argv[1:], prog_name="plancc", standalone_mode=False)
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print(status["VmHWM"].split()[0], file=sys.stderr)

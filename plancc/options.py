@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc.fields import check_options, checked, described, instance, like, option
-from plancc.graph.edge_features import REDUCTIONS
 from plancc.graph.formats import ReadOptions
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.graph.links import check_shares
@@ -264,13 +263,6 @@ class PlanOptions:
         None, "the split to take where there are several", section="Vertex data", metavar="NAME"
     )
     keys: Mapping[str, str] | None = like(ReadOptions, "keys")
-    features_from_edges: str | None = option(
-        None,
-        "features of a vertex are the mean or sum of those of its edges, or of their weights",
-        more="See `plancc.graph.edge_features.with_edge_features`.",
-        section="Vertex data",
-        choices=REDUCTIONS,
-    )
     edge_features: Any = option(
         None,
         "features of edges: a .npy file, a row for every edge in the order of GRAPH, or source: "

@@ -114,15 +114,14 @@ def compile(
         if not isinstance(read, ReadGraph):
             reading: Any = {"split": wishes.split, "keys": wishes.keys}
             reading["edge_features"] = wishes.edge_features
-            of_edges = wishes.link_times, wishes.features_from_edges
-            read = read_source(graph, wishes.data, *of_edges, **reading)
+            read = read_source(graph, wishes.data, wishes.link_times, **reading)
         links, away, begins = None, None, inf
         if wishes.links is not None or wishes.link_split is not None:
             ways = wishes.links, wishes.link_split, wishes.disjoint_train_ratio
             first = None if read.times is None else read.times.first
             links, away = learnt(read.graph, *ways, search.seed, first)
             begins = links.begins
-        graph, vertex_data = read.apart(away, begins)
+        graph, vertex_data = read.apart(away, begins), read.data
         if wishes.weights is not None:
             graph = weighted(graph, wishes.weights)
         assigner.check_graph(graph.num_vertices, vertex_data)

@@ -15,11 +15,6 @@ from plancc.text import printable, shown
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-    from types import FrameType
-
-
-_kinds: dict[str, str] = {}
-"""What the entries of a group are, of all registries that there are."""
 
 
 class Registry:
@@ -42,7 +37,7 @@ class Registry:
         instance_of: str = "",
         subclass_of: str = "",
     ) -> None:
-        self.kind = _kinds[group] = kind
+        self.kind = kind
         self._instance_of, self._subclass_of = instance_of, subclass_of
         self._targets = dict(targets)
         self._group = group
@@ -139,43 +134,6 @@ def place_of(function: Callable[..., Any]) -> str:
     if code is None:
         return f"{function.__module__}.{type(function).__name__}"
     return f"{code.co_filename}, line {code.co_firstlineno}"
-
-
-def plugin_at_fault(error: BaseException) -> str:
-    """The third party's entry in whose code an exception was raised, or that called what raised it.
-
-    Returns:
-        Kind, name, package, file and line, as far as they are known; "" where all code is ours.
-    """
-    from importlib.metadata import entry_points
-    from traceback import walk_tb
-
-    points: dict[str, list[EntryPoint]] = {}
-    for group in _kinds:
-        for point in entry_points(group=group):
-            top = point.module.partition(".")[0]
-            if not top.startswith("plancc"):
-                points.setdefault(top, []).append(point)
-    found = ""
-    for frame, line in walk_tb(error.__traceback__):
-        module = str(frame.f_globals.get("__name__", ""))
-        theirs = points.get(module.partition(".")[0], [])
-        if theirs:
-            found = (
-                f"{_entry_words(theirs, module, frame)} ({frame.f_code.co_filename}, line {line})"
-            )
-    return found
-
-
-def _entry_words(points: list[EntryPoint], module: str, frame: FrameType) -> str:
-    """The entry that a frame is of, if it is one of these; else their package."""
-    here = [point for point in points if point.module == module]
-    owner = type(frame.f_locals.get("self")).__name__
-    named = [point for point in here if point.attr == owner] or here
-    package = f"package {points[0].dist.name}" if points[0].dist else f"module {module}"
-    if len(named) != 1:
-        return package
-    return f"{_kinds[named[0].group]} '{named[0].name}' of {package}"
 
 
 def load(target: str) -> Any:

@@ -7,7 +7,6 @@ error and every warning passes `message`; what is printed as text passes `printa
 from __future__ import annotations
 
 import re
-import sys
 from inspect import cleandoc
 from unicodedata import category
 
@@ -15,11 +14,6 @@ MOST_SHOWN = 200
 """Characters of one value in a message."""
 MOST_MESSAGE = 2000
 """Characters of a message."""
-NO_DOCSTRINGS = "This text is a docstring, which python -OO and PYTHONOPTIMIZE=2 leave out."
-ABBREVIATIONS = frozenset(
-    "al approx cf e.g eq fig i.e pp resp sec vol vs".split()  # noqa: SIM905
-)
-"""Words whose stop ends no sentence."""
 _CUT = "..."
 _END = 60
 """Characters of the end that are kept of a word that is cut, such as the name of a file."""
@@ -28,17 +22,10 @@ _LINE_END = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
 _QUOTED = re.compile(rf"(?<!\w)'([^']{{{MOST_SHOWN + 1},}})'(?!\w)")
 
 
-def docstring(declared: type | None) -> str:
-    """The class's own docstring, not the signature that a dataclass gets; "" where it has none.
-
-    If Python leaves docstrings out, a sentence says that; `declared` may be None then.
-    """
-    text = getattr(declared, "__doc__", None) or ""
-    if declared is not None and text.startswith(f"{declared.__name__}("):
-        text = ""
-    if not text and sys.flags.optimize > 1:
-        return NO_DOCSTRINGS
-    return cleandoc(text) if declared is not None else ""
+def docstring(declared: type) -> str:
+    """The class's own docstring, not the signature that a dataclass gets; "" where it has none."""
+    text = declared.__doc__ or ""
+    return "" if text.startswith(f"{declared.__name__}(") else cleandoc(text)
 
 
 def printable(text: object) -> str:
@@ -72,16 +59,8 @@ def shown(value: object, most: int = MOST_SHOWN) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a text in one line, without its full stop.
-
-    A stop behind an abbreviation or a single letter, as in "et al." and "J. Smith", ends none.
-    """
-    line = " ".join(text.split())
-    for stop in re.finditer(r"[.!?](?= |$)", line):
-        word = re.split(r"[ (\[]", line[: stop.start()])[-1]
-        if stop[0] != "." or not (word.lower() in ABBREVIATIONS or re.fullmatch(r"[A-Za-z]", word)):
-            return line[: stop.start()] if stop[0] == "." else line[: stop.end()]
-    return line
+    """The first sentence of a text in one line, without its full stop: a capital follows that."""
+    return re.split(r"\.(?= [A-Z]|$)", " ".join(text.split()))[0]
 
 
 def first_line(error: Exception) -> str:

@@ -6,34 +6,25 @@ mpi, process
     processes that the test started, with a launcher of ranks or without;
 partitioner
     native partitioners, in processes of their own;
-kernel, search, compile
-    this process while numba compiled, while `find_owners` ran, and while `compile` read,
-    normalised and lowered;
 test
-    this process otherwise.
+    this process.
 
 ``repeats`` are the CPU seconds of all cases of a function but its first, ``peak`` MB that its
 worker held at most until then: the file that raises it asked for it.
 """
 
-import functools
 import os
 import resource
 import subprocess
-import threading
 import time
 from collections import defaultdict
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-OWN = ("test", "compile", "search", "kernel")
-CHILDREN = ("process", "mpi", "partitioner")
-KINDS = CHILDREN + OWN
+KINDS = ("process", "mpi", "partitioner", "test")
 HEAD = ("file", "cases", "wall", "cpu", *KINDS, "repeats", "peak")
 LAUNCHERS = ("mpirun", "torchrun", "torch.distributed.run")
-TABLE = pytest.StashKey[dict]()
 
 
 def _children() -> float:
@@ -42,44 +33,21 @@ def _children() -> float:
 
 
 class Clock:
-    """CPU seconds of this process by what its main thread does, and of children by their kind."""
+    """CPU seconds of this process, and of children by their kind."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
-        self._kinds = ["test"]
         self._own, self._reaped = time.process_time(), _children()
 
     def settle(self, child: str = "process") -> None:
-        """Give the seconds since the last call to the present kind, and to `child`."""
+        """Give the seconds since the last call to this process, and to `child`."""
         own, reaped = time.process_time(), _children()
-        self.seconds[self._kinds[-1]] += own - self._own
+        self.seconds["test"] += own - self._own
         self.seconds[child] += reaped - self._reaped
         self._own, self._reaped = own, reaped
 
-    @contextmanager
-    def inside(self, kind: str):
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        self.settle()
-        self._kinds.append(kind)
-        try:
-            yield
-        finally:
-            self.settle()
-            self._kinds.pop()
-
 
 CLOCK = Clock()
-
-
-def _counted(function, kind: str):
-    @functools.wraps(function)
-    def inside(*args, **kw):
-        with CLOCK.inside(kind):
-            return function(*args, **kw)
-
-    return inside
 
 
 def _kind_of(arguments) -> str:
@@ -91,26 +59,7 @@ def _kind_of(arguments) -> str:
 
 
 def _watch() -> None:
-    """Count what `compile`, `find_owners`, numba and processes take from here on."""
-    from numba.core import event
-
-    import plancc.pipeline as pipeline
-
-    pipeline.find_owners = _counted(pipeline.find_owners, "search")
-    for name in ("read_source", "normalized", "lower"):
-        setattr(pipeline, name, _counted(getattr(pipeline, name), "compile"))
-
-    class Compiling(event.Listener):
-        def on_start(self, event) -> None:
-            CLOCK.settle()
-            CLOCK._kinds.append("kernel")
-
-        def on_end(self, event) -> None:
-            CLOCK.settle()
-            if CLOCK._kinds[-1] == "kernel":
-                CLOCK._kinds.pop()
-
-    event.register("numba:compile", Compiling())
+    """Count by kind what processes take from here on."""
     handle = subprocess.Popen._handle_exitstatus  # type: ignore[attr-defined]
 
     def handled(self, *args, **kw):

@@ -302,7 +302,6 @@ def _job_of(mpi: Any, comm: Any, folder: str, environment: dict[str, str]) -> It
     finally:
         os.chdir(before)
         watchdog._stop_all()
-        watchdog._roll.clear()
 
 
 def _command(folder: str, program: str, lines: list[list[str]]) -> int:

@@ -281,14 +281,10 @@ def test_what_a_model_builds_is_its_own_fault():
 def test_what_others_raise_is_not_ours(tmp_path):
     with pytest.raises(AttributeError) as caught:
         plancc.compile(RING, "broken", 3)
-    line = f"others.py, line {line_of('# line @')}); PLANCC_TRACEBACK=1 shows how it came there"
+    line = f"others.py, line {line_of('# line @')}; PLANCC_TRACEBACK=1 shows how it came there"
     said = unexpected(caught.value)
     assert said.startswith("unexpected AttributeError: 'Graph' object has no attribute 'num_rows'")
-    assert ", in model 'broken' of package others (" in said
-    assert said.endswith(line)
-    with pytest.raises(KeyError) as caught:
-        plancc.compile(RING, "gp", 3, partitioner="uncut")
-    assert ", in package others (" in unexpected(caught.value)  # of several entries, one function
+    assert f"{line}; please report it)" in said
     (tmp_path / "a.lists").write_text("0 1\n")
     with pytest.raises(
         BackendError, match=r"format 'lists' of package others reads a list, not a "
@@ -343,7 +339,7 @@ def test_the_command_line_takes_them(package, tmp_path):
     (tmp_path / "ring.pairs").write_text("0 1\n1 2\n2 3\n3 4\n4 0\n")
     code = """
 import sys
-from plancc_cli.main import command
+from plancc_cli.group import command
 for line in sys.stdin:
     command.main(line.split(), standalone_mode=False)
 """

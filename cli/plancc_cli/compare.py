@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from plancc.errors import InputError, warn
+from plancc.errors import warn
 from plancc.registry import check_choice
 from plancc_cli import options
 from plancc_cli.progress import progress, verbosity
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from plancc.predict.machine import Machine
 
 
@@ -30,7 +25,7 @@ if TYPE_CHECKING:
     },
 )
 @click.argument("plans", type=click.Path(), nargs=-1, required=True)
-@options.epoch_of_plans
+@options.predicted_epoch
 @click.option(
     "--baseline",
     metavar="PLAN",
@@ -49,61 +44,8 @@ def command(
 ) -> None:
     """Show several PLANS side by side, with ratios to a random partition, or to one of them.
 
-    Part vectors (graph.part.64 of METIS, hMETIS, PaToH ...) can stand among the plans: their parts
-    own the rows of the first plan's matrix.
+    A part vector of another tool becomes a plan by `plancc compile --model file --part`.
     """
-    from plancc.files import scratch_folder
-
-    with scratch_folder() as folder:
-        _compare(plans, _as_plans(plans, folder), dims, machine, baseline, batches, given)
-
-
-def _is_part_vector(path: str) -> bool:
-    """Whether a file may be a part vector; one with the name of a plan is a damaged plan."""
-    return options.is_no_plan(path) and not path.lower().endswith((".h5", ".hdf5"))
-
-
-def _as_plans(given: Sequence[str], folder: Path) -> list[str]:
-    """Files of plans, those of part vectors made here: their parts own the first plan's rows."""
-    from plancc.files import open_file
-    from plancc.graph.partvector import read_part_vector
-    from plancc.owners.provenance import empty_parts
-    from plancc.plan.reader import load
-    from plancc.refinement import with_part
-
-    for path in given:
-        if _is_part_vector(path) and os.path.exists(path):
-            with open_file(path) as file:
-                if file.read(2) == b"%%":
-                    raise InputError(f"{path}: a graph, not a plan: compile it first")
-    first = next((path for path in given if not _is_part_vector(path)), None)
-    if first is None:
-        raise InputError(f"{given[0]}: not a plan; part vectors need a plan beside them")
-    found, plan = [], None
-    for number, path in enumerate(given):
-        if not _is_part_vector(path):
-            found.append(path)
-            continue
-        plan = plan or load(first)
-        owner = read_part_vector(path, plan.num_vertices)
-        parts = int(owner.max()) + 1
-        for note in empty_parts(owner, parts):
-            warn(f"{path}: {note}")
-        found.append(str(folder / f"{number}.h5"))
-        with_part(plan, path, parts).save(found[-1])
-    return found
-
-
-def _compare(
-    names: Sequence[str],
-    plans: Sequence[str],
-    dims: list[int] | None,
-    machine: Machine | None,
-    baseline: str | None,
-    batches: int | None,
-    given: dict[str, Any],
-) -> None:
-    """Compare the files `plans` under their `names`."""
     from plancc.plan.reader import PlanFile
     from plancc.report.batches import batch_reports
     from plancc.report.epochs import Basis
@@ -113,16 +55,13 @@ def _compare(
 
     drawn = options.of_batches(batches, given)
     if baseline is not None:
-        check_choice("baseline", baseline, names)
+        check_choice("baseline", baseline, plans)
     found = []
     for path in plans:
         with PlanFile(path) as file:
             found.append(Basis.read(file, dims, machine))
     basis = Basis.shared(found)  # times compare on one machine only
-    reports = [
-        replace(report(path, dims=dims, basis=basis, random_epoch=True), path=name)
-        for name, path in zip(names, plans, strict=True)
-    ]
+    reports = [report(path, dims=dims, basis=basis, random_epoch=True) for path in plans]
     for other, path in zip(reports[1:], plans[1:], strict=True):
         if why := other_graph(reports[0], other, plans[0], path):
             warn(why)
@@ -130,7 +69,6 @@ def _compare(
     if batches is not None:
         with progress() as shown, shown.stage("batches"):
             on_batches = batch_reports(plans, batches, **drawn)
-        on_batches = [replace(e, path=n) for n, e in zip(names, on_batches, strict=True)]
     form = options.form()
     if form:
         figures = [each.as_dict() for each in reports]

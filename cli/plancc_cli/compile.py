@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -18,7 +17,6 @@ from plancc.partitioners.options import AUTO
 from plancc_cli import options
 from plancc_cli.progress import QUIET, command_line, progress, verbosity, verbosity_level
 from plancc_cli.run import started_by_launcher
-from plancc_cli.signals import KeepBest
 from plancc_runtime.launch import TIMEOUT
 
 TAKEN = options.taken()
@@ -47,22 +45,18 @@ OF_COMPILE = [each for name, each in options.FIELDS.items() if name not in BY_HA
 
 
 def _sections() -> dict[str, tuple[str, ...]]:
-    """The sections of the help; in each stands first what people use first."""
+    """The sections of the help."""
     found = options.sections_of(OF_COMPILE)
-    sections = {
+    return {
         "Plan": ("output", "parts", *found["Plan"], "compress"),
         "Model": ("model", *found["Model"], "no_self_loops"),
-        "Search": (*found["Search"], "keep_best"),
+        "Search": found["Search"],
         "Balance": found["Balance"],
-        "Vertex data": ("data", "no_data", "split_name", "features_from_edges", "edge_features"),
+        "Vertex data": ("data", "no_data", "split_name", "edge_features"),
         "Links": found["Links"],
         "Graph file": options.READING,
         BATCHES: (*OF_BATCHES, *found[BATCHES]),
         "Single models": tuple(OF_MODELS),
-    }
-    return {
-        title: tuple(dict.fromkeys([*(name for name in COMMON if name in names), *names]))
-        for title, names in sections.items()
     }
 
 
@@ -98,13 +92,9 @@ def _sections() -> dict[str, tuple[str, ...]]:
     default=TIMEOUT,
     show_default=True,
     type=click.FloatRange(min=0),
-    help="Of several ranks: seconds that they wait for one that is stopped or gone, or while all "
-    "wait; 0: no limit.",
+    help="Of several ranks: seconds until all have started; 0: no limit.",
 )
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
-@click.option(
-    "--keep-best", is_flag=True, help="On Ctrl-C write the best plan so far; a second one ends."
-)
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
 @options.reading
 @options.as_data
@@ -115,7 +105,6 @@ def command(
     parts: int,
     no_self_loops: bool,
     compress: bool,
-    keep_best: bool,
     no_data: bool,
     split_name: str | None,
     timeout: float,
@@ -161,7 +150,7 @@ def command(
     own = [name for name in model.option_fields() if name not in samplers]
     options.refuse_taken(f"model '{settings['model']}'", own, TAKEN)
     data = settings.pop("data")
-    of_edges = {name: settings.pop(name) for name in ("features_from_edges", "edge_features")}
+    edge_features = settings.pop("edge_features")
     given_files = (settings.get(name) for name in GIVEN_FILES)
     options.check_plan_output(output, graph, *given_files, *data)
     reading = {name: settings.pop(name) for name in options.READING}
@@ -175,21 +164,15 @@ def command(
     who = named if named != AUTO else task.options.preset or task.name
     if task.searches:
         who = task.effort
-    if keep_best and task.objective is None and task.model.layout != "any":
-        raise InputError(
-            f"`keep_best` is for searches: model '{settings['model']}' makes none here"
-        )
     start = wall_seconds()
     give_back_at_once()
-    with progress(settings["budget"]) as shown, ExitStack() as stack:
+    with progress(settings["budget"]) as shown:
         goal = task.objective or ("time" if isinstance(task.model, AutoModel) else "volume")
         goal = "expected rows" if task.model.of_batches else goal
-        report = partial(shown.incumbent, who, goal)
-        keep = stack.enter_context(KeepBest(report)) if keep_best else None
         with shown.stage("read"):
             check_reading(graph, allowed_memory(settings["memory"]), format=reading["format"])
             given: Any = data or (False if no_data else None)
-            reading |= {"split": split_name, **of_edges}
+            reading |= {"split": split_name, "edge_features": edge_features}
             source = read_source(graph, given, settings["link_times"], **reading)
         plan = plancc.compile(
             source,
@@ -197,8 +180,7 @@ def command(
             self_loops=not no_self_loops,
             command=command_line(),
             observer=shown.stage,
-            report=report if keep is None else keep.report,
-            stop=keep,
+            report=partial(shown.incumbent, who, goal),
             **settings,
         )
         with shown.stage("write"):

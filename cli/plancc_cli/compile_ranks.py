@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -44,13 +45,12 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
     """Compile, and print on rank 0. Collective."""
     from plancc.distributed.compile import compile_folder
 
-    transport.patient = True  # a partition may take hours, for which the others wait
+    transport.timeout = math.inf  # a partition may take hours, for which the others wait
     first, given = transport.rank == 0, context.params
     output = given["output"]
     with transport.agreement():
-        for name in ("keep_best", "compress"):
-            if given[name]:
-                raise InputError(f"`{name}` is for a compile by one process")
+        if given["compress"]:
+            raise InputError("`compress` is for a compile by one process")
         if first:
             inputs = given["graph"], given["part"], given["links"], *given["data"]
             options.check_plan_output(output, *inputs)

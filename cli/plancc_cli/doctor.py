@@ -50,8 +50,6 @@ print("see each other" * (world.rank == 0))
 """
 AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 """Variables without which Open MPI starts no rank for root."""
-TORCHRUN = "torchrun --no-python --nproc-per-node RANKS -- plancc-run plan.h5"
-"""How ranks are started under torchrun; without `--` it takes options of plancc-run for its own."""
 NO_DEVICE = "no CUDA device"
 TORCH = f"""
 import torch, torch.distributed as dist
@@ -87,18 +85,15 @@ class Check:
 def command() -> None:
     """Check this installation, and say what is missing and how to install it.
 
-    Looks at the versions of libraries, partitioners, MPI and its launcher (with a trial on two
-    ranks), cores, threads and GPUs, and compiles a tiny graph. The exit code is 0 if the compiler
-    works, else 1.
+    Looks at the versions of libraries, at MPI and its launcher (with a trial on two ranks) and at
+    GPUs, and compiles a tiny graph. The exit code is 0 if the compiler works, else 1.
     """
     from plancc.report.table import Table
     from plancc_cli.tables import print_data, print_table, say
 
     stages = {
         "versions": _versions(),
-        "partitioners": _partitioners(),
         "MPI": _mpi(),
-        "machine": _machine(),
         "GPU": _gpu(),
         "compiler": _compiler(),
     }
@@ -201,21 +196,6 @@ def _dependencies() -> dict[str, tuple[str, bool]]:
     return found
 
 
-def _partitioners() -> Iterator[Check]:
-    from plancc.errors import BackendUnavailable
-    from plancc.partitioners import PARTITIONERS
-
-    for name in PARTITIONERS:
-        try:
-            adapter = PARTITIONERS[name]
-        except BackendUnavailable as error:
-            yield Check(name, FAILED, str(error))
-            continue
-        there = adapter.available()
-        state, found = (OK, "installed") if there else (MISSING, "not installed")
-        yield Check(name, state, found, "" if there else adapter.install)
-
-
 def _mpi() -> Iterator[Check]:
     launcher = shutil.which("mpirun") or shutil.which("mpiexec")
     if launcher is None:
@@ -245,20 +225,10 @@ def _asked_by_open_mpi() -> str:
     return asks
 
 
-def _machine() -> Iterator[Check]:
-    cores = len(usable_cores())
-    yield Check("cores", OK, f"{os.cpu_count()}, of which {cores} may be used")
-    names = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES")
-    given = [f"{name}={os.environ[name]}" for name in names if name in os.environ]
-    yield Check("threads", OK, ", ".join(given) or f"{cores}, shared by the ranks")
-
-
 def _gpu() -> Iterator[Check]:
     if not _installed("torch"):
         yield Check("torch", MISSING, "not installed", "pip install 'plancc[run]'")
         return
-    if shutil.which("torchrun"):
-        yield Check("torchrun", OK, TORCHRUN)
     found = _python("CUDA", TORCH, "pip install --force-reinstall torch")
     yield replace(found, state=MISSING) if found.found == NO_DEVICE else found
 

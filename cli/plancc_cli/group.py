@@ -8,11 +8,10 @@ import sys
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from plancc.errors import InputError, PlanccError
 from plancc.registry import Registry
-from plancc.text import docstring, message
+from plancc.text import message
 from plancc_cli.missing import missing_library
 from plancc_cli.run import started_by_launcher
 from plancc_cli.signals import ends_with, interrupted, stopped
@@ -49,9 +48,8 @@ SECTIONS = {
         "partition": "Partition the hypergraph of an .hgr file.",
     },
     "Others": {
-        "doctor": "Check libraries, MPI, threads and GPU.",
+        "doctor": "Check libraries, MPI and GPU.",
         "warm-up": "Compile all kernels ahead, for images and clusters.",
-        "completion": "Print the completion script of a shell.",
         "models": "List the models, or explain one.",
         "partitioners": "List the partitioners, or explain one.",
         "samplers": "List the samplers of mini-batches, or explain one.",
@@ -94,16 +92,7 @@ class LazyGroup(Interruptible, click.Group):
         if ctx.resilient_parsing and cmd_name not in COMMANDS:  # completion of a mistyped line
             return None
         command: click.Command = COMMANDS[cmd_name]
-        command.help = command.help or docstring(None)
         return command
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        found = [
-            CompletionItem(name, help=WORDS.get(name))
-            for name in COMMANDS
-            if name.startswith(incomplete)
-        ]
-        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, WORDS)) + 2

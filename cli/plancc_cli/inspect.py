@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plancc.predict.machine_files import DEFAULT_MACHINE
 from plancc_cli import options
 from plancc_cli.progress import VERBOSE, progress, verbosity, verbosity_level
 
@@ -27,11 +26,7 @@ SECTIONS = {
 
 @click.command(cls=options.Sections, sections=SECTIONS)
 @click.argument("plan", type=click.Path())
-@options.searching(
-    "dims",
-    "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a GCN.  "
-    "[default: the plan's]",
-)
+@options.predicted_epoch
 @click.option(
     "--boundary-sampling",
     metavar="P,...",
@@ -46,11 +41,6 @@ SECTIONS = {
 )
 @options.searching(
     "topology", "What travels inside and between nodes, such as 4x8; the plan's own by default."
-)
-@options.searching(
-    "machine",
-    "Machine, for the epoch's time (see plancc machines).  "
-    f"[default: the plan's, or {DEFAULT_MACHINE}]",
 )
 @options.fresh_batches
 @options.as_data

@@ -4,17 +4,11 @@ Imports next to nothing, since a signal may come meanwhile.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` makes its enumerations first
-import os
-import sys
 
 
-def let_kill(script: str = "") -> None:
-    """Let Ctrl-C end the process as it ends one without Python: no traceback of half an import.
-
-    With the name of a console script, in that script only: whoever else imports us has handlers.
-    """
-    if not script or os.path.basename(sys.argv[0]) == script:
-        _replace(_signal.default_int_handler, _signal.SIG_DFL)
+def let_kill() -> None:
+    """Let Ctrl-C end the process as it ends one without Python: no traceback of half an import."""
+    _replace(_signal.default_int_handler, _signal.SIG_DFL)
 
 
 def let_raise() -> None:

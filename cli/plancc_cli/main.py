@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from plancc_cli import interrupts
 
-interrupts.let_kill("plancc")
-
-
-def __getattr__(name: str) -> object:
-    if name != "command":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from plancc_cli.group import command
-
-    return command
-
 
 def main() -> None:
     """Console entry point: one sentence on stderr and exit code 0 (done), 1 (failed), 2 (usage)."""

@@ -15,7 +15,6 @@ from click.shell_completion import CompletionItem
 
 from plancc.errors import BackendUnavailable, InputError
 from plancc.fields import BOUNDS, checked, default_in_words, help_of, kind_of, options_of, parsed
-from plancc.files import open_file
 from plancc.graph.formats import FORMATS, READING, ReadOptions, split_names
 from plancc.models.capacities import check_capacities, read_capacities
 from plancc.options import EFFORTS, PlanOptions, SearchOptions
@@ -256,7 +255,6 @@ def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -
     ctx.exit()
 
 
-HDF5 = b"\x89HDF\r\n\x1a\n"
 NO_PLANS = (".json", ".npy", ".toml", ".html")
 """Extensions, besides those of graphs, of files that are no plans."""
 
@@ -547,15 +545,6 @@ def check_plan_output(output: str, *inputs: str | None) -> None:
         raise InputError(f"{output}: plans are HDF5 files: choose a name that ends in .h5")
 
 
-def is_no_plan(path: str) -> bool:
-    """Whether a file exists and is not HDF5, as every plan is."""
-    try:
-        with open_file(path) as file:
-            return file.read(len(HDF5)) != HDF5
-    except (InputError, OSError):  # whoever reads it says why
-        return False
-
-
 def check_writable_format(output: str, *others: str) -> None:
     """Refuse, before any work, an output extension of no writable graph format."""
     known: list[str] = []
@@ -639,23 +628,12 @@ def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
 
 reading = with_options([field_option(each) for each in options_of(ReadOptions)])
 """The options that say how a graph is read."""
-epoch_of_plans = together(
-    searching(
-        "dims",
-        "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a "
-        "GCN.  [default: the plans', if all agree]",
-    ),
-    searching(
-        "machine",
-        "Machine, for the epoch's time (see plancc machines).  [default: the plans', if all agree]",
-    ),
-)
-"""The epoch that commands predict for several plans."""
 predicted_epoch = together(
     searching(
         "dims",
-        "Widths d0,d1,...,dL of the layers.  [default: those that the plan was compiled for, or of "
-        f"its features and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
+        "Widths d0,d1,...,dL of the layers; inspect and compare then add words, bytes and memory "
+        "of training a GCN.  [default: those that the plan was compiled for, or of its features "
+        f"and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
     ),
     searching(
         "machine",

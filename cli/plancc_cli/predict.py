@@ -18,7 +18,7 @@ from plancc_cli.run_options import run_option
 from plancc_cli.simulate import is_graph
 from plancc_cli.words import predictions_line, say
 from plancc_runtime import launch
-from plancc_runtime.rowfiles import RowTarget
+from plancc_runtime.rowfiles import check_name
 
 if TYPE_CHECKING:
     from plancc_runtime.transport.base import Transport
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     type=click.Path(),
-    help="The file to write: .csv, .npz, .npy or .parquet; out-{part}.npz: a file per rank.  "
-    "[default: stdout, with --ids]",
+    help="The file to write: .csv, .npz or .parquet.  [default: stdout, with --ids]",
 )
 @click.option(
     "--ids",
@@ -84,7 +83,8 @@ def command(
     """
     if is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first")
-    target = None if output is None else RowTarget.parse(output)
+    if output is not None:
+        check_name(output)
     if ranks is None:
         launch.check_no_singleton()
     header = checked_header(plan, ranks)
@@ -100,8 +100,8 @@ def command(
                 raise InputError("-o: give the file to write, or --ids, whose answers are printed")
             if links is not None and (ids is not None or embeddings is not None):
                 raise InputError("--links: excludes --ids and --embeddings; give one of them")
-            for path in [] if target is None else target.files(transport.size):
-                options.check_output(path, plan, weights, ids, links)
+            if output is not None:
+                options.check_output(output, plan, weights, ids, links)
         with ExitStack() as stack:
             path = output or ""
             if not path:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from plancc.search import Trial
 
 EVERY = 10.0
-"""Seconds between two lines where stderr is no terminal."""
+"""Seconds between two lines."""
 QUIET, USUAL, VERBOSE = -1, 0, 1
 VERBOSITY = "plancc.verbosity"
 """Key of the context's `meta`."""
@@ -31,8 +31,6 @@ COMPILING = (
     "compiling kernels, once after an installation (`plancc warm-up` does it ahead); "
     "not counted in seconds"
 )
-
-Report = Callable[[str], None]
 
 
 def command_line() -> str:
@@ -75,14 +73,12 @@ class Progress:
     """The stage at work, its seconds, and the best that it has found so far.
 
     Parameters:
-        stages, steps: Prints a line that stays: of a stage that is done, of a step of a search.
+        say: Prints a line for every stage that is done, and for every step of a search.
         budget: Seconds for the search.
     """
 
-    def __init__(
-        self, stages: Report | None, steps: Report | None, budget: float | None = None
-    ) -> None:
-        self._stages, self._steps, self._budget = stages, steps, budget
+    def __init__(self, say: Callable[[str], None] | None, budget: float | None = None) -> None:
+        self._say, self._budget = say, budget
         self._stage, self._found = "", ""
         self._begin = self._start = wall_seconds()
 
@@ -94,8 +90,8 @@ class Progress:
         self._stage, self._found, self._start = inside, "", wall_seconds()
         try:
             yield
-            if self._stages is not None:
-                self._stages(f"  {self._stage}: {self.seconds():.1f} s")
+            if self._say is not None:
+                self._say(f"  {self._stage}: {self.seconds():.1f} s")
         finally:
             self._stage, self._found, self._start = outer
 
@@ -110,8 +106,8 @@ class Progress:
         value = objective_words(objective, trial.value)
         if trial.best:
             self._found = f"{objective} {value} ({trial.step})"
-        if self._steps is not None:
-            self._steps(f"    {who}: {trial.step}: {objective} {value}{' *' * trial.best}")
+        if self._say is not None:
+            self._say(f"    {who}: {trial.step}: {objective} {value}{' *' * trial.best}")
 
     def note(self, words: str) -> None:
         """Say this of the stage at work."""
@@ -132,47 +128,23 @@ class Progress:
         found = f": {self._found}" if self._found else ""
         return f"{self._stage}, {seconds:.0f} s{left}{found}"
 
-    def __rich__(self) -> str:
-        """Make the line anew, whenever a terminal is drawn."""
-        from rich.markup import escape
-
-        return escape(self.line())
-
 
 @contextmanager
 def progress(budget: float | None = None) -> Iterator[Progress]:
-    """Show progress on stderr.
-
-    A terminal shows the stage at work; elsewhere it is a line every `EVERY` seconds.
+    """Say on stderr how far the work is, a line every `EVERY` seconds.
 
     Parameters:
         budget: Seconds for the search.
     """
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
-    level = verbosity_level()
+    level, done = verbosity_level(), Event()
 
     def say(line: str) -> None:
-        console.print(printable(line), style="dim", markup=False, soft_wrap=True)
+        click.echo(printable(line), err=True)
 
-    steps = say if level == VERBOSE else None
-    stages = say if console.is_terminal and level > QUIET else steps
-    shown = Progress(stages, steps, budget)
+    shown = Progress(say if level == VERBOSE else None, budget)
     if level == QUIET:
         yield shown
-    elif console.is_terminal:
-        with console.status(shown):
-            yield shown
-    else:
-        with _lines(shown, say):
-            yield shown
-
-
-@contextmanager
-def _lines(shown: Progress, say: Report) -> Iterator[None]:
-    """Say the line of a progress every `EVERY` seconds, from a thread."""
-    done = Event()
+        return
 
     def work() -> None:
         begin = time.monotonic()
@@ -184,7 +156,7 @@ def _lines(shown: Progress, say: Report) -> Iterator[None]:
     thread = Thread(target=work, daemon=True, name="progress")
     thread.start()
     try:
-        yield
+        yield shown
     finally:
         done.set()
         thread.join()

@@ -111,22 +111,6 @@ def _machines() -> Entries:
     }
 
 
-def _print_machines(found: Entries) -> None:
-    from plancc.report.table import Table
-    from plancc_cli.tables import digits, duration, print_table
-
-    columns = ("machine", "ranks per node", "latency", "GB/s", "multiply-adds/s", "what it is")
-    table = Table(columns, caption="`plancc machines NAME` prints the file, to be edited.")
-    table.justify[-1] = "left"
-    for name, machine in found.items():
-        table.add_row(
-            *(name, str(machine.get("node", {}).get("ranks", 1)), duration(machine["latency"])),
-            *(digits(machine["bandwidth"] / 1e9), f"{machine['multiply_adds']:.2g}"),
-            machine["what"],
-        )
-    print_table(table)
-
-
 def _print_machine(name: str, _: dict[str, Any]) -> None:
     click.echo(SHIPPED.joinpath(f"{name}.toml").read_text(), nl=False)
 
@@ -142,7 +126,6 @@ def _listing(
     kind: str,
     plural: str,
     entries: Callable[[], Entries],
-    print_all: Callable[[Entries], None] | None = None,
     print_one: Callable[[str, dict[str, Any]], None] | None = None,
     explain: str = "explain one of them (NAME)",
 ) -> click.Command:
@@ -168,7 +151,7 @@ def _listing(
                 row.pop("options", None)
             print_data(form, found if name is None else found[name], rows)
         elif name is None:
-            (print_all or _print_all)(found)
+            _print_all(found)
         else:
             (print_one or _print_one)(name, found[name])
 
@@ -208,7 +191,7 @@ partitioners = _listing("partitioner", "partitioners", partial(_each, PARTITIONE
 samplers = _listing("sampler", "samplers", partial(_each, SAMPLERS, _sampler))
 formats = _listing("format", "formats", partial(_each, FORMATS, _format))
 machines = _listing(
-    "machine", "machines", _machines, _print_machines, _print_machine,
+    "machine", "machines", _machines, _print_machine,
     "print the TOML file of one of them (NAME)",
 )  # fmt: skip
 objectives = _listing("objective", "objectives", _objectives)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 SAID = (
     *("epoch_seconds", "random_epoch_seconds", "bound_seconds"),
-    *("expected_volume", "expected_volume_random", "hoeffding_nets", "hoeffding_batches"),
-    *("theta", "delta", "warnings", "sampler", "source_weights", "source_counts"),
+    *("expected_volume", "expected_volume_random"),
+    *("warnings", "sampler", "source_weights", "source_counts"),
 )
 """Entries of a provenance that are said elsewhere."""
 NAMES = {
@@ -310,7 +310,7 @@ def print_report(report: Report, per_part: bool, every: bool = False) -> None:
     say(f"{report.path}: {sizes_of(header)}{merged}{model}")
     if report.ids_are_names:
         say(_of_names(header, provenance))
-    print_table(_answer(report), boxed=False)
+    print_table(_answer(report))
     if every:
         print_table(facts_table(report))
     for table in report_tables(report, per_part, every=every):
@@ -382,26 +382,11 @@ def facts_table(report: Report) -> Table:
     if sampler := provenance.get("sampler"):
         how = f"with --sampler {sampler.split()[0]}, else the full batch"
         table.add_row("training", f"plancc-run trains in them {how}")
-        table.add_row("sample", _sample_words(provenance))
     table.add_row("content", report.content_sha256)
     for name, value in provenance.items():
         if value != "" and not isinstance(value, list) and name not in SAID:
             table.add_row(NAMES.get(name, name.replace("_", " ")), _provenance(name, value))
     return table
-
-
-def _sample_words(provenance: Mapping[str, Any]) -> str:
-    """How many batches the search used, and how many Hoeffding's bound asks for."""
-    nets, bound = provenance.get("hoeffding_nets"), provenance.get("hoeffding_batches")
-    if nets is None or bound is None:
-        return "-"
-    used = provenance.get("batches")
-    used = "none, the expectation is exact" if used == "exact" else f"{_batches(int(used or 0))}"
-    return (
-        f"{used}; for an error of at most {provenance.get('theta'):g} with probability "
-        f"{1 - provenance.get('delta', 0):g} Hoeffding's bound asks for {nets:,} nets, the "
-        f"rows of {_batches(bound)}"
-    )
 
 
 def _provenance(name: str, value: Any) -> str:

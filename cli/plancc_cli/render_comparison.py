@@ -98,7 +98,6 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
     if any(report.header.grid is not None for report in reports):
         add("grid", (str(report.header.grid or "-") for report in reports))
         add("ranks", (number(report.header.num_ranks) for report in reports))
-    table.add_section()
     if any("expected_volume" in report.provenance for report in reports):
         add("rows expected of a mini-batch", (_of_batch(each, baseline) for each in reports))
     for name, words in figures(reports):
@@ -108,7 +107,6 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
             value, base = getattr(report.metrics, name), getattr(beside, name)
             cells.append(number(value) + ("" if name in NO_RATIO else f" ({ratio(value, base)})"))
         add(words, cells)
-    table.add_section()
     add("predicted time of an epoch", (_epoch(report, baseline) for report in reports))
     add("  over the bound", map(_over_bound, reports))
     searches = [report.spending.search for report in reports]
@@ -118,7 +116,6 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
         over = (None if each is rival else each.pays_over(rival) for each in reports)
         add(f"  over {rival.path}", map(payoff_words, over))
     if all(report.training is not None for report in reports):
-        table.add_section()
         for words, get, show in training_rows():
             cells = []
             for report in reports:
@@ -128,7 +125,6 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
             add(words, cells)
     elif all(map(_passes_of, reports)):
         epochs = [_passes_of(report) for report in reports]
-        table.add_section()
         add("words of an epoch, all passes", (number(costs[-1].words) for costs in epochs))
         add("messages of an epoch", (number(costs[-1].messages) for costs in epochs))
     return table

@@ -72,10 +72,8 @@ def why_none(times: EpochTimes) -> str:
     return in_flags(times.why, None)
 
 
-def epoch_table(times: EpochTimes, hints: bool = True) -> Table | str:
-    """The times of a report, each with its ratio to the bound, and with `hints` the options that
-    change them.
-    """
+def epoch_table(times: EpochTimes) -> Table | str:
+    """The times of a report, each with its ratio to the bound, and the options that change them."""
     if times.seconds is None:
         return f"no predicted time of an epoch: {why_none(times)}"
     table = Table(("", "time", "over the bound"), "predicted time of an epoch")
@@ -89,12 +87,10 @@ def epoch_table(times: EpochTimes, hints: bool = True) -> Table | str:
         else:
             table.add_row(words, duration(seconds), ratio(seconds, times.bound or 0.0))
     notes = [basis_words(times.basis)]
-    if hints and not times.basis.given:
+    if not times.basis.given:
         notes.append("--machine and --dims for others")
     if times.random is None:
-        notes.append(
-            "the time of a random partition is not recorded" + ": give --dims or --machine" * hints
-        )
+        notes.append("the time of a random partition is not recorded: give --dims or --machine")
     table.caption = "\n".join(notes)
     return table
 

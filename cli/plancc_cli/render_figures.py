@@ -62,12 +62,10 @@ def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
     return [(name, words) for name, words in FIGURES if edges or name not in OF_EDGE_PLANS]
 
 
-def report_tables(
-    report: Report, per_part: bool, hints: bool = True, every: bool = True
-) -> Iterator[Table | str]:
+def report_tables(report: Report, per_part: bool, every: bool = True) -> Iterator[Table | str]:
     """Its other tables, and a sentence where there is nothing to put into one.
 
-    With `hints` they name options of the command line; without `every` those that options ask for.
+    Without `every` those that options ask for.
     """
     header = report.header
     tried = report.provenance.get("tried")
@@ -78,7 +76,7 @@ def report_tables(
         yield _tried(tried, report.provenance)
     if every:
         yield _figures(report)
-        yield epoch_table(report.epoch, hints)
+        yield epoch_table(report.epoch)
     if every and report.product is not None:
         yield _product(report.product)
     if report.on_grid:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import sys
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from plancc.report.table import Table
-from plancc_cli.tables import line_width, print_table, say
-from plancc_runtime import launch
+from plancc_cli.tables import say
 from plancc_runtime.metrics import METRICS, Metric
 
 if TYPE_CHECKING:
@@ -33,8 +28,6 @@ LEAST = {"loss": 8, "val loss": 8, "words": 9, "messages": 8}
 class EpochTable:
     """Rows of about `MOST_ROWS` epochs, chosen ahead, the last one, and the final pass.
 
-    Where the lines are too narrow for its columns, the last ones are printed at the end, below.
-
     Parameters:
         f1: Whether F1 stands in place of accuracy.
     """
@@ -53,9 +46,6 @@ class EpochTable:
         last = str(outline.options.epochs)
         least |= {"epoch": len(last), "volume/step": 9}
         self._widths = [max(len(name), least[name]) for name in self.columns]
-        width = line_width() or math.inf
-        ends = accumulate(each + 2 for each in self._widths)
-        self._fit = max(2, sum(end - 2 <= width for end in ends))
         self._printed = -1
         self._sampled = bool(outline.sampler)
 
@@ -89,19 +79,8 @@ class EpochTable:
             out.print()
             self._line(self.columns, out)
         self._line(("final", *self._cells(result.final)), out)
-        caption = self._caption(result)
-        if self._fit == len(self.columns):
-            out.print()
-            say(caption, out)
-        else:
-            table = Table(("epoch", *self.columns[self._fit :]), caption=caption, left=0)
-            for epoch in epochs:
-                if epoch.epoch in self._chosen or epoch is epochs[-1]:
-                    table.add_row(str(epoch.epoch), *self._cells(epoch)[self._fit - 1 :])
-            table.add_section()
-            table.add_row("final", *self._cells(result.final)[self._fit - 1 :])
-            # Open MPI gives its ranks a terminal even when its own output goes to a file
-            print_table(table, out, boxed=sys.stdout.isatty() and launch.announced()[1] == 1)
+        out.print()
+        say(self._caption(result), out)
         self._print_metrics(result.final, out)
 
     def _print_metrics(self, final: Epoch, out: Console) -> None:
@@ -126,8 +105,7 @@ class EpochTable:
         return said
 
     def _line(self, cells: tuple[str, ...], out: Console) -> None:
-        fitting = zip(cells[: self._fit], self._widths, strict=False)
-        shown = (cell.rjust(width) for cell, width in fitting)
+        shown = (cell.rjust(width) for cell, width in zip(cells, self._widths, strict=True))
         out.print("  ".join(shown).rstrip(), soft_wrap=True)
 
     def _cells(self, epoch: Epoch) -> list[str]:

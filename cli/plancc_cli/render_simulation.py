@@ -99,7 +99,6 @@ def _steps(prediction: Prediction, what: str) -> Table:
         title = direction if layer == 0 else f"layer {layer} {direction}"
         cells = (duration(found[name]) if name in found else "" for name in names)
         table.add_row(title, *cells, duration(sum(found.values())))
-    table.add_section()
     both = [prediction.of_step(name) for name in names]
     both.append((prediction.seconds, prediction.mean_seconds))
     table.add_row("slowest ranks", *(duration(slowest) for slowest, _ in both))

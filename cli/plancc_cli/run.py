@@ -7,7 +7,6 @@ import sys
 
 from plancc_cli import interrupts
 
-interrupts.let_kill("plancc-run")
 RANKS = (
     "OMPI_COMM_WORLD_SIZE",
     "PMI_SIZE",
@@ -18,14 +17,6 @@ RANKS = (
 )
 """Variables in which launchers say how many ranks there are, as `plancc_runtime.launch` reads them;
 that is not imported here, since it takes long."""
-
-
-def __getattr__(name: str) -> object:
-    if name != "command":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from plancc_cli.run_command import command
-
-    return command
 
 
 def under_launcher() -> bool:

@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -39,7 +38,7 @@ from plancc_cli.ranks import RankJob, checked_header, told
 from plancc_cli.render_run import EpochTable
 from plancc_cli.run_options import SECTIONS, refuse_twice, run_option
 from plancc_cli.signals import StopSignals, end_now
-from plancc_cli.tables import console, count_of, line_width, say, screen_width
+from plancc_cli.tables import console, count_of, line_width, say
 from plancc_cli.words import in_flags, predictions_line, usage_words
 from plancc_runtime import launch
 from plancc_runtime.options import DELAY, TrainOptions
@@ -50,14 +49,6 @@ if TYPE_CHECKING:
     from plancc_runtime.transport.base import Transport
 
 PROGRAM = "plancc-run"
-TORCHRUN_WAITS = 30.0
-"""Seconds after which torchrun kills ranks that it has sent a signal."""
-LONG_EPOCH = (
-    "the first epoch took {:.0f} s: a signal saves a checkpoint at the end of an epoch, and "
-    f"torchrun kills after {TORCHRUN_WAITS:.0f} s; give `every` 1"
-)
-SOON = 1.0
-"""Seconds of an epoch whose end needs no announcement."""
 ANY_WIDTH = 10_000
 """Width of lines that may be as long as they are."""
 COMMON = (
@@ -124,11 +115,9 @@ def command(
             end_now(PROGRAM)
         os._exit(job.say_alone(*told(KeyboardInterrupt())))
 
-    starts = deque[float](maxlen=2)  # of the last epochs
-
     def heard(name: str) -> None:
-        if launch.announced()[0] == 0 and (when := end_of_epoch(tuple(starts))):
-            job.say(f"{name}: a checkpoint is saved {when}", is_error=False)
+        if launch.announced()[0] == 0:
+            job.say(f"{name}: a checkpoint is saved at the end of this epoch", is_error=False)
 
     resumes = settings["checkpoint"] is not None
     # a shell has its background jobs ignore Ctrl-C
@@ -136,12 +125,7 @@ def command(
     with StopSignals([*ctrl_c, *signals], end, heard) if resumes else nullcontext(str) as stop:
 
         def work(transport: Transport) -> None:
-            def asked() -> str:  # before every epoch
-                if transport.rank == 0:
-                    starts.append(time.monotonic())
-                return stop()
-
-            _run(transport, plan, save, json_path, f1, level, settings, asked)
+            _run(transport, plan, save, json_path, f1, level, settings, stop)
 
         code = job.run(ranks, transport_name, timeout, work)
     sys.exit(code)
@@ -194,7 +178,6 @@ def _run(
 ) -> None:
     """Train and print. Collective."""
     from plancc_runtime.results import summarise
-    from plancc_runtime.rowfiles import RowTarget
     from plancc_runtime.train import trained
     from plancc_runtime.weights import save_weights
 
@@ -204,48 +187,37 @@ def _run(
     with transport.agreement():  # before the work, not after it
         train_options = TrainOptions(**settings)
         taken = [plan, settings["init"], settings["class_weights"]]
-        predictions = []
-        if train_options.predict is not None:
-            predictions = RowTarget.parse(train_options.predict).files(transport.size)
-        for path in (save, json_path, settings["log"], settings["profile"], *predictions):
+        written = (save, json_path, settings["log"], settings["profile"], settings["predict"])
+        for path in written:
             if first and path:
                 options.check_output(path, *taken)
                 taken.append(path)
         if save and os.path.splitext(save)[1] != ".npz":
             raise InputError(f"--save {save}: weights are written as .npz; choose such a name")
 
-    told, begun = 0, 0.0
+    told = 0
     table: EpochTable | None = None
     shown = _Progress(train_options.epochs, level)
 
     def begin(outline: RunOutline) -> None:
-        nonlocal told, table, begun
-        told, table, begun = len(outline.remarks), EpochTable(outline, f1), time.monotonic()
+        nonlocal told, table
+        told, table = len(outline.remarks), EpochTable(outline, f1)
         with transport.agreement():
             if first:
                 _write_out(lambda out: _print_outline(plan, outline, out))
                 _warn(outline.remarks)
 
     def report(measure: Measure) -> None:
-        nonlocal begun
         assert table is not None
-        taken, begun = time.monotonic() - begun, math.inf  # of the first epoch
-        if taken > TORCHRUN_WAITS and first and train_options.checkpoint and by_torchrun():
-            _warn([LONG_EPOCH.format(taken)])
         if table.shows(measure.epoch):  # collective
             [epoch] = summarise([measure], transport)
             with transport.agreement():
                 if first:
-                    shown.clear()
                     _write_out(partial(table.print_row, epoch))
         if first:
             shown.report(measure)
 
-    try:
-        result, predict = trained(plan, train_options, transport, report, begin, stop)
-    finally:
-        if first:
-            shown.clear()
+    result, predict = trained(plan, train_options, transport, report, begin, stop)
     assert table is not None
     ended = table
     with transport.agreement():
@@ -275,29 +247,6 @@ def _run(
                 _write_json(json_path, plan, result)
 
 
-def end_of_epoch(starts: Sequence[float]) -> str:
-    """When this epoch ends, in words; "" for soon.
-
-    Parameters:
-        starts: When the last epochs began, two at most.
-    """
-    so_far = time.monotonic() - starts[-1] if starts else 0.0
-    taken = starts[-1] - starts[0] if len(starts) == 2 else math.inf
-    if taken < SOON:
-        return ""
-    said = "before the first epoch"
-    if starts:
-        left = f"in about {max(0, taken - so_far):.0f} s"
-        first = f"the first, which has taken {so_far:.0f} s so far"
-        said = f"at the end of this epoch, {first if taken == math.inf else left}"
-    return said + f"; torchrun kills after {TORCHRUN_WAITS:.0f} s" * by_torchrun()
-
-
-def by_torchrun() -> bool:
-    """Whether torchrun has started this rank."""
-    return "TORCHELASTIC_RUN_ID" in os.environ
-
-
 def _write_json(path: str, plan: str, result: TrainResult) -> None:
     from plancc.files import atomic_write
 
@@ -312,7 +261,7 @@ def _warn(sentences: Sequence[str]) -> None:
 
 
 class _Progress:
-    """Says on stderr how far a run is: a line that changes on a terminal, else one every `EVERY` s.
+    """Says on stderr how far a run is, a line every `EVERY` seconds.
 
     Parameters:
         epochs: Number of epochs in all.
@@ -320,8 +269,8 @@ class _Progress:
     """
 
     def __init__(self, epochs: int, level: int) -> None:
-        self._epochs, self._live = epochs, sys.stderr.isatty() and level < VERBOSE
-        self._every = {QUIET: math.inf, VERBOSE: 0.0}.get(level, 0.1 if self._live else EVERY)
+        self._epochs = epochs
+        self._every = {QUIET: math.inf, VERBOSE: 0.0}.get(level, EVERY)
         self._last = self._begin = time.monotonic()
         self._first: tuple[int, float] | None = None
 
@@ -336,18 +285,7 @@ class _Progress:
         remain = seconds / max(1, done) * (self._epochs - measure.epoch - 1)
         left = f", {remain:.0f} s left" * (done > 0)
         said = f"epoch {measure.epoch}: loss {measure.loss:.6f}{left}"
-        if self._live:
-            self.clear()
-            sys.stderr.write(said[: screen_width() - 1])
-            sys.stderr.flush()
-        else:
-            say_on_stderr(f"{PROGRAM}: {now - self._begin:.0f} s: {said}")
-
-    def clear(self) -> None:
-        """Clear the line that changes, before others are printed."""
-        if self._live:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
+        say_on_stderr(f"{PROGRAM}: {now - self._begin:.0f} s: {said}")
 
 
 def _print_outline(plan: str, outline: RunOutline, out: Console) -> None:

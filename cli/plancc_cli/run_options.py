@@ -99,13 +99,9 @@ def run_option(name: str, **settings: Any) -> click.Option:
 
 
 def refuse_twice(given: Mapping[str, Any]) -> None:
-    """InputError if --model-option and a flag give an option of the model other values."""
+    """InputError if --model-option and a flag give the same option of the model."""
     source = click.get_current_context().get_parameter_source
-    for name, other in (given["model_options"] or {}).items():
-        if name not in OF_MODELS or source(name) in (None, ParameterSource.DEFAULT):
-            continue
-        own = given[name]
-        if str(own).lower() != other.lower():  # bias=true
-            truth = {True: f"--{name}", False: f"--no-{name}"}
-            flag = truth[own] if isinstance(own, bool) else f"{options.flag_of(name)} {own}"
-            raise InputError(f"{flag} and --model-option {name}={other}: give one of them")
+    for name in given["model_options"] or {}:
+        if name in OF_MODELS and source(name) not in (None, ParameterSource.DEFAULT):
+            flag = options.flag_of(name)
+            raise InputError(f"{flag} and --model-option {name}: give one of them")

@@ -6,8 +6,7 @@ Therefore a thread waits for signals too. If the work does not end within `GRACE
 thread ends what the process has started, removes its temporary files, and ends the process. Native
 code that holds the interpreter keeps the thread waiting; kernels do not hold it.
 
-Blocks may ask for another answer: a run with checkpoints, or a search that keeps its best, stops
-tidily (`StopSignals`, `KeepBest`).
+A run with checkpoints asks for another answer: it stops tidily (`StopSignals`).
 
 The module imports as little as possible: signals are answered from its first lines on.
 """
@@ -24,7 +23,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 
@@ -45,7 +43,6 @@ process of a job, and mpirun passes its own on to the ranks."""
 _answers = False  # whether a thread ends the process when a signal comes
 stopped = threading.Event()
 """Set once a signal interrupts the work: native code may lose that, and fail in another way."""
-_sentence = ""
 _ending = threading.RLock()  # held by the thread that says why the process ends, until it has ended
 _code = 1
 
@@ -135,8 +132,7 @@ def _listen(program: str) -> None:
     """Let signals interrupt the work, and start the thread that ends it if it goes on."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    with contextlib.suppress(RuntimeError):  # no more threads for this user
-        threading.Thread(target=_wait, args=(program, reading), name="signals", daemon=True).start()
+    threading.Thread(target=_wait, args=(program, reading), name="signals", daemon=True).start()
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     sys.excepthook, sys.unraisablehook = _printed, _unraisable
     faulthandler.enable()  # where native code crashed
@@ -183,9 +179,7 @@ def end_now(program: str) -> NoReturn:
     if code is None:
         from plancc.text import printable
 
-        begin = ""
-        if sys.stderr.isatty():  # after ^C; a line of progress hid the cursor
-            begin = "\n" if os.environ.get("TERM", "dumb") == "dumb" else "\x1b[?25h\n"
+        begin = "\n" * sys.stderr.isatty()  # after the terminal's ^C
         sentence = f"{begin}{program}: error: {printable(interrupted())}\n"
         # not by the stream, which the work may have locked
         if select.select([], [2], [], 0)[1]:
@@ -199,22 +193,14 @@ def begin_command(*, answers: bool) -> None:
     Parameters:
         answers: Whether the process is a command alone, and a thread of it answers signals.
     """
-    global _answers, _sentence
-    _answers, _sentence = answers, ""
+    global _answers
+    _answers = answers
     processes.temporary.clear()
     processes.written = {}
 
 
-def say_if_interrupted(sentence: str) -> None:
-    """Name the sentence that an interruption says from now on."""
-    global _sentence
-    _sentence = sentence
-
-
 def interrupted() -> str:
-    """What to say of interrupted work: the sentence named before, else the files written."""
-    if _sentence:
-        return _sentence
+    """What to say of interrupted work, with the files that it has written."""
     files = list(processes.written or ())
     if not files:
         return "interrupted; nothing was written"
@@ -329,38 +315,3 @@ class StopSignals:
                 elif time.monotonic() - self._since > TWICE:
                     self._end()
         os.close(self._reading)
-
-
-class KeepBest:
-    """Ends a search with the best that it has found when SIGINT or SIGTERM comes.
-
-        with KeepBest(report) as keep:
-            plancc.compile(..., report=keep.report, stop=keep)
-
-    Before the first step has ended there is nothing to keep: these signals end the program then, as
-    does a second one later than `TWICE` seconds after the first.
-
-    Parameters:
-        report: Called with every step of the search.
-    """
-
-    def __init__(self, report: Callable[[Any], None]) -> None:
-        self._report = report
-        self._signals: StopSignals | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._signals is not None:
-            self._signals.__exit__(*error)
-
-    def __call__(self) -> str:
-        """Name of the signal that came; "" if none has."""
-        return "" if self._signals is None else self._signals()
-
-    def report(self, trial: Any) -> None:
-        """Take note of a step, which may be called in any thread."""
-        if self._signals is None and threading.current_thread() is threading.main_thread():
-            self._signals = StopSignals(["INT"], partial(end_now, "plancc")).__enter__()
-        self._report(trial)

@@ -89,12 +89,14 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
     from plancc.plan.reader import PlanFile
     from plancc.predict.schedules import read_tables
     from plancc.report.epochs import Basis
+    from plancc.report.plans import check_plan
 
     refuse_twice(given)
     if is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first")
     seed, task, split = given["seed"], None, None
     with PlanFile(plan) as file:
+        check_plan(file)
         header = file.header
         told = {n: given[n] for n in (*LINK_TASK, "split", "seed") if given[n] is not None}
         if epoch:

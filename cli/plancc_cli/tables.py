@@ -9,10 +9,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Column, Row
 from rich.table import Table as Grid
 
 from plancc.report.table import Table
@@ -137,52 +135,48 @@ def _lines(text: object) -> str:
     return "\n".join(map(printable, str(text).split("\n")))
 
 
-def print_table(table: Table | str, out: Console | None = None, boxed: bool | None = None) -> None:
+def print_table(table: Table | str) -> None:
     """Print a table; labels and heads are folded where it is wider than the lines.
 
     Figures are neither cut nor broken: lines may be longer than the width.
 
     Parameters:
         table: A sentence is printed where there is nothing to put into a table.
-        out: What it is printed with.  [default: stdout]
-        boxed: Whether lines are drawn.  [default: on a terminal]
     """
-    out = out or console()
     if isinstance(table, str):
-        say(table, out)
+        say(table)
         return
-    if boxed is None:
-        boxed = sys.stdout.isatty()
-    light = boxed and table.has_heads and not out.options.ascii_only
+    out = console()
     out.print()
     if table.title:
         out.print(printable(table.title), style="italic")
     shown = Grid(
-        box=box.SIMPLE_HEAD if light else None,
-        padding=(0, GAP - 1 if light else GAP, 0, 0),
+        box=None,
+        padding=(0, GAP, 0, 0),
         show_header=table.has_heads,
         show_edge=False,
         pad_edge=False,
     )
-    labels = table.justify.count("left")
+    labels, wanted = table.justify.count("left"), -GAP
     for place, (head, justify) in enumerate(zip(table.columns, table.justify, strict=True)):
-        cells: list[Any] = [printable(row[place]) for row in table.rows]
-        widest = max(map(cell_len, cells), default=1)
+        widest = max((cell_len(printable(row[place])) for row in table.rows), default=1)
         word = max(map(cell_len, head.split()), default=1)
         least = max(widest, min(word, WORD_WIDTH))
         if justify == "left":
             least = min(least, LABEL_WIDTH // labels)
-        style = "" if table.has_heads or place else "bold"
-        wide = justify == "left" or cell_len(head) > least
-        column = Column(
-            printable(head), justify=justify, style=style, min_width=least, no_wrap=not wide,
-            overflow="fold", _cells=cells, _index=place,
-        )  # fmt: skip
-        shown.columns.append(column)
-    shown.rows = [Row(end_section=row in table.breaks) for row in range(len(table.rows))]
-    least = sum((column.min_width or 0) + GAP for column in shown.columns) - GAP
-    if least > out.width:  # else rich leaves columns out
-        shown.width = least
+        wanted += least + GAP
+        shown.add_column(
+            printable(head),
+            justify=justify,
+            style="" if table.has_heads or place else "bold",
+            min_width=least,
+            no_wrap=justify != "left" and cell_len(head) <= least,
+            overflow="fold",
+        )
+    for row in table.rows:
+        shown.add_row(*map(printable, row))
+    if wanted > out.width:  # else rich leaves columns out
+        shown.width = wanted
     out.print(shown, crop=False)
     if table.caption:
         out.print()

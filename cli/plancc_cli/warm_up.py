@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Generator
-from contextlib import closing
-from importlib import import_module
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO
 
 import click
 
 from plancc.errors import OutputError, PlanccError
 from plancc.files import scratch_folder
-from plancc.processes import die_with_parent, fate
+from plancc.processes import fate
 from plancc.text import message
 from plancc.threads import usable_cores
 from plancc_cli.progress import QUIET, verbosity, verbosity_level
 from plancc_cli.run import RANKS
-from plancc_cli.signals import code_of, say_if_interrupted
 
 RUN = "plancc-run"
 Stages = tuple[tuple[str, ...], ...]
@@ -111,22 +106,12 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
     else:
         folder = jit.folder()
     before, begin = _kernels(folder), time.monotonic()
-
-    def say_interrupted() -> None:
-        compiled = f"{len(_kernels(folder) - before):,} kernels compiled in {folder}"
-        say_if_interrupted(f"interrupted; {compiled}: run it again for the others")
-
-    say_interrupted()
     stages = FIRST if first else STAGES
-    with scratch_folder() as work, closing(_all_stages(stages, str(work), environment)) as done:
+    with scratch_folder() as work:
         Path(work, "edges.csv").write_text(EDGES)
-        try:
-            for line, seconds in done:
-                if verbosity_level() > QUIET:
-                    click.echo(f"{seconds:6.1f} s  {line}")
-        except BaseException:
-            say_interrupted()
-            raise
+        for line, seconds in _commands(stages, str(work), environment):
+            if verbosity_level() > QUIET:
+                click.echo(f"{seconds:6.1f} s  {line}")
     compiled = len(_kernels(folder) - before)
     if verbosity_level() > QUIET:
         taken = time.monotonic() - begin
@@ -148,77 +133,23 @@ def _kernels(folder: Path) -> set[Path]:
     return set(folder.glob("[!.]*.kernel"))
 
 
-def _all_stages(
-    stages: Stages, work: str, environment: dict[str, str]
-) -> Generator[tuple[str, float], None, None]:
-    """The command lines and their seconds, as they end; as many at once as there are cores."""
+def _commands(stages: Stages, work: str, more: dict[str, str]) -> Iterator[tuple[str, float]]:
+    """Do command lines, as many at once as there are cores, and yield each with its seconds."""
     if find_spec("torch") is None:  # only the compiler is installed
         stages = tuple(tuple(e for e in lines if not e.startswith(RUN)) for lines in stages)
     alone = {name: value for name, value in os.environ.items() if name not in RANKS}
-    with subprocess.Popen(
-        [sys.executable, "-c", "from plancc_cli.warm_up import serve; serve()", json.dumps(stages)],
-        cwd=work,
-        env=alone | {"PYTHONWARNINGS": "ignore"} | environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        process_group=0,  # Ctrl-C is answered here
-    ) as server:
-        assert server.stdout is not None
-        try:
-            for told in server.stdout:
-                line, seconds, failure = json.loads(told)
-                if failure is not None:
-                    raise PlanccError(f"{line} failed: {message(failure)}")
-                yield line, seconds
-            if server.wait():
-                raise PlanccError(f"the process that compiles {fate(server.returncode)}")
-        finally:
-            server.kill()
-            server.stdout.read()  # until all forks are gone too: they write into the folder
+    environment = alone | {"PYTHONWARNINGS": "ignore"} | more
 
+    def seconds(line: str) -> float:
+        program, *words = f"{line} {TRAINING}".split() if line.startswith(RUN) else line.split()
+        module = ["plancc_cli.run"] if program == RUN else ["plancc_cli", program]
+        command, begin = [sys.executable, "-m", *module, *words], time.monotonic()
+        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            said = done.stderr.strip().rpartition("\n")[2] or fate(done.returncode)
+            raise PlanccError(f"{line} failed: {message(said)}")
+        return time.monotonic() - begin
 
-# -- the process that imports all, once ------------------------------------------------------------
-
-
-def serve() -> None:
-    """Do the stages on the command line, each line in a fork of this process, and tell of them.
-
-    It calls no kernel itself: a fork lacks the threads that a kernel leaves.
-    """
-    die_with_parent(os.getppid())
-    from plancc.jit import cpu_target  # kernels may then be called in Python no more
-
-    import_module("plancc_runtime.train" if RUN in sys.argv[1] else "plancc.pipeline")
-    cpu_target.typing_context.refresh()  # as at the first call of a kernel
-    cpu_target.target_context.refresh()
-    for lines in json.loads(sys.argv[1]):
-        running: dict[int, tuple[str, float, IO[bytes]]] = {}
-        while lines or running:
-            if lines and len(running) < len(usable_cores()):
-                line, *lines = lines
-                begin = time.monotonic()
-                child, errors = _begin(line)
-                running[child] = line, begin, errors
-                continue
-            child, status = os.wait()
-            line, begin, errors = running.pop(child)
-            with errors:
-                errors.seek(0)
-                last = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
-            failure = (last or fate(os.waitstatus_to_exitcode(status))) if status else None
-            print(json.dumps([line, time.monotonic() - begin, failure]), flush=True)
-
-
-def _begin(line: str) -> tuple[int, IO[bytes]]:
-    """Start a command in a fork: its number, and what it will say on stderr."""
-    server, errors = os.getpid(), TemporaryFile(dir=".")  # noqa: SIM115  read when the fork ends
-    if (child := os.fork()) == 0:
-        die_with_parent(server)
-        os.dup(1)  # kept open until the fork ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        os.dup2(errors.fileno(), 2)
-        runs = line.startswith(RUN)
-        sys.argv = f"{line} {TRAINING}".split() if runs else ["plancc", *line.split()]
-        os._exit(code_of(import_module("plancc_cli.run" if runs else "plancc_cli.main").main))
-    return child, errors
+    with ThreadPoolExecutor(len(usable_cores())) as pool:
+        for lines in stages:
+            yield from zip(lines, pool.map(seconds, lines), strict=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from traceback import extract_tb
 from typing import Any
 
 import click
 
 from plancc.errors import PlanccError
-from plancc.registry import plugin_at_fault
-from plancc.text import docstring, printable, shown
+from plancc.text import printable, shown
 from plancc_cli.signals import stopped
 
 MOST_CLASSES = 12
@@ -26,10 +26,9 @@ OF_COMPILE = {
 
 
 class Interruptible(click.Command):
-    """A command whose interruption is `click.Abort`, and whose help says where its text is."""
+    """A command whose interruption is `click.Abort`."""
 
     def make_context(self, *words: Any, **extra: Any) -> click.Context:
-        self.help = self.help or docstring(None)
         with interruption():
             return super().make_context(*words, **extra)
 
@@ -79,13 +78,13 @@ def usage_words(error: click.ClickException) -> str:
 
 
 def unexpected(error: BaseException) -> str:
-    """What to say of an error that nobody expected, and to whom to report it."""
+    """What to say of an error that nobody expected, and of the line that raised it."""
     where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))  # "in rank 2"
     what = f"unexpected {type(error).__name__}{where}: {shown(error)}"
-    plugin = plugin_at_fault(error)
-    if plugin:
-        return f"{what}, in {plugin}; PLANCC_TRACEBACK=1 shows how it came there"
-    return f"{what} (PLANCC_TRACEBACK=1 shows where; please report it)"
+    place = "".join(
+        f"{at.filename}, line {at.lineno}; " for at in extract_tb(error.__traceback__)[-1:]
+    )
+    return f"{what} ({place}PLANCC_TRACEBACK=1 shows how it came there; please report it)"
 
 
 def say(sentence: str, err: bool = False) -> None:

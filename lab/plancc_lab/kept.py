@@ -12,6 +12,7 @@ from typing import Any
 
 from plancc.errors import output_error
 from plancc.files import open_file
+from plancc.processes import note_written
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Kept:
         try:
             with self.path.open("a") as file:
                 file.write(text)
+            note_written(str(self.path))  # an interruption names it
         except OSError as error:
             with suppress(OSError):
                 if self.path.stat().st_size == 0:

@@ -16,7 +16,7 @@ from plancc.graph.canonical import build_graph, check_edge_index, detect_directi
 from plancc.graph.edge_features import taking_features, with_edges
 from plancc.graph.formats import Held, data_keys, find_held, graph_keys, read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
-from plancc.graph.listed_edges import ListedEdges, listing
+from plancc.graph.listed_edges import listing
 from plancc.graph.rowids import vertex_ids
 from plancc.graph.types import Relation, check_relation, in_words
 from plancc.graph.union import Entries, entries_of, rectangular, united, with_ids
@@ -107,21 +107,18 @@ def as_source(
         InputError
     """
     format, large = reading.get("format"), bool(reading.get("allow_large"))
-    flags = {name: bool(reading.get(name)) for name in ("symmetrize", "transpose")}
-    edges: list[ListedEdges] | None = None
     listed: Any = nullcontext() if edge_features is None else listing()
-    takes = edge_features is not None
-    if isinstance(obj, str | os.PathLike):
-        with taking_features(takes), listed as edges:
+    with taking_features(edge_features is not None), listed as edges:
+        if isinstance(obj, str | os.PathLike):
             graph = read_graph(obj, keys=graph_keys(keys), **reading)
-    elif graph_keys(keys):
-        raise InputError("`keys` needs a graph that is read from a file")
-    else:
-        obj = unpacked(obj)
-        with taking_features(takes), listed as edges:
+        elif graph_keys(keys):
+            raise InputError("`keys` needs a graph that is read from a file")
+        else:
+            obj = unpacked(obj)
             graph = obj.graph() if isinstance(obj, Held) else as_graph(obj)
     if edge_features is not None:
-        of_source: Any = {"keys": keys, "format": format, "symmetrize": flags["symmetrize"]}
+        of_source: Any = {"keys": keys, "format": format}
+        of_source["symmetrize"] = bool(reading.get("symmetrize"))
         graph = with_edges(graph, edge_features, edges, obj, **of_source)
     choice: Any = {"split": split, "keys": keys, "allow_large": large}
     found = data_beside(obj, graph, data, **choice, format=format)

@@ -1,4 +1,4 @@
-"""Features of edges, and features of vertices from those or from weights of their edges."""
+"""Features of edges: of the source, a file or an array."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,12 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.formats import FORMATS, Held, find_format, graph_keys
 from plancc.graph.graph import Graph
-from plancc.graph.listed_edges import EdgeFeatures, ListedEdges, edge_keys, with_features
+from plancc.graph.listed_edges import EdgeFeatures, ListedEdges, with_features
 from plancc.graph.npz import map_array
 from plancc.graph.types import Types, in_words
-from plancc.graph.vertexchecks import check_vertex_data
-from plancc.graph.vertexdata import VertexData, as_array
+from plancc.graph.vertexdata import as_array
 from plancc.text import shown
 
-REDUCTIONS = ("mean", "sum")
 LEFT_OUT = "is left out; a graph has one value per edge"
 """What is said of features of edges that are not taken."""
 
@@ -125,59 +122,3 @@ def taking_features(taken: bool) -> Iterator[None]:
         if taken:
             warnings.filterwarnings("ignore", f".*{LEFT_OUT}")
         yield
-
-
-def with_edge_features(
-    data: VertexData,
-    graph: Graph,
-    reduction: str,
-    edges: EdgeFeatures | None,
-    kept: npt.NDArray[np.bool_] | None = None,
-    *,
-    symmetrize: bool = False,
-    transpose: bool = False,
-) -> VertexData:
-    """The data with a feature of every vertex for each of its edges: their mean or sum.
-
-    The edges of vertex i are those that it aggregates over, the row ``A[i, :]``, loops too.
-
-    Parameters:
-        reduction: A name in `REDUCTIONS`; sums are in float64.
-        edges: With every edge that the source lists; None: the weights of the graph are the
-            features.
-        kept (bool[edges] or None): Which of the edges count; None: all.
-        symmetrize, transpose: As the graph was read. As in its matrix, features of an edge that is
-            listed both ways are added where it has values, and stay with their own direction where
-            it has none.
-
-    Raises:
-        InputError: For a graph of types, if the vertices have features, or the edges have neither
-            these nor weights.
-    """
-    where, n = graph.source.name, graph.num_vertices
-    given = f"{where}: `features_from_edges` {reduction}"
-    if graph.types is not None:
-        raise InputError(f"{given} is for graphs of one type")
-    if data.features is not None:
-        raise InputError(f"{given}: the vertices have features; leave out one of them")
-    if edges is not None:
-        (row, column, *_), values = edges
-        if kept is not None:
-            row, column, values = row[kept], column[kept], values[kept]
-        if transpose:
-            row, column = column, row
-        if symmetrize:
-            off = row != column
-            if graph.values is None:
-                off = ~np.isin(edge_keys(graph, column, row), edge_keys(graph, row, column))
-            row = np.concatenate([row, column[off]])
-            values = np.concatenate([values, values[off]])
-    elif graph.values is not None:
-        row, values = np.repeat(np.arange(n), np.diff(graph.indptr)), graph.values[:, None]
-    else:
-        raise InputError(f"{given}: the edges have neither features nor weights")
-    sums = np.stack([np.bincount(row, each, n) for each in values.T], axis=1).astype(np.float64)
-    if reduction == "mean":
-        sums = sums / np.bincount(row, minlength=n).clip(min=1)[:, None]
-    found = replace(data, features=sums.astype(np.float32))
-    return check_vertex_data(vars(found), graph, f"{given}: ")

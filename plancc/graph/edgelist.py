@@ -35,7 +35,7 @@ from plancc.graph.formats import Format, join_names, split_names
 from plancc.graph.graph import Graph, Source
 from plancc.graph.ids import ID_OPTIONS, USUAL, PiecewiseEdges, check_ids, edge_columns, number
 from plancc.graph.metis import is_metis
-from plancc.graph.named_ids import Names, is_name, read_names, warn_of_empty
+from plancc.graph.named_ids import Names, is_name, read_names, warn_of_empty, whole_names
 from plancc.graph.textfile import (
     StrPath,
     check_encoding,
@@ -233,13 +233,13 @@ def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
 
 
 class EdgeListEntries(PiecewiseEdges):
-    """The edges of an edge list, chunk by chunk; one of names is read whole.
+    """The edges of an edge list, chunk by chunk.
 
     Parameters:
         path, num_vertices, keep_ids, columns, pattern: As `read_edgelist` takes them.
 
     Raises:
-        InputError: As `read_edgelist`.
+        InputError: As `read_edgelist`; for ids that are names, and a list of two sides.
     """
 
     def __init__(
@@ -276,7 +276,7 @@ class EdgeListEntries(PiecewiseEdges):
                 "without `memory`"
             )
         below = np.setdiff1d(np.union1d(*self.sides), self._first[:2])
-        named = table.ends or table.named or self._columns or not len(below)
+        named = table.ends or self._columns or not len(below)
         if not named and first_line(self._first, self.most - 1, [below], is_table=False)[0]:
             raise InputError(
                 f"{where}: the first line may be the numbers of vertices and edges: put # before "
@@ -287,8 +287,7 @@ class EdgeListEntries(PiecewiseEdges):
         """Ids of u and v, and weights, of the lines of every chunk."""
         path, line, table, before = self._path, 0, None, b""
         with input_errors(path), open_input(path) as stream:
-            chunks = text_chunks(stream, CHUNK)
-            for text in chunks:
+            for text in text_chunks(stream, CHUNK):
                 data = text = before + text
                 if table is None:
                     check_encoding(path, data)
@@ -299,12 +298,7 @@ class EdgeListEntries(PiecewiseEdges):
                         continue
                     self._table = table
                 if table.named:
-                    told, data = self.names is not None, b"".join([data, *chunks])
-                    self.names, edges = _edges_of(path, data, table)
-                    if not told:
-                        _warn_of_names(path, data, table, self.names, edges)
-                    yield edges
-                    return
+                    raise whole_names(self.where)
                 try:
                     u, v, weights = _columns_of(path, data, table, self._pattern)
                 except InputError as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -54,21 +54,21 @@ class Entrywise(Protocol):
     def __iter__(self) -> Iterator[Entries]: ...
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How entries are read, as in `plancc.graph.formats.read_graph`."""
-
-    pattern: bool = False
-    symmetrize: bool = False
-    transpose: bool = False
-
-
-def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> int:
+def convert(
+    source: Entrywise,
+    folder: Path,
+    memory: int,
+    *,
+    pattern: bool = False,
+    symmetrize: bool = False,
+    transpose: bool = False,
+) -> int:
     """Write a source as a folder of compressed rows (`plancc.graph.csr`).
 
     Parameters:
         folder: An empty folder; files of its own pass through it.
         memory: Bytes that sorting may take.
+        pattern, symmetrize, transpose: As in `plancc.graph.formats.read_graph`.
 
     Returns:
         Nonzeros.
@@ -77,8 +77,8 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
         InputError: As `build_graph`.
         OutputError: If the disk has too little room, before it is used.
     """
-    mirrored = reading.symmetrize and source.directed is not False
-    weighted = source.weighted and not reading.pattern
+    mirrored = symmetrize and source.directed is not False
+    weighted = source.weighted and not pattern
     _check_room(folder, source.most * (2 if mirrored else 1), weighted)
 
     n, name, found = source.num_vertices, source.source.name, WeightRange(source.source.weights)
@@ -87,7 +87,7 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
     def entries() -> Iterator[Entries]:
         nonlocal loops
         for row, col, values in source:
-            ends = (col, row) if reading.transpose else (row, col)
+            ends = (col, row) if transpose else (row, col)
             if weighted and values is not None and len(values):
                 found.add(values)
             yield *ends, values if weighted else None
@@ -116,7 +116,7 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
         made_of = made_of.counting(BOTH_WAYS, added, f" of {one_way:,}")
     made_of = made_of.counting(ZEROS if weighted else MERGED, zeros if weighted else repeated)
     indices = np.load(folder / "indices.npy", mmap_mode="r")
-    directed = False if reading.symmetrize else source.directed
+    directed = False if symmetrize else source.directed
     if directed is None:
         indptr = np.load(folder / "indptr.npy")
         directed = bool(mirror_sum(0, indptr, np.asarray(indices)))

@@ -15,7 +15,7 @@ from plancc.files import atomic_folder
 from plancc.graph.bounds import VERTICES_PER_BYTE, bounded
 from plancc.graph.convert import own_data
 from plancc.graph.csr import write_csr, write_data
-from plancc.graph.external import Reading, convert
+from plancc.graph.external import convert
 from plancc.graph.formats import (
     FLAGS,
     FORMATS,
@@ -93,7 +93,7 @@ def to_folder(
                 source = entry.entries(path, **without, **choices)
                 told = {"weights": source.source.weights, "columns": source.source.columns}
                 source.source = replace(source_of(path, name, flags | choices), **told)
-                convert(source, made, Reading(**flags), int(SHARE * room))
+                convert(source, made, int(SHARE * room), **flags)
             graph = read_graph(made, "csr", allow_large=True)
             if (warn := getattr(source, "warn_of_direction", None)) is not None:
                 warn(graph.directed)

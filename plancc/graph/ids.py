@@ -130,7 +130,6 @@ class PiecewiseEdges(ABC):
     Attributes:
         loops: Self loops.
         sides: The ids that occur, of u and of v, ascending.
-        names: As of `number`; `pieces` sets them.
 
     Raises:
         InputError: For no edge, and as of `number`.
@@ -138,7 +137,6 @@ class PiecewiseEdges(ABC):
 
     directed = None
     changed = "the file changed while it was read"
-    names: Names | None = None
 
     def __init__(self, where: str, num_vertices: int | None, keep_ids: bool) -> None:
         self.where, self.most, self.loops = where, 0, 0
@@ -149,20 +147,19 @@ class PiecewiseEdges(ABC):
         self.sides, ids = sides, np.union1d(*sides)
         if not len(ids):
             raise InputError(f"{where}: the file holds no edge")
-        options: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids, "names": self.names}
-        found = number(ids, ids, where, **options)
+        found = number(ids, ids, where, num_vertices=num_vertices, keep_ids=keep_ids)
         check_num_vertices(found.num_vertices, where)
         self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
 
     @abstractmethod
     def pieces(self) -> Iterator[Entries]:
-        """Ids of u and v, and weights; of names their numbers, all in one piece."""
+        """Ids of u and v, and weights."""
 
     def __iter__(self) -> Iterator[Entries]:
         count = 0
         for u, v, weights in self.pieces():
             count += len(u)
-            if self.original_ids is not None and self.names is None:
+            if self.original_ids is not None:
                 u, v = np.searchsorted(self.original_ids, u), np.searchsorted(self.original_ids, v)
             yield u, v, weights
         if count != self.most:

@@ -1,4 +1,4 @@
-"""Small numba kernels over the bytes of text files; the tests hold a plain twin of each."""
+"""Small numba kernels over the bytes of text files."""
 
 from __future__ import annotations
 

@@ -47,24 +47,7 @@ def read_metis(
             edge that is not stored in both directions with one weight; the message names file, line
             and value.
     """
-    data = read_bytes(path)
-    try:
-        return _graph(path, read_integers(path, data), pattern)
-    except InputError as error:
-        if _is_edge_list(path, data):
-            raise InputError(
-                f"{error} (all lines are as those of an edge list: `format` edgelist reads it)"
-            ) from error
-        raise
-
-
-def _is_edge_list(path: StrPath, data: bytes) -> bool:
-    """Whether a text is like an edge list: all lines of two numbers, or of three; comments by #."""
-    try:
-        count = np.diff(read_integers(path, data, comments=b"#%").ptr)
-    except InputError:
-        return False
-    return len(np.unique(count[count > 0])) == 1 and count.max() in (2, 3)
+    return _graph(path, read_integers(path, read_bytes(path)), pattern)
 
 
 def is_metis(path: StrPath, data: bytes, head: bytes) -> bool:

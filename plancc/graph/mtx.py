@@ -10,9 +10,8 @@ import codecs
 import gzip
 import io
 import os
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,7 +22,7 @@ from plancc.errors import InputError, warn
 from plancc.graph import kernels
 from plancc.graph.canonical import all_finite, build_graph, is_symmetric, to_scipy
 from plancc.graph.formats import Format
-from plancc.graph.graph import MAX_VERTICES, Graph, Source, check_num_vertices
+from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.textfile import (
     StrPath,
     check_encoding,
@@ -34,7 +33,6 @@ from plancc.graph.textfile import (
     is_gzip,
     open_input,
     read_number,
-    show,
     text_chunks,
 )
 from plancc.graph.union import Entries, rectangular
@@ -52,9 +50,9 @@ class _Header:
     """What stands before the entries.
 
     Attributes:
-        size, columns, entries: 0 where the size line is none, or that of a rectangle.
+        size: Rows.
         lines: Lines before the entries, with the size line.
-        words: Of the size line.
+        one_percent: Whether the banner begins with one percent sign.
         without_values: Whether values are left out, whatever they are.
     """
 
@@ -64,7 +62,6 @@ class _Header:
     columns: int
     entries: int
     lines: int
-    words: tuple[bytes, ...]
     one_percent: bool
     without_values: bool
 
@@ -92,10 +89,9 @@ def read_mtx(
 
     Fields real, integer, unsigned-integer and pattern; symmetries general, symmetric and
     skew-symmetric. The graph is directed if and only if the header says "general". A pattern file
-    has no values; other files keep theirs as float64 (integers too). Files of Network Repository,
-    whose banner may begin with one percent sign and whose size line may be short or missing, are
-    read with a warning. A rectangular matrix is a graph of types
-    (`plancc.graph.union.rectangular`).
+    has no values; other files keep theirs as float64 (integers too). A banner with one percent
+    sign, as Network Repository writes it, brings a warning. A rectangular matrix is a graph of
+    types (`plancc.graph.union.rectangular`).
 
     Parameters:
         path, pattern, symmetrize, transpose: As in `plancc.graph.formats.read_graph`.
@@ -113,7 +109,7 @@ def read_mtx(
 
 
 def _read_header(path: StrPath, *, pattern: bool = False) -> _Header:
-    """The header; where the size line is none, or that of a rectangle, with 0 vertices."""
+    """What stands before the entries."""
     check_readable(path)
     with input_errors(path), open_input(path) as stream:
         banner = stream.readline(4096)
@@ -125,15 +121,19 @@ def _read_header(path: StrPath, *, pattern: bool = False) -> _Header:
     field, symmetry = _banner(path, banner)
     if not text:
         fail(path, lines, "the file ends before the line 'ROWS COLUMNS ENTRIES'")
-    words, sizes = tuple(text.split()), (0, 0, 0)
-    if len(words) == 3 and all(map(bytes.isdigit, words)):
-        if long := [word for word in words if len(word) > 20]:
-            fail(path, lines, "a size of the matrix is out of range:", long[0])
-        rows, columns, entries = map(int, words)
-        if rows == columns:
-            check_num_vertices(rows, f"{os.fspath(path)}, line {lines}")
-            sizes = rows, columns, entries
-    return _Header(field, symmetry, *sizes, lines, words, banner[1:2] != b"%", pattern)
+    words = text.split()
+    if len(words) != 3 or not all(map(bytes.isdigit, words)):
+        message = "three whole numbers 'ROWS COLUMNS ENTRIES' are expected, not"
+        fail(path, lines, message, text, "write them into the file, above the entries")
+    if long := [word for word in words if len(word) > 20]:
+        fail(path, lines, "a size of the matrix is out of range:", long[0])
+    rows, columns, entries = map(int, words)
+    if rows != columns and symmetry != "general":
+        message = f"a {symmetry} matrix must be square, not one of"
+        fail(path, lines, message, f"{rows} x {columns}")
+    for each in (rows, columns, rows if rows == columns else rows + columns):
+        check_num_vertices(each, f"{os.fspath(path)}, line {lines}")
+    return _Header(field, symmetry, rows, columns, entries, lines, banner[1:2] != b"%", pattern)
 
 
 def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
@@ -142,9 +142,7 @@ def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
     # the one word whose case matters; Network Repository writes it with one percent sign
     if not words or words[0] not in ("%%MatrixMarket", "%MatrixMarket"):
         message = "a MatrixMarket file begins with '%%MatrixMarket', not"
-        raise InputError(
-            f"{os.fspath(path)}, line 1: {message} {show(banner)}{_of_another_format(banner)}"
-        )
+        fail(path, 1, message, banner, "an edge list is of format edgelist (`format`)")
     if len(words) != 5 or words[1].lower() != "matrix":
         fail(
             path, 1, "the header must be '%%MatrixMarket matrix FORMAT FIELD SYMMETRY', not", banner
@@ -161,74 +159,6 @@ def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
     if field == "unsigned-integer" and symmetry == "skew-symmetric":
         fail(path, 1, "skew-symmetric values have signs, so the field cannot be", field)
     return field, symmetry
-
-
-def _of_another_format(line: bytes) -> str:
-    """What a file is that begins with a line of names, or of numbers; "" for anything else."""
-    words = re.split(rb"[ \t,;]+", line.strip())
-    if not 2 <= len(words) <= 4 or not all(words):
-        return ""
-    if all(word.isdigit() for word in words[:2]):
-        return ": `format` edgelist, or metis, reads such lines"
-    if b"," in line or b";" in line or b"\t" in line:
-        return ": a line of column names is that of an edge list, whose name ends in .csv or .tsv"
-    return ""
-
-
-def _sized(path: StrPath, header: _Header) -> _Header:
-    """The header, its numbers counted where the file's are missing: slow, and with a warning."""
-    name, line = os.fspath(path), header.lines
-    if header.one_percent:
-        what = "the banner begins with one '%', and is read as '%%MatrixMarket'"
-        warn(f"{name}: {what}")
-    if header.size:
-        return header
-    numbers = [int(word) if re.fullmatch(rb"\d{1,18}", word) else -1 for word in header.words]
-    square = numbers[:1] == numbers[1:2]
-    most = MAX_VERTICES
-    without = replace(header, size=most, columns=most, without_values=False)
-    below, found = _counted(path, without), None
-    least, entries = (max(below[:2]), below[2]) if below else (0, -1)
-    # three numbers that are too small for the entries below are an entry with its value
-    pairs = zip(below or (), numbers, strict=False)
-    fits = not _FIELDS.get(header.field) or all(least <= number for least, number in pairs)
-    if len(numbers) == 2 and numbers[1] == entries and least <= numbers[0] <= MAX_VERTICES:
-        found, what = (numbers[0], entries), "the size line of two numbers is taken as"
-    elif len(numbers) == 3 and min(numbers) >= 0 and not square and fits:
-        rows, columns, entries = numbers
-        if header.symmetry != "general":
-            shape = f"{rows} x {columns}"
-            fail(path, line, f"a {header.symmetry} matrix must be square, not one of", shape)
-        for each in (rows, columns, rows + columns):
-            check_num_vertices(each, f"{name}, line {line}")
-        return replace(header, size=rows, columns=columns, entries=entries)
-    elif least and len(numbers) > 1 and (not square or min(numbers) < 0):
-        header = replace(header, lines=line - 1)
-        if every := _counted(path, replace(without, lines=line - 1)):
-            found = max(every[:2]), every[2]
-            what = "a size line 'ROWS COLUMNS ENTRIES' is missing: counted are"
-    if found is None:
-        words = b" ".join(header.words)
-        fail(path, line, "three whole numbers 'ROWS COLUMNS ENTRIES' are expected, not", words)
-    size, entries = found
-    check_num_vertices(size, f"{name}, line {line}")
-    sizes = f"{size:,} vertices and {entries:,} entries"
-    warn(f"{name}, line {line}: {what} {sizes}")
-    return replace(header, size=size, columns=size, entries=entries)
-
-
-def _counted(path: StrPath, header: _Header) -> tuple[int, int, int] | None:
-    """Largest row and column, counted from 1, and entries; None where a line is no entry."""
-    rows = columns = entries = 0
-    for text in _lines(path, header):
-        try:
-            row, col, _ = _parsed(header, _checked(header, text), text)
-        except (ValueError, OverflowError):
-            return None
-        rows = max(rows, int(row.max(initial=-1)) + 1)
-        columns = max(columns, int(col.max(initial=-1)) + 1)
-        entries += len(row)
-    return rows, columns, entries
 
 
 def _lines(path: StrPath, header: _Header) -> Iterator[bytes]:
@@ -266,14 +196,11 @@ def _joined(parts: tuple[Any, ...]) -> Any:
 
 def _check_size(path: StrPath, header: _Header) -> None:
     """Refuse a count of entries that the file is too short for, before memory is asked for it."""
-    if header.entries * (6 if header.has_values else 4) > _most_bytes(path) + 1:
+    # deflate: at most 1032 : 1
+    most = os.path.getsize(path) * (1100 if is_gzip(path) else 1)
+    if header.entries * (6 if header.has_values else 4) > most + 1:
         _explain(path, header)
         fail(path, header.lines, "the file is too short for so many entries:", header.entries)
-
-
-def _most_bytes(path: StrPath) -> int:
-    """Most bytes that the text of a file may have."""
-    return os.path.getsize(path) * (1100 if is_gzip(path) else 1)  # deflate: at most 1032 : 1
 
 
 class MtxEntries:
@@ -290,18 +217,20 @@ class MtxEntries:
 
     @staticmethod
     def claimed(path: StrPath) -> int:
-        """Entries of the matrix, as the header has them, or as many as the file has room for."""
+        """Entries of the matrix, as the header has them."""
         header = _read_header(path)
         _check_size(path, header)
-        entries = header.entries if header.size else _most_bytes(path) // 4
-        return entries * (1 if header.symmetry == "general" else 2)
+        return header.entries * (1 if header.symmetry == "general" else 2)
 
     def __init__(self, path: StrPath, *, pattern: bool = False) -> None:
         header = _read_header(path, pattern=pattern)
         if header.field == "complex" and not pattern:
             message = "complex matrices are not supported (`pattern` reads them without values):"
             fail(path, 1, message, header.field)
-        self._header = header = _sized(path, header)
+        if header.one_percent:
+            what = "the banner begins with one '%', and is read as '%%MatrixMarket'"
+            warn(f"{os.fspath(path)}: {what}")
+        self._header = header
         _check_size(path, header)
         self._path = path
         self.num_vertices, self.shape = header.size, (header.size, header.columns)

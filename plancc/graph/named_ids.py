@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -154,7 +153,7 @@ def _no_text(table: npt.NDArray[np.uint8]) -> int | None:
 def warn_of_empty(
     where: str, names: Names | None, u: npt.NDArray[Any], v: npt.NDArray[Any]
 ) -> None:
-    """Warn of names that pandas and R write for an empty cell, and of names that look alike.
+    """Warn of names that pandas and R write for an empty cell.
 
     Parameters:
         names: None: ids are none.
@@ -162,29 +161,11 @@ def warn_of_empty(
     """
     if names is None:
         return
-    _warn_of_accents(where, names)
     for name in _EMPTY:
         k = np.searchsorted(names, name)
         if names[k : k + 1].tolist() == [name]:
             count = np.count_nonzero(u == k) + np.count_nonzero(v == k)
             warn(f"{where}: '{name.decode()}' is an id, {count:,} times: an empty cell of pandas?")
-
-
-def _warn_of_accents(where: str, names: Names) -> None:
-    """Warn of names that differ from others in how accents are written alone."""
-    table, alike = names.view(np.uint8).reshape(len(names), -1), 0
-    if table.max(initial=0) < 128:
-        return
-    for start in range(0, len(names), _ROWS):
-        apart = ((table[start : start + _ROWS] & 0xFE) == 0xCC).any(axis=1)  # U+0300..U+037F
-        for name in names[start : start + _ROWS][apart].tolist():
-            joined = unicodedata.normalize("NFC", name.decode()).encode()
-            alike += names[np.searchsorted(names, joined) :][:1].tolist() == [joined] != [name]
-    if alike:
-        warn(
-            f"{where}: {alike:,} ids are as others but for how accents are written, and are kept "
-            "apart (unicodedata.normalize makes them the same)"
-        )
 
 
 def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -194,6 +175,11 @@ def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if ids.dtype.kind == "U":
         return np.char.encode(ids, "utf-8")
     return ids.astype(np.bytes_) if ids.dtype.kind in "iu" else ids
+
+
+def whole_names(where: str) -> InputError:
+    """What to raise where edges are read piece by piece, and their ids are names."""
+    return InputError(f"{where}: {NAMED}, which are read as a whole: give more `memory`")
 
 
 def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> None:

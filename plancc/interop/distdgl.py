@@ -5,9 +5,8 @@ part type by type. A part has all edges into its own nodes, which are its rows, 
 are the rows it receives.
 
 The file that describes a partition (``NAME.json``) says which ranges of DGL's *new* vertex numbers
-the parts own. The graph's own numbers, of which a part vector speaks, stand elsewhere: in a
-mapping beside it, which dgl.distributed.partition_graph returns with ``return_mapping=True``, or
-in the parts.
+the parts own. The graph's own numbers, of which a part vector speaks, are in a mapping beside it,
+which dgl.distributed.partition_graph returns with ``return_mapping=True``.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from plancc.errors import InputError
 from plancc.export.contents import DGL_NAMES, Arrays, arrays_of, halo_rows, vertex_arrays
 from plancc.export.target import Export, write_json
 from plancc.graph.npz import read_array
-from plancc.graph.optional import library
 from plancc.graph.textfile import StrPath, read_bytes
 from plancc.graph.vertexdata import VertexData, as_array
 from plancc.interop.torchfile import load_torch
@@ -38,9 +36,6 @@ from plancc.text import shown
 HETERO = "parts of heterogeneous graphs are not read: take one type of vertex and one of edge"
 MAPPINGS = ("orig_nids.npy", "orig_nids.pt", "node_mapping.pt")
 """Files beside the description: the graph's number of every new number."""
-_IN_PARTS, _DATA = "orig_nids.dgl", "node_feat.dgl"
-_COLUMNS = ("vertex", "orig_id")
-"""Data of vertices that are the graph's numbers: of plancc's export, and of DGL."""
 NAME = "plancc"
 """Name of the graph, and of the JSON file."""
 NODE = "_N"
@@ -58,8 +53,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
 
     Raises:
         InputError: For a file that does not describe a partition of DGL, a heterogeneous graph, or
-            where the graph's own numbers are nowhere to be found.
-        BackendUnavailable: If they are in files of dgl and it is not installed.
+            where the graph's own numbers are not beside it.
     """
     where = os.fspath(path)
     try:
@@ -69,14 +63,11 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     if not isinstance(described, dict) or "node_map" not in described:
         raise InputError(f"{where}: describes no partition of DGL: 'node_map' is missing")
     held = described["node_map"]
-    if isinstance(held, str):  # before DGL 0.6: a list of parts in a file
-        parts = read_array(os.path.join(os.path.dirname(where), os.path.basename(held)))
-        return _checked(parts, f"{where}: {shown(held, 60)}").astype(np.int32)
     if not isinstance(held, dict) or len(held) != 1:
         raise InputError(f"{where}: {HETERO}")
     ranges = _ranges(next(iter(held.values())), where)
     count = int(ranges[-1, 1])
-    original = _original_ids(where, described, len(ranges), count)
+    original = _original_ids(where, count)
     if original.shape != (count,) or not np.array_equal(
         np.sort(original), np.arange(count, dtype=original.dtype)
     ):
@@ -108,9 +99,7 @@ def _checked(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _original_ids(
-    where: str, described: dict[str, Any], num_parts: int, count: int
-) -> npt.NDArray[np.int64]:
+def _original_ids(where: str, count: int) -> npt.NDArray[np.int64]:
     """The graph's number of every vertex of DGL's numbering, int64[count]."""
     folder = os.path.dirname(where)
     for name in MAPPINGS:
@@ -120,43 +109,11 @@ def _original_ids(
             if isinstance(held, dict) and len(held) == 1:
                 held = next(iter(held.values()))
             return _checked(as_array(held, file), file)
-    found = []
-    for part in range(num_parts):
-        files = described.get(f"part-{part}")
-        files = files if isinstance(files, dict) else {}
-        graph = files.get("part_graph")
-        place = os.path.dirname(graph) if isinstance(graph, str) else f"part{part}"
-        if os.path.isabs(place) or ".." in place.split(os.sep):
-            raise InputError(f"{where}: part {part} is outside of the folder: '{shown(place, 60)}'")
-        names = [os.path.join(folder, place, name) for name in (_IN_PARTS, _DATA)]
-        original = next((ids for each in names if (ids := _in_part(each)) is not None), None)
-        if original is None:
-            raise InputError(
-                f"{where}: gives the parts by DGL's own numbers of the {count} vertices and no "
-                "mapping to the graph's: save what partition_graph(..., return_mapping=True) "
-                f"returns for the vertices as {MAPPINGS[0]} beside it"
-            )
-        found.append(original)
-    return np.concatenate(found)
-
-
-def _in_part(file: str) -> npt.NDArray[np.int64] | None:
-    """The graph's numbers of a part's vertices in a file of dgl; None if it has none."""
-    if not os.path.isfile(file):
-        return None
-    tensors = library("dgl.data.utils", file, "dgl==2.1.0")
-    try:
-        held = tensors.load_tensors(file)
-    except Exception as error:  # dgl raises its own
-        words = shown(error)
-        raise InputError(f"{file}: cannot be read by dgl: {words}") from error
-    if os.path.basename(file) == _DATA:
-        held = {key: held[key] for key in held if key.rpartition("/")[2] in _COLUMNS}
-        if not held:
-            return None
-    if len(held) != 1:
-        raise InputError(f"{file}: {HETERO}")
-    return _checked(as_array(next(iter(held.values())), file), file)
+    raise InputError(
+        f"{where}: gives the parts by DGL's own numbers of the {count} vertices, and no mapping to "
+        "the graph's is beside it: save what partition_graph(..., return_mapping=True) returns for "
+        f"the vertices as {MAPPINGS[0]}"
+    )
 
 
 @dataclass(frozen=True, eq=False)

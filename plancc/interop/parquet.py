@@ -22,7 +22,7 @@ from plancc.graph.formats import Format, join_names
 from plancc.graph.graph import Graph, Source
 from plancc.graph.ids import ID_OPTIONS, PiecewiseEdges, edge_columns, number
 from plancc.graph.listed_edges import is_listing
-from plancc.graph.named_ids import Names, names_of, sorted_names, warn_of_empty
+from plancc.graph.named_ids import Names, names_of, sorted_names, warn_of_empty, whole_names
 from plancc.graph.optional import library
 from plancc.graph.rowids import SAMPLE, by_numbers, is_id_name, may_be_ids, say_order
 from plancc.graph.textfile import StrPath, check_readable, show
@@ -143,17 +143,12 @@ class ParquetEntries(PiecewiseEdges):
             return int(dataset.dataset(_files_of(where), format="parquet").count_rows())
 
     def pieces(self) -> Iterator[Entries]:
-        """Ids of u and v, and weights, of every batch; where ids are names, of the whole."""
+        """Ids of u and v, and weights, of every batch."""
         names, where = list(self._columns), self.where
         with _arrow_errors(where):
             arrow = library("pyarrow", where, NEEDS)
             if any(_is_text(arrow, self._table.schema.field(name).type) for name in names[:2]):
-                told = self.names is not None
-                self.names, edges = _named_edges(self._table.to_table(columns=names), names, where)
-                if not told:
-                    warn_of_empty(where, self.names, *edges[:2])
-                yield edges
-                return
+                raise whole_names(where)
             batches = self._table.to_batches(
                 columns=names,
                 batch_size=BATCH,

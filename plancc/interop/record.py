@@ -187,8 +187,7 @@ def _weights(
             columns = values.shape[1] if values.ndim == 2 else 1
             warn(
                 f"{where}: '{name}' has {columns} columns and {LEFT_OUT} "
-                "('edge_weight'); `edge_features` source keeps them all, and `features_from_edges` "
-                "sums them"
+                "('edge_weight'); `edge_features` source keeps them all"
             )
             continue
         if values.shape != (edges,):

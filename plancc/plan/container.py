@@ -184,7 +184,7 @@ def _other_kind(path: str, error: OSError) -> str:
     if "signature not found" not in str(error) or not os.path.getsize(path):
         return ""
     if re.search(r"\.part(\.\d+)?$", path):
-        return " but a part vector: compare it with a plan, or compile with model file"
+        return " but a part vector: compile it with model file"
     from plancc.graph.formats import find_format
 
     try:

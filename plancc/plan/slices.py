@@ -8,6 +8,7 @@ them. Offsets are checked before anything is read with them, and all else by
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from os import PathLike
 from typing import Any
 
@@ -23,6 +24,9 @@ from plancc.plan.parts import OF_NONZEROS, GridShare, Part, PartRange
 from plancc.plan.rank_parts import RankParts, parts_of_rank
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Exchanges, Header
+
+NONZEROS_AT_ONCE = 1 << 26
+"""Most nonzeros of the parts that `check_tables` reads at once."""
 
 
 def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tuple[Header, Part]:
@@ -138,3 +142,36 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
     if parts.links is not None:
         check([sources_problem(parts.links, header.links or 0)], file.path)
     return parts, num_interior
+
+
+def check_tables(file: PlanFile) -> None:
+    """Check all that `PlanFile.read_plan` does but the figures, some parts at a time.
+
+    Memory is that of the largest part, or of `NONZEROS_AT_ONCE`; an edge plan is read as a whole.
+
+    Raises:
+        PlanError: Of the first invariant that does not hold.
+    """
+    header = replace(file.header, grid=None)
+    if header.layout == "edge":
+        file.read_plan()
+        return
+    part_ptr = file.read_offsets("rows/part_ptr", header.num_vertices)
+    row_ptr = file.read_offsets("matrix/row_ptr", header.num_nonzeros)
+    _, block_of_part = np.unique(row_ptr[part_ptr[:-1]] // NONZEROS_AT_ONCE, return_inverse=True)
+    starts = np.searchsorted(block_of_part, np.arange(block_of_part[-1] + 2))
+    digest = vertices = 0
+    for block, (first, last) in enumerate(pairwise(starts.tolist())):
+        parts, _ = _read_parts(file, first, last)
+        data = file.read_vertex_data(first, last)
+        check(data_invariants(data, header.num_vertices), file.path)
+        claims = claims_of(parts, RankParts(header, block, starts))
+        digest += int(claims.sent.sum()) - int(claims.expected.sum())
+        vertices += claims.vertices
+    differ = "a part expects other rows than are sent" if digest % 2**64 else ""
+    repeated = "a vertex has several rows, or none" if vertices % 2**64 else ""
+    of_all = [
+        ("sends and receives mirror each other", differ),
+        ("rows/global_id is a permutation", repeated),
+    ]
+    check(of_all, file.path)

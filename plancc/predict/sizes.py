@@ -16,6 +16,7 @@ from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
 from plancc.plan.grid import Grid
 from plancc.plan.reader import PlanFile
+from plancc.plan.slices import check_tables
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.tables import Tables, sends_rows
 
@@ -96,8 +97,10 @@ def _power_law(parts: Sequence[int], values: Sequence[float], at: int) -> float:
 
 def _measured(path: str) -> tuple[int, float, float | None]:
     with PlanFile(path) as file:
-        metrics = file.read_plan().metrics()
-        if file.header.layout == "edge":
+        file.check_content()
+        check_tables(file)
+        metrics = file.metrics()
+        if metrics is None or file.header.layout == "edge":
             raise InputError(f"{path}: has no halo rows per own row: a row plan is needed")
         return file.header.num_parts, metrics.boundary_ratio, metrics.average_messages
 

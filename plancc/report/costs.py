@@ -9,21 +9,24 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
-from plancc.cost.pairs import pair_volumes_of_table
+from plancc.cost.pairs import pair_volumes_of_table, read_pair_volumes
 from plancc.cost.topology import ByNode, messages_by_node, volumes_by_node
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.plan.exchange import Side
 from plancc.plan.metrics import StepTraffic, Traffic
 from plancc.plan.plan import Plan
+from plancc.plan.reader import PlanFile
 from plancc.plan.routing import hops_of
 from plancc.plan.topology import Topology
-from plancc.plan.values import STEPS
+from plancc.plan.values import HOPS
 from plancc.predict.memory import row_memory
 from plancc.predict.passes import COMMON_PASSES, PASSES
 from plancc.predict.schedules import (
     Tables,
     live_tables,
+    read_tables,
     schedule_of,
     tables_of,
     tables_of_owners,
@@ -183,20 +186,24 @@ def _sum(each: Iterable[ByNode]) -> ByNode:
     return ByNode(*(sum(amounts) for amounts in zip(*each, strict=True)))
 
 
-def topology_cost(plan: Plan, topology: Topology) -> TopologyCost:
-    """The cost of a plan on a topology, which has as many ranks as it has parts.
+def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
+    """The cost of the plan in an open file on a topology, which has as many ranks as it has parts.
 
-    Without hops of its own for this topology, it is that of the hops it would have.
+    Without hops of its own for this topology, it is that of the hops it would have: the rows of all
+    messages are read then.
     """
-    steps = [plan.exchanges.expand] + ([] if plan.fold is None else [plan.fold])
-    if plan.header.topology == topology:
-        routes = [plan.exchanges.hops(step) for step in STEPS]
-    else:
-        owned = [plan.send] + ([] if plan.fold is None else [plan.fold.receive])
-        routes = [hops_of(side, plan.part_ptr, topology) for side in owned]
-    hops = [pair_volumes_of_table(hop.send) for route in routes for hop in route]
-    volumes = [pair_volumes_of_table(step.send) for step in steps]
-    return TopologyCost.of(volumes, topology, hops, plan.header.topology == topology)
+    names = ("expand", "fold") if file.header.layout == "edge" else ("expand",)
+    steps = [read_pair_volumes(file, f"{step}/send") for step in names]
+    if file.header.topology == topology:
+        hops = [read_pair_volumes(file, f"{s}_{hop}/send") for s in names for hop in HOPS]
+        return TopologyCost.of(steps, topology, hops, has_hops=True)
+    part_ptr = file.read_offsets("rows/part_ptr", file.header.num_vertices)
+    hops = []
+    for table in ("expand/send", "fold/recv")[: len(names)]:
+        ptr, peer, row_ptr = file.read_messages(table)
+        owned = Side(ptr, peer, row_ptr, file.read(f"{table}_row"))
+        hops += [pair_volumes_of_table(hop.send) for hop in hops_of(owned, part_ptr, topology)]
+    return TopologyCost.of(steps, topology, hops)
 
 
 class Busiest(NamedTuple):
@@ -255,10 +262,20 @@ def product_of(plan: Plan) -> ProductTraffic | None:
     if header.grid is None:
         return None
     width = WIDTH if features is None else features.shape[1]
-    return product_traffic(tables_of(plan), width)
+    return product_traffic(tables_of(plan, blocks=False), width)
 
 
-def grid_pass_costs(tables: Tables, dims: Sequence[int]) -> list[PassCost]:
+def read_product(file: PlanFile) -> ProductTraffic | None:
+    """As `product_of`, for the plan in an open file."""
+    if file.header.grid is None:
+        return None
+    width = WIDTH
+    if file.has("vertex_data/features"):
+        width = file.node("vertex_data/features").shape[1]
+    return product_traffic(read_tables(file.path, blocks=False), width)
+
+
+def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
     """One epoch on the grid of a plan: plainly, and then one pass more each time.
 
     The sums over the copies of "1.5d", and that of the weights' gradients, are no messages.
@@ -266,7 +283,9 @@ def grid_pass_costs(tables: Tables, dims: Sequence[int]) -> list[PassCost]:
     Raises:
         InputError: If a layer is narrower than the grid has process columns.
     """
+    tables = read_tables(path)
+
     try:
         return added_passes(COMMON_PASSES, lambda done: schedule_of(tables, dims, done).counts())
     except InputError as error:
-        raise InputError(f"{tables.name}: {error}") from None
+        raise InputError(f"{path}: {error}") from None

@@ -1,7 +1,8 @@
 """Figures of a plan as plain values: what inspect and compare print.
 
-The plan is read as a whole, and checked as `plancc verify` does: nothing is said of one that it
-refuses.
+Checks the plan first, some parts at a time; an edge plan, or a plan of a grid that divides columns,
+is read as a whole, and so is what figures for fewer ranks, training costs or the time of the
+baseline, or a missing baseline ask for.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ from plancc.plan.metrics import Metrics, Traffic, summarize
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
 from plancc.plan.relations import RelationTraffic, TypeTraffic, relation_traffic, type_traffic
+from plancc.plan.slices import check_tables
 from plancc.plan.topology import Topology
-from plancc.plan.values import LINKS, Header
+from plancc.plan.values import Header
 from plancc.predict.machine import Machine
 from plancc.predict.schedules import (
-    Tables,
     live_tables,
     matrix_of_pairs,
-    tables_of,
+    read_tables,
     tables_of_owners,
     training_vertices,
 )
-from plancc.predict.schedules.plan_tables import merged_tables, rank_of_parts
+from plancc.predict.schedules.plan_tables import rank_of_parts
 from plancc.report.costs import (
     RelayCost,
     TopologyCost,
     TrainingCost,
     grid_pass_costs,
-    product_of,
-    topology_cost,
+    read_product,
+    read_topology_cost,
 )
 from plancc.report.epochs import Basis, EpochTimes, recorded_random
 from plancc.report.grid_traffic import ProductTraffic
@@ -54,6 +55,7 @@ from plancc.report.payback import Payoff, Spending, search_seconds
 from plancc.report.provenance import decoded, recorded_topology
 
 T = TypeVar("T")
+ID = "rows/original_id"
 PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
 """Figures of every part."""
 OPTIONAL = {
@@ -159,13 +161,14 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, dict | int) else asdict(value)
 
 
-def _links(plan: Plan) -> dict[str, int]:
-    """`Report.links` of a plan."""
-    if plan.links is None:
+def _links(file: PlanFile) -> dict[str, int]:
+    """`Report.links` of an open plan."""
+    if file.header.links is None:
         return {}
-    counts, moved = np.bincount(plan.links.kind, minlength=NUM_KINDS), plan.exchanges[LINKS].receive
+    counts = np.bincount(file.read("links/kind"), minlength=NUM_KINDS)
     found = {split: int(counts[kinds[0]]) for split, kinds in OF_SPLITS.items()}
-    return found | {"rows": moved.volume, "messages": moved.num_messages}
+    rows, messages = (len(file.node(f"links/recv_{name}")) for name in ("row", "peer"))
+    return found | {"rows": rows, "messages": messages}
 
 
 def report(
@@ -209,7 +212,8 @@ def report(
         )
     with PlanFile(path) as file:
         source = _Source(file, file.checked_ranks(num_ranks))
-        plan, grid = source.plan, file.header.grid
+        check_plan(file)
+        grid = file.header.grid
         basis = basis or Basis.read(file, dims, machine)
         topology = _chosen_topology(file, source.num_ranks, topology)
         if boundary_sampling:
@@ -221,7 +225,7 @@ def report(
             content_sha256=file.content_sha256,
             provenance=decoded(file.attributes("provenance")),
             vertex_data=file.vertex_data_names(),
-            links=_links(plan),
+            links=_links(file),
             num_ranks=source.num_ranks if grid is None else grid.num_ranks,
             metrics=summarize(source.parts),
             random=source.random(counted=in_layers is not None),
@@ -232,11 +236,11 @@ def report(
             epoch=source.epoch(basis, random_epoch),
             topology=None if topology is None else source.on_nodes(topology),
             relays=source.relays(),
-            product=product_of(plan),
-            on_grid=[] if dims is None or grid is None else grid_pass_costs(source.tables, dims),
+            product=read_product(file),
+            on_grid=[] if dims is None or grid is None else grid_pass_costs(file.path, dims),
             types=source.of_types(type_traffic),
             relations=source.of_types(relation_traffic),
-            ids_are_names=are_names(plan.original_id),
+            ids_are_names=file.has(ID) and are_names(file.node(ID)),
         )
 
 
@@ -273,27 +277,25 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 
 
 class _Source:
-    """The plan in an open file after merging onto some ranks."""
+    """An open plan file after merging onto some ranks; read no further than figures need."""
 
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
-        self.file, self.plan, self.num_ranks = file, file.read_plan(), num_ranks
+        self.file, self.num_ranks = file, num_ranks
         self.merged = num_ranks < file.header.num_parts
         self.has_hops = file.header.has_hops and not self.merged
 
     @cached_property
-    def tables(self) -> Tables:
-        if self.merged:
-            return merged_tables(self.file, self.plan, self.num_ranks)
-        return tables_of(self.plan, self.file.path)
+    def plan(self) -> Plan:
+        return self.file.read_plan()
 
     def epoch(self, basis: Basis, random_epoch: bool) -> EpochTimes:
-        """The predicted epoch; see `report`. The random one is predicted only where a basis is
-        given, parts are merged, or a time that is not recorded is asked for."""
+        """The predicted epoch; see `report`. The matrix is read only where a basis is given, parts
+        are merged, or a time that is not recorded is asked for."""
         try:
-            tables = self.tables
+            tables = read_tables(self.file.path, self.num_ranks if self.merged else None)
         except InputError as error:  # no prediction for merged parts of this layout
             return EpochTimes(basis, why=str(error))
-        random = recorded_random(self.plan.provenance, basis)
+        random = recorded_random(self.file.attributes("provenance"), basis)
         times = EpochTimes.of(basis, tables, random)
         asked = basis.given or self.merged or (random_epoch and random is None)
         if times.seconds is None or not asked:
@@ -318,11 +320,13 @@ class _Source:
     def parts(self) -> Traffic:
         if self.merged:
             return traffic(self.matrix, self.owners, self.num_ranks)
-        return self.plan.traffic()
+        if self.file.header.layout == "edge":
+            return self.plan.traffic()
+        return _read_traffic(self.file)
 
     def random(self, counted: bool) -> Metrics:
         """Figures of a random partition: those of the file, unless they are to be counted."""
-        recorded = None if self.merged or counted else self.plan.baseline
+        recorded = None if self.merged or counted else self.file.metrics("random_")
         return recorded or summarize(self.random_parts)
 
     def training(self, dims: Sequence[int] | None) -> TrainingCost | None:
@@ -351,7 +355,7 @@ class _Source:
     def on_nodes(self, topology: Topology) -> TopologyCost:
         """Traffic inside and between nodes."""
         if not self.merged:
-            return topology_cost(self.plan, topology)
+            return read_topology_cost(self.file, topology)
         tables = tables_of_owners(self.matrix, self.owners, self.num_ranks)
         steps = [tables.expand] if tables.fold is None else [tables.expand, tables.fold]
         return TopologyCost.of([matrix_of_pairs(each) for each in steps], topology)
@@ -359,7 +363,7 @@ class _Source:
     def relays(self) -> RelayCost | None:
         """Traffic over relays; None: there are none."""
         with_relays = self.has_hops and self.file.header.relays
-        return RelayCost.of(self.tables) if with_relays else None
+        return RelayCost.of(read_tables(self.file.path)) if with_relays else None
 
     @cached_property
     def random_owners(self) -> Owners:
@@ -383,3 +387,28 @@ def _chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> 
         given.check(num_ranks)
         return given
     return recorded_topology(file.attributes("provenance"), num_ranks) if exchanges_rows else None
+
+
+def check_plan(file: PlanFile) -> None:
+    """PlanError if this is a plan that `plancc verify` refuses: nothing is printed of such."""
+    file.check_content()
+    check_tables(file)
+    file.check_figures(lambda: summarize(_Source(file, file.header.num_parts).parts))
+
+
+def _read_traffic(file: PlanFile) -> Traffic:
+    """Load and communication of every part from the offsets alone."""
+    part_ptr = file.read_offsets("rows/part_ptr", file.header.num_vertices)
+    row_ptr = file.read_offsets("matrix/row_ptr", file.header.num_nonzeros)
+    counts = {}
+    for end in ("send", "recv"):
+        ptr, _, rows = file.read_messages(f"expand/{end}")
+        counts[end] = (np.diff(rows[ptr]), np.diff(ptr))
+    return Traffic(
+        rows=np.diff(part_ptr),
+        nonzeros=np.diff(row_ptr[part_ptr]),
+        sent=counts["send"][0],
+        received=counts["recv"][0],
+        messages_sent=counts["send"][1],
+        messages_received=counts["recv"][1],
+    )

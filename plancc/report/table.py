@@ -20,7 +20,6 @@ class Table:
         left: Columns from the left that are flush left; the others are flush right.
         has_heads: Whether the heads are shown; where they are not, the first column stands out.
         justify: "left", "right" or "center" for every column.
-        breaks: Rows after which a line is drawn.
     """
 
     columns: Sequence[str]
@@ -30,7 +29,6 @@ class Table:
     has_heads: bool = True
     justify: list[Literal["left", "right", "center"]] = field(init=False)
     rows: list[list[str]] = field(default_factory=list)
-    breaks: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.justify = [
@@ -38,13 +36,7 @@ class Table:
             for place, name in enumerate(self.columns)
         ]
 
-    def add_row(self, *cells: str, end_section: bool = False) -> None:
-        """Append a row, of which the last cells may be left out; a line after it: `end_section`."""
+    def add_row(self, *cells: str) -> None:
+        """Append a row, of which the last cells may be left out."""
         assert len(cells) <= len(self.columns)
         self.rows.append([*cells, *[""] * (len(self.columns) - len(cells))])
-        if end_section:
-            self.add_section()
-
-    def add_section(self) -> None:
-        """Draw a line after the last row."""
-        self.breaks.add(len(self.rows) - 1)

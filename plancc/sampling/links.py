@@ -25,13 +25,10 @@ class LinkSampler(NeighbourSampler):
 
     Attributes:
         num_links, negatives: Training links, and negatives of each.
-        of_batch: Whether negatives are instead the sources of links with targets of other links of
-            the batch (`plancc.sampling.negatives.other_links`).
     """
 
     num_links: int = option(0, internal=True)
     negatives: int = option(1, internal=True)
-    of_batch: bool = option(False, internal=True)
 
     def available(self, population: Population) -> int:
         return self.num_links

@@ -54,28 +54,6 @@ def ends_of_negatives(
     return (first + numbers) % num_vertices, _below(key, numbers, n)
 
 
-def other_links(
-    places: Int64Array, each: int, size: int, step: tuple[int, int]
-) -> tuple[Int64Array, Int64Array]:
-    """Pairs of a link of a batch and another one, whose target stands in for its own.
-
-    Parameters:
-        places (int64[m]): Of some links in the batch.
-        each: Pairs of each; there are none in a batch of one link.
-        size: Links of the batch.
-        step: Seed and number of the batch.
-
-    Returns:
-        Indices of `places`, and places of others, int64[m * each] each.
-    """
-    if size == 1:
-        each = 0
-    link = np.repeat(np.arange(len(places)), each)
-    number = np.repeat(places * each, each) + np.tile(np.arange(each), len(places))
-    by = _below(key_of(*step, OF_NEGATIVES), number, np.uint64(max(size - 1, 1)))
-    return link, (places[link] + 1 + by) % size
-
-
 def _below(key: np.uint64, places: Int64Array, bound: np.uint64) -> Int64Array:
     """Numbers below a bound by a key and places, as `plancc.sampling.counter.below` has them."""
     bits = mix.in_python(key ^ mix.in_python(places.astype(np.uint64)))

@@ -7,10 +7,6 @@ JSON in its metadata under the key "plancc".
                             state as "optimizer/<parameter>/<name>", the best weights as "best/..."
     DIR/last-1.safetensors  the last but one, of the same form, from which training resumes if the
                             last is damaged; `TrainOptions.keep_last` says how many there are
-    DIR/late-E/R.safetensors
-                            of a checkpoint after E epochs with the fold "delayed": what rank R has
-                            of partial sums that other epochs use, and what is on its way to it;
-                            the checkpoint has the digests, and is whole if all of them are there
     DIR/*.damaged           a damaged checkpoint that was passed over
     DIR/best.safetensors    weights and buffers that had the best validation loss
     DIR/.lock               while a run writes into the folder
@@ -32,7 +28,6 @@ import re
 import reprlib
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from os import PathLike
 from pathlib import Path
@@ -79,18 +74,14 @@ class _Facts:
     Attributes:
         plan: Content hash.
         epoch: Number of epochs that the weights have seen.
-        kernels: Kernel of the local products on every rank.
         options: Those of the run that made it; every one is there, of its type.
         best: Without weights.
-        late: Digest of the file of every rank with partial sums under way; empty: there are none.
     """
 
     plan: str
     epoch: int
-    kernels: list[str]
     options: dict[str, Any]
     best: Validation
-    late: list[str]
 
 
 def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,9 +113,6 @@ class Checkpoints:
         content: Content hash of the plan.
 
     Attributes:
-        kernels (list of str): Kernel of the local products on every rank. The caller sets it before
-            `save`, because another kernel gives other bits. After `load` it is the checkpoint's;
-            empty if that had another number of ranks.
         remarks (list of str): What `load` has to say: that the last checkpoint is damaged.
         source (str): The file that `load` took; "" before.
 
@@ -139,14 +127,12 @@ class Checkpoints:
         assert options.checkpoint is not None
         self._folder = Path(options.checkpoint)
         self._options, self._content, self._transport = options, content, transport
-        self.kernels: list[str] = []
         self.remarks: list[str] = []
         self.source = ""
         self._best_epoch: int | None = None  # of BEST, once this run has written it
         self._saved: int | None = None  # epoch of the last checkpoint
         self._damaged: list[str] = []  # names that were passed over
         self._lock: FolderLock | None = None
-        self._carried: dict[str, Tensor] = {}  # of the checkpoint that was loaded
         with transport.agreement():
             _need_safetensors()
             there = self._names()
@@ -193,16 +179,8 @@ class Checkpoints:
         if self._lock is not None:
             self._lock.release()
 
-    def save(
-        self,
-        learner: Learner,
-        epoch: int,
-        best: Validation,
-        carried: Callable[[], dict[str, Tensor]],
-    ) -> None:
+    def save(self, learner: Learner, epoch: int, best: Validation) -> None:
         """Write what `load` needs to go on after `epoch` epochs, if that is not there yet.
-
-        `carried` is that of the execution.
 
         Raises:
             OutputError: On all ranks, if it cannot be written; the checkpoint before it is still
@@ -210,28 +188,18 @@ class Checkpoints:
         """
         if epoch == self._saved:
             return
-        late: list[str] = []
-        if self._options.fold == "delayed":
-            sums, path = carried(), self._late(epoch)
-            with self._transport.agreement():
-                _make_folder(path.parent)
-                digest = _write_file(path, sums, {"plan": self._content, "epoch": epoch})
-            late = self._transport.gather(digest)
         with self._transport.agreement():
             if self._transport.rank == 0:
-                self._write(learner, epoch, best, late)
+                self._write(learner, epoch, best)
         self._saved = epoch
 
-    def _write(self, learner: Learner, epoch: int, best: Validation, late: list[str]) -> None:
+    def _write(self, learner: Learner, epoch: int, best: Validation) -> None:
         facts = {
             "format": FORMAT,
             "plan": self._content,
             "epoch": epoch,
-            "num_ranks": self._transport.size,
-            "kernels": self.kernels,
             "options": _plain(self._options),
             "best": {name: getattr(best, name) for name in BEST_FACTS},
-            "late": late,
         }
         weights = learner.network.state_dict()
         chosen = best.weights or {}
@@ -253,12 +221,6 @@ class Checkpoints:
         for number in _numbers(self._folder):
             if number > len(former):
                 _remove(self._folder / _name(number))
-        if late:
-            _remove_late(self._folder, epoch, self._options.keep_last)
-
-    def _late(self, epoch: int) -> Path:
-        """The file with partial sums of this rank that are under way after an epoch."""
-        return self._folder / f"late-{epoch}" / f"{self._transport.rank}.safetensors"
 
     def load(self, learner: Learner) -> tuple[int, Validation]:
         """Put the network and its optimiser where the newest whole checkpoint left them.
@@ -293,24 +255,9 @@ class Checkpoints:
         for here, there in zip(optimizer.state, state, strict=True):
             for key, value in here.items():
                 value.copy_(there[key])
-        self.kernels = facts.kernels if len(facts.kernels) == self._transport.size else []
         self._saved = None if self._damaged else facts.epoch
         self.source = str(path)
         return facts.epoch, best
-
-    def fill(self, carried: dict[str, Tensor], epoch: int) -> None:
-        """Put what the loaded checkpoint has of this rank into what an execution carries.
-
-        `epoch` is that of the checkpoint.
-
-        Raises:
-            InputError: On all ranks, if it has other tensors.
-        """
-        with self._transport.agreement():
-            there = _matching(self._late(epoch), self._carried, "", carried)
-            for name, value in carried.items():
-                value.copy_(there[name])
-        self._carried = {}
 
     def _newest(self) -> tuple[Path, _Facts, dict[str, Tensor], str]:
         """The newest checkpoint that is whole on all ranks; what was passed over is noted.
@@ -324,7 +271,6 @@ class Checkpoints:
                 try:
                     found = _read_file(path)
                     self._check(path, found[0])
-                    self._carried = self._read_late(path, found[0])
                 except _Damaged as error:
                     why = str(error)
                 except _Unfit as error:
@@ -350,24 +296,6 @@ class Checkpoints:
             self.remarks.append(f"{'; '.join(reasons)}; {after}")
         return path, *found
 
-    def _read_late(self, path: Path, facts: _Facts) -> dict[str, Tensor]:
-        """This rank's partial sums under way of a checkpoint; errors as of `_read_file`."""
-        if not facts.late:
-            return {}
-        if len(facts.late) != self._transport.size:
-            raise InputError(
-                f"{path}: cannot resume on {self._transport.size} ranks; it "
-                f"holds partial sums of {len(facts.late)} ranks: choose that number"
-            )
-        late = self._late(facts.epoch)
-        try:
-            _, tensors, digest = _read_tensors(late)
-            if digest != facts.late[self._transport.rank]:
-                raise _Unfit("is of another checkpoint")
-        except (_Damaged, _Unfit) as error:
-            raise _Damaged(f"is not whole: {late} {error}") from None
-        return tensors
-
     def _check(self, path: Path, facts: _Facts) -> None:
         if facts.plan != self._content:
             raise InputError(
@@ -381,9 +309,6 @@ class Checkpoints:
             fixed.append("epochs")
         if self._options.schedule == "plateau":  # counts evaluations
             fixed.append("eval_every")
-        if self._options.fold == "delayed":
-            # they say which sums are on their way, and in which order
-            fixed += ["passes", "row_order"]
         for name in fixed:
             before = there[name]
             if here[name] != before:
@@ -442,18 +367,6 @@ def _remove(path: Path) -> None:
         raise OutputError(f"cannot remove {path}: {why_not_written(error)}") from error
 
 
-def _remove_late(folder: Path, epoch: int, keep: int) -> None:
-    """Remove partial sums, but for those after `epoch` epochs and of the `keep` - 1 before."""
-    late = {path: path.name.removeprefix("late-") for path in folder.glob("late-*")}
-    epochs = {path: int(text) for path, text in late.items() if text.isdecimal()}
-    kept = sorted({each for each in epochs.values() if each <= epoch})[-keep:]
-    for path in (path for path, each in epochs.items() if each not in kept):
-        with suppress(OSError):  # something else is there
-            for file in path.glob("*.safetensors"):
-                file.unlink()
-            path.rmdir()
-
-
 def _set_aside(path: Path) -> None:
     """Keep a damaged file under another name, in place of an older one of that name."""
     try:
@@ -474,31 +387,18 @@ def _plain(options: TrainOptions) -> dict[str, Any]:
 
 def _write_file(
     path: Path, tensors: dict[str, Tensor], facts: dict[str, Any], former: Sequence[Path] = ()
-) -> str:
-    """Write a file, and return its digest."""
+) -> None:
     from safetensors.torch import save
 
     text = json.dumps(facts)
     tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    digest = _digest(text, tensors)
-    raw = save(tensors, {"plancc": text, "sha256": digest})
+    raw = save(tensors, {"plancc": text, "sha256": _digest(text, tensors)})
     with atomic_write(path, former) as temporary:
         temporary.write_bytes(raw)
-    return digest
 
 
 def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
-    """A checkpoint, and its digest; errors as of `_read_tensors`."""
-    text, tensors, digest = _read_tensors(path)
-    for name, value in tensors.items():
-        counts = name.startswith("optimizer/") and value.dtype == torch.int64
-        if counts and ((value < 0) | (value >= MOST_COUNT)).any():
-            raise _Unfit(f"is damaged: {shown(name, 40)} counts no updates")
-    return _facts_of(text), tensors, digest
-
-
-def _read_tensors(path: Path) -> tuple[str, dict[str, Tensor], str]:
-    """What `_write_file` wrote, its facts as text, and its digest.
+    """What `_write_file` wrote, and its digest.
 
     `_Damaged`: it is not as it was written. `_Unfit`: it is something else. OSError: the system
     cannot read it.
@@ -526,7 +426,11 @@ def _read_tensors(path: Path) -> tuple[str, dict[str, Tensor], str]:
     digest = _digest(text, tensors)
     if digest != metadata.get("sha256"):
         raise _Damaged("is damaged: its checksum does not match its content")
-    return text, tensors, digest
+    for name, value in tensors.items():
+        counts = name.startswith("optimizer/") and value.dtype == torch.int64
+        if counts and ((value < 0) | (value >= MOST_COUNT)).any():
+            raise _Unfit(f"is damaged: {shown(name, 40)} counts no updates")
+    return _facts_of(text), tensors, digest
 
 
 def _facts_of(text: str) -> _Facts:
@@ -550,13 +454,6 @@ def _facts_of(text: str) -> _Facts:
         return values[name]
 
     epoch = taken(found, "epoch", _is_count, "a number of epochs")
-    ranks = taken(found, "num_ranks", lambda n: _is_count(n) and n > 0, "a number of ranks")
-    kernels = taken(found, "kernels", _are_names, "a list of names")
-    if len(kernels) != ranks:
-        raise _Unfit(f"is damaged: {len(kernels)} kernels of {ranks} ranks")
-    late = taken(found, "late", _are_names, "a list of digests")
-    if len(late) not in (0, ranks):
-        raise _Unfit(f"is damaged: partial sums of {len(late)} of {ranks} ranks")
     options = taken(found, "options", _is_object, "an object")
     for each in fields(TrainOptions):
         kinds = type_in_words(each).split(" | ")
@@ -571,10 +468,8 @@ def _facts_of(text: str) -> _Facts:
     return _Facts(
         plan=taken(found, "plan", lambda x: isinstance(x, str), "text"),
         epoch=epoch,
-        kernels=kernels,
         options=options,
         best=Validation(loss=None if loss is None else float(loss), **counts),
-        late=late,
     )
 
 
@@ -603,10 +498,6 @@ def _is_of(value: object, kind: str) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     types = {"bool": bool, "str": str, "Path": str, "None": type(None), "Mapping[str, Any]": dict}
     return isinstance(value, types.get(kind, ()))
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 def _digest(text: str, tensors: dict[str, Tensor]) -> str:

@@ -10,18 +10,25 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanError
-from plancc_runtime.rowfiles import Column, RowFile, RowTarget, as_bytes, open_row_file
+from plancc_runtime.rowfiles import (
+    Column,
+    RowFile,
+    as_bytes,
+    check_columns,
+    check_name,
+    open_row_file,
+)
 from plancc_runtime.transport.base import Transport
 
 BLOCK_BYTES = 32 << 20
-"""Size of a block, of the numbers that it brings."""
+"""Most bytes of a block, if that is a row at least, of the numbers that it brings."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,6 @@ def blocks(
     num_vertices: int,
     transport: Transport,
     everywhere: bool = False,
-    block_bytes: int | None = None,
 ) -> Iterator[Block]:
     """All rows in the order of their vertices. Collective.
 
@@ -128,13 +134,12 @@ def blocks(
         sources: Each with all vertices on all ranks together, under names of its own; of the same
             types and row shapes everywhere.
         everywhere: Whether every rank gets the blocks, or rank 0 alone.
-        block_bytes: Most bytes of a block, if that is a row at least; by default `BLOCK_BYTES`.
 
     Raises:
         PlanError: On all ranks, if a vertex is no rank's.
     """
     row_bytes = sum(source.row_bytes for source in sources)
-    step = max(1, (block_bytes or BLOCK_BYTES) // row_bytes)
+    step = max(1, BLOCK_BYTES // row_bytes)
     wanted = everywhere or transport.rank == 0
     targets = range(transport.size) if everywhere else range(1)
     for start in range(0, max(1, num_vertices), step):
@@ -191,24 +196,23 @@ class RowsOfRank:
     Attributes:
         vertices (int[num_rows]): Vertex of every row.
         num_vertices: All ranks' vertices.
-        part: Number of the rank among the contributing ones; None: it has copies of others' rows,
-            and contributes none.
+        contributes: Whether they are no copies of another rank's rows.
     """
 
     vertices: npt.NDArray[np.integer]
     num_vertices: int
-    part: int | None
+    contributes: bool = True
 
     def among(self, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> RowsOfRank:
         """Some of the rows, whose vertices are numbered by their places in `wanted`, which has the
         vertices of all ranks."""
         order = np.argsort(wanted)
         places = order[np.searchsorted(wanted, self.vertices[rows], sorter=order)]
-        return RowsOfRank(places, len(wanted), self.part)
+        return RowsOfRank(places, len(wanted), self.contributes)
 
     def source(self, arrays: Mapping[str, np.ndarray]) -> RowSource:
         """The rows of these arrays that this rank contributes."""
-        if self.part is None:
+        if not self.contributes:
             return RowSource(self.vertices[:0], {name: a[:0] for name, a in arrays.items()})
         return RowSource(self.vertices, arrays)
 
@@ -238,11 +242,10 @@ def save_rows(
 ) -> None:
     """Write the rows of all ranks with the ids of their vertices. Collective.
 
-    Rank 0 writes one file, and holds one block at a time; with ``{part}`` in the name every rank
-    writes a file of its own rows, in the order of their vertices, and nothing travels but ids.
+    Rank 0 writes the file, and holds one block at a time.
 
     Parameters:
-        path: As `rowfiles.RowTarget` has it.
+        path: As of `rowfiles.check_name`.
         arrays: mapping of str to array[num_rows, ...].
         ids: None: the ids are the numbers of the vertices.
 
@@ -250,41 +253,18 @@ def save_rows(
         InputError, OutputError, BackendUnavailable, PlanError: On all ranks; no file is
             half-written.
     """
+    name = fspath(path)
     with transport.agreement():
-        target = RowTarget.parse(path)
-        if "id" in arrays and target.has_ids:
-            raise InputError(f"{target.path}: 'id' is the name of the ids; choose another")
+        check_name(name)
+        if "id" in arrays:
+            raise InputError(f"{name}: 'id' is the name of the ids; choose another")
     columns = columns_of(arrays, transport)
     with transport.agreement():
-        target.check_arrays(columns)
-    if target.has_ids:
-        columns = {
-            "id": Column(np.dtype(np.int64) if ids is None else ids.original.dtype, ()),
-            **columns,
-        }
-    if target.in_parts:
-        _save_part(
-            target, columns, rows, {**arrays, "id": _own_ids(rows, ids, transport)}, transport
-        )
-    else:
-        _save_whole(target, columns, rows, arrays, ids, transport)
-
-
-def _save_whole(
-    target: RowTarget,
-    columns: Mapping[str, Column],
-    rows: RowsOfRank,
-    arrays: Mapping[str, np.ndarray],
-    ids: Ids | None,
-    transport: Transport,
-) -> None:
-    """Let rank 0 write a file of all rows. Collective."""
-    with _whole_or_none(transport) as opened:
-        with transport.agreement():
-            if transport.rank == 0:
-                opened.append(open_row_file(target.path, columns, rows.num_vertices))
-        file = opened[0] if opened else None
-        for names in transport.gather(file.passes if file is not None else None)[0]:
+        check_columns(name, columns)
+    of_ids = Column(np.dtype(np.int64) if ids is None else ids.original.dtype, ())
+    columns = {"id": of_ids, **columns}
+    with _whole_or_none(name, columns, rows.num_vertices, transport) as file:
+        for names in transport.gather(None if file is None else file.passes)[0]:
             sources = [rows.source({name: arrays[name] for name in names if name != "id"})]
             if "id" in names and ids is not None:
                 sources.append(RowSource(ids.vertex, {"id": ids.original}))
@@ -296,47 +276,21 @@ def _save_whole(
                         file.write({name: block[name] for name in names})
 
 
-def _save_part(
-    target: RowTarget,
-    columns: Mapping[str, Column],
-    rows: RowsOfRank,
-    arrays: Mapping[str, np.ndarray],
-    transport: Transport,
-) -> None:
-    """Write this rank's own rows. Collective."""
-    order = np.argsort(rows.vertices, kind="stable")
-    with _whole_or_none(transport) as opened, transport.agreement():
-        if rows.part is not None:
-            file = open_row_file(target.of_part(rows.part), columns, len(order))
-            opened.append(file)
-            for names in file.passes:
-                file.write({name: arrays[name][order] for name in names})
-
-
 @contextmanager
-def _whole_or_none(transport: Transport) -> Iterator[list[RowFile]]:
-    """A block that opens files: none gets its name unless those of all ranks are whole."""
-    opened: list[RowFile] = []
+def _whole_or_none(
+    path: str, columns: Mapping[str, Column], num_rows: int, transport: Transport
+) -> Iterator[RowFile | None]:
+    """A block in which rank 0 has a file, which gets its name only if no rank fails."""
+    file: RowFile | None = None
     try:
-        yield opened
         with transport.agreement():
-            for file in opened:
+            if transport.rank == 0:
+                file = open_row_file(path, columns, num_rows)
+        yield file
+        with transport.agreement():
+            if file is not None:
                 file.finish()
     except BaseException as error:
-        for file in opened:
+        if file is not None:
             file.abandon(error)
         raise
-
-
-def _own_ids(rows: RowsOfRank, ids: Ids | None, transport: Transport) -> npt.NDArray[np.integer]:
-    """The ids of this rank's rows, int64 or bytes[num_rows]. Collective."""
-    if ids is None:
-        return rows.vertices.astype(np.int64)
-    found = np.empty(len(rows.vertices), ids.original.dtype)
-    own = RowSource(rows.vertices, {"row": np.arange(len(rows.vertices))})
-    shares = [RowSource(ids.vertex, {"id": ids.original})]
-    for start, stop, block in blocks(shares, rows.num_vertices, transport, everywhere=True):
-        assert block is not None
-        vertices, mine = own.rows(start, stop)
-        found[mine["row"]] = block["id"][vertices - start]
-    return found

@@ -345,9 +345,8 @@ class Graph(LocalGraph):
         """Write the rows of all ranks in the source's order, with its ids. Collective.
 
         Parameters:
-            path: The extension says what is written: ``.csv``, ``.parquet``, ``.npz`` or ``.npy``
-                (one array, without ids). Rank 0 writes it and holds some MiB of it at a time. With
-                ``{part}`` in the name every rank writes a file of its own rows.
+            path: The extension says what is written: ``.csv``, ``.parquet`` or ``.npz``. Rank 0
+                writes it and holds some MiB of it at a time.
             rows (Tensor[num_rows, ...], or mapping of str to such tensors): Name and numbers of the
                 columns; one tensor alone is called "row". Tables have a column per number of a row:
                 ``row_0``, ``row_1`` and so on.

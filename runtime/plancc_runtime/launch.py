@@ -15,8 +15,7 @@ from typing import NamedTuple
 from plancc.errors import BackendUnavailable, InputError
 from plancc.registry import check_choice
 from plancc_runtime.transport.base import TIMEOUT, Transport, say
-from plancc_runtime.transport.rollcall import RankPlace
-from plancc_runtime.transport.watchdog import Watchdog, take_part
+from plancc_runtime.transport.watchdog import Watchdog
 
 TRANSPORTS = ("auto", "mpi", "torch", "gloo", "nccl", "single")
 
@@ -95,7 +94,7 @@ def ranks_here() -> int | None:
 def open_transport(
     name: str = "auto",
     timeout: float | None = TIMEOUT,
-    say: Callable[..., None] = say,
+    say: Callable[[str], None] = say,
 ) -> Transport:
     """The transport for the way this process was started. Collective.
 
@@ -126,8 +125,6 @@ def open_transport(
         from plancc_runtime.transport.single import SingleTransport
 
         return SingleTransport()
-    if size > 1:
-        take_part(place())
     watchdog = Watchdog(_Opening(timeout or math.inf, say))
     if name == "mpi":
         from plancc_runtime.transport.mpi import MpiTransport, load_mpi
@@ -194,21 +191,9 @@ def check_no_singleton() -> None:
 class _Opening:
     """A rank that has no transport yet."""
 
-    patient = False
-
-    def __init__(self, timeout: float, say: Callable[..., None]) -> None:
-        self.rank, self.size = announced()
+    def __init__(self, timeout: float, say: Callable[[str], None]) -> None:
+        self.rank, _ = announced()
         self.timeout, self.say = timeout, say
-
-
-def place() -> RankPlace:
-    """This rank among those of its job, for the roll call. There must be a launcher."""
-    found, (rank, size) = launcher(), announced()
-    assert found is not None
-    # mpirun and MPICH's mpiexec kill what is left as soon as a rank has failed
-    hydra = "PMI_FD" in os.environ and "SLURM_JOB_ID" not in os.environ
-    patient = not (hydra or found.rank.startswith("OMPI_"))
-    return RankPlace(rank, size, _number(found.local_size), found.rank, patient)
 
 
 def need_torch(what: str) -> None:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 AT_ONCE = 1 << 19
 """Numbers that are looked at at once."""
-HALF = 65504
-"""The largest number of the wire fp16."""
 SMALL = 1 << 18
 """Vertices up to which a device waits for the starts of kernels."""
 _Pass = tuple[Tensor, Tensor, list[Tensor | None]]
@@ -179,33 +177,20 @@ class Learner:
         """Raise on all ranks that the loss is not finite, and where that comes from. Collective.
 
         Plans hold finite numbers, and all ranks have the same weights. A rank whose features or
-        values of A are not finite, or whose weights alone, has a fault of its own; what it received
-        is not its own, and may have overflown on the wire. Otherwise training diverged.
+        values of A are not finite, or whose weights alone, has a fault of its own. Otherwise
+        training diverged.
         """
-        largest = np.array([_most(data.features)])
-        received = [x for x in (view.x, view.fixed) if x is not None]
-        half = self.options.row_wire == "fp16" and self.transport.size > 1
-        held = [data.features, *([] if half else received)]
+        held = [data.features, *(x for x in (view.x, view.fixed) if x is not None)]
         whole = [
             all(graph.is_finite() for graph in view.graphs),
             all(map(is_finite, held)),
             all(map(is_finite, self._parameters)),
-            not half or (all(map(is_finite, received)) and largest[0] <= HALF),
         ]
-        ranks = np.array([not each for each in whole], np.int64)
+        ranks, why = np.array([not each for each in whole], np.int64), ""
         self.transport.allreduce_sum(ranks)
-        self.transport.allreduce_max(largest)
-        most, why = largest[0], ""
-        what = f"features of up to {most:,.6g}" if most > HALF else "rows of larger numbers"
-        if not ranks[0] and not ranks[1] and ranks[3]:
-            why = (
-                f"{what} do not travel as `wire` fp16, which holds up to {HALF:,}: choose bf16, or "
-                "`standardize_features`"
-            )
-        elif not ranks[0] and not ranks[1] and ranks[2] in (0, self.transport.size):
+        if not ranks[0] and not ranks[1] and ranks[2] in (0, self.transport.size):
             why = f"try a smaller `lr` than {self.options.lr:g}"
-            why += f", or `wire` bf16: fp16 holds up to {HALF:,}" * half
-        elif not all(whole[:3]):
+        elif not all(whole):
             names = ("values of the matrix", "features", "weights of the network")
             why = f"{names[whole.index(False)]} of this rank are not finite"
         said = f"the loss of {where} is {loss}: {why}"
@@ -269,14 +254,6 @@ class Learner:
 def is_finite(x: Tensor) -> bool:
     """Whether all numbers are finite, some at a time: no matrix is made of the answers."""
     return all(bool(piece.isfinite().all()) for piece in x.reshape(-1).split(AT_ONCE))
-
-
-def _most(features: Tensor) -> float:
-    """The largest number of features in memory, by its size."""
-    if not features.numel():
-        return 0.0
-    least, largest = features.aminmax()
-    return float(max(-least.item(), largest.item()))
 
 
 class _Split:

@@ -20,7 +20,7 @@ from plancc.threads import MOST_THREADS
 from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.metrics import BALANCED, LOSSES, METRICS
 from plancc_runtime.nn import MODELS
-from plancc_runtime.rowfiles import RowTarget
+from plancc_runtime.rowfiles import check_name
 from plancc_runtime.transport.base import Transport
 
 PASSES = ("order", "constant", "dead-rows", "overlap")
@@ -42,14 +42,13 @@ ONLY_BATCHES = {
     "relation_fanouts": "only mini-batches have fan-outs",
     "features_on_disk": "a full batch reads all features in each epoch",
     "exclude_links": "is for mini-batches",
-    "negatives_from": "is for mini-batches",
     "steps": "only mini-batches have steps",
     "draw": "only mini-batches are drawn",
 }
 """Why an option does not go with the full batch."""
 FULL = "full"
 """The `batch_size` of an explicit full batch."""
-OF_LINKS = ("decoder", "negatives", "negatives_from", "exclude_links")
+OF_LINKS = ("decoder", "negatives", "exclude_links")
 OF_A_RANK = ("threads", "device")
 """Options that every rank may have its own of."""
 PATHS_OF_A_RANK = ("init", "log", "profile")
@@ -259,12 +258,6 @@ class TrainOptions:
         choices=DRAWS,
     )
 
-    negatives_from: str = of_batches(
-        "all",
-        "For links: ends of negatives. all: any vertices. batch: the link's source, and the target "
-        "of another link of the mini-batch",
-        choices=("all", "batch"),
-    )
     exclude_links: bool = of_batches(
         False, "For links: those of a mini-batch carry no messages in it, either way"
     )
@@ -290,7 +283,7 @@ class TrainOptions:
     wire: str = of_messages(
         "fp32",
         "number format of halo rows in messages; only fp32 is exact",
-        choices=("fp32", "bf16", "fp16", "int8"),
+        choices=("fp32", "bf16"),
     )
     exchange: str = of_messages(
         "auto",
@@ -336,7 +329,7 @@ class TrainOptions:
     )
     kernel: str = of_execution(
         "auto",
-        "kernel of local products: auto (measured), numba or torch",
+        "kernel of local products: numba, torch, or auto: numba on CPUs, else torch",
         more="A name in `plancc_runtime.kernels.spmm.KERNELS`.",
         metavar="NAME",
     )
@@ -375,8 +368,7 @@ class TrainOptions:
     )
     predict: Path | None = of_results(
         None,
-        "write predictions of all vertices: .csv, .npz, .npy, .parquet; "
-        "out-{part}.npz: a file per rank",
+        "write predictions of all vertices: .csv, .npz or .parquet",
         more="By the weights that the run ends with.",
     )
     embeddings: int | None = of_results(
@@ -504,6 +496,9 @@ class TrainOptions:
             raise self._wrong("delay", f"only fold delayed has one, not fold {self.fold}")
         if self.fold == "sync":
             return
+        if self.fold == "delayed" and self.checkpoint is not None:
+            why = "has sums under way between epochs, which no checkpoint holds"
+            raise self._wrong("fold", f"{why}; leave `checkpoint` out")
         for name, choice in (("aggregator", "max"), ("norm", "batch")):
             if getattr(self, name) == choice:
                 raise self._wrong("fold", f"does not go with {name} {choice}")
@@ -527,11 +522,9 @@ class TrainOptions:
             if layer is not None:
                 raise self._wrong("embeddings", "give `predict`, the file, too")
             return
-        target = RowTarget.parse(self.predict)
+        check_name(self.predict)
         if layer is not None and layer > self.layers:
             raise self._wrong("embeddings", f"the network has layers 1 to {self.layers}")
-        if layer is not None and not target.has_ids:
-            raise self._wrong("embeddings", "an .npy holds the probabilities alone; choose .npz")
 
     def _check_model_options(self) -> None:
         refuse_twice(self.chosen(OF_MODELS) | {"model_options": self.model_options})

@@ -72,8 +72,8 @@ def predict(
         path: As of `TrainOptions.predict`.
         embeddings: As of `TrainOptions`.
         ids: The source's ids of the vertices to write, in this order; a text is a list such as
-            "17,42", or the name of a file with an id a line, or of an ``.npy``. By default all. Of
-            a row plan, only rows that their outputs depend on are computed and sent.
+            "17,42", or the name of a file with an id a line. By default all. Of a row plan, only
+            rows that their outputs depend on are computed and sent.
         execution: Other fields of `TrainOptions` that change no result: threads, device, dtype,
             kernel.
 
@@ -175,7 +175,7 @@ def score_links(
         "score": scores.float().cpu().numpy(),
         "probability": scores.float().sigmoid().cpu().numpy(),
     }
-    rows = RowsOfRank(scored, len(pairs), transport.rank)
+    rows = RowsOfRank(scored, len(pairs))
     save_rows(path, rows, columns, None, transport)
     return Predicted(opened.header, [], len(pairs))
 
@@ -245,13 +245,7 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
             "be read"
         )
     with open_file(text) as file:
-        if not text.endswith(".npy"):
-            return _checked(file.read().decode("utf-8-sig", "replace").splitlines(), text, named)
-        try:
-            array = np.load(file)
-        except (ValueError, EOFError) as error:
-            raise InputError(f"{text}: no list of ids: {shown(error)}") from error
-    return _checked(array.reshape(-1).tolist(), text, named)
+        return _checked(file.read().decode("utf-8-sig", "replace").splitlines(), text, named)
 
 
 def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[Any, int]:

@@ -14,7 +14,6 @@ from plancc.errors import PlanccError
 from plancc.plan.parts import Part
 from plancc_runtime.data import SPLITS
 from plancc_runtime.gathering import Ids, RowsOfRank, as_arrays, save_rows
-from plancc_runtime.rowfiles import RowTarget
 from plancc_runtime.targets import Target, kind_of
 from plancc_runtime.transport.base import Transport
 
@@ -70,7 +69,7 @@ def save_predictions(
     """Write what the network says of all vertices, and count it. Collective.
 
     Arrays `Target.predictions`, with those that are `known` behind the first, and, where it is
-    given, "embedding" [n, width]; in an ``.npy`` the last of the predictions alone.
+    given, "embedding" [n, width].
 
     Parameters:
         path: As of `gathering.save_rows`.
@@ -85,7 +84,7 @@ def save_predictions(
         PlanccError: On all ranks: as of `save_rows`, or if an output is not finite.
     """
     tensors = kind.predictions(outputs)
-    (first, *_), (*_, last) = tensors, tensors
+    first = next(iter(tensors))
     of_class = kind.class_counts(tensors[first], outputs.shape[1])
     with transport.agreement():
         check_finite(outputs)
@@ -93,12 +92,10 @@ def save_predictions(
             tensors["embedding"] = embedding
         arrays = as_arrays(tensors, len(rows.vertices))
         arrays = {first: arrays.pop(first), **known, **arrays}
-        if not RowTarget.parse(path).has_ids:
-            arrays = {last: arrays[last]}
     save_rows(path, rows, arrays, ids, transport)
     if of_class is None:
         return []
-    counts: np.ndarray = of_class.cpu().numpy() * (rows.part is not None)
+    counts: np.ndarray = of_class.cpu().numpy() * rows.contributes
     transport.allreduce_sum(counts)
     found: list[int] = counts.tolist()
     return found

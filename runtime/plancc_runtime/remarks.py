@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from plancc.plan.values import Header
 from plancc_runtime.options import FULL, TrainOptions
 from plancc_runtime.results import Epoch, Scores
@@ -14,18 +12,6 @@ from plancc_runtime.targets import Target
 NEAR = 0.1
 """A score is near that of a constant answer if they differ by less than this share of what is
 beyond the latter."""
-WINDOW = 0.2
-"""Share of the epochs, the last, whose losses are looked at."""
-LEAST_WINDOW = 4
-STEEP = 0.2
-"""Share of the first loss that as many epochs again would take off at the last epochs' rate."""
-RISE = 0.25
-"""Share of the best validation loss by which the last one may lie above it without a word."""
-PATIENCE = 5
-"""Evaluations that are proposed for early stopping."""
-SHORT = 100
-"""Epochs below which more of them are proposed."""
-MOST_TRIES = 3
 MANY_EDGES = 0.05
 """Share of the pairs of vertices that are edges above which negatives are often links."""
 WITH_LABELS = "compile the graph with its labels, which `data` has by the key labels or y"
@@ -90,16 +76,6 @@ def of_options(options: TrainOptions, links: bool, cores: int) -> list[str]:
     return found
 
 
-def of_wire(wire: str, lost: int, columns: int) -> list[str]:
-    """A sentence on columns of features that are 0 in all rows that arrive, where there are any."""
-    if not lost:
-        return []
-    return [
-        f"`wire` {wire} rounds {lost:,} of {columns:,} columns of features to 0 in all rows that "
-        "travel: choose bf16, or `standardize_features`"
-    ]
-
-
 def of_sampler(recorded: str) -> list[str]:
     """Sentences on a full batch that was not asked for.
 
@@ -117,7 +93,7 @@ def of_sampler(recorded: str) -> list[str]:
 def remarks(
     options: TrainOptions, epochs: Sequence[Epoch], final: Scores, of_plan: bool, kind: type[Target]
 ) -> list[str]:
-    """Sentences on a run that did not learn, or that ended too early or too late; none for others.
+    """A sentence on a run that did not learn; none for others.
 
     Parameters:
         epochs: Those that were trained.
@@ -129,68 +105,12 @@ def remarks(
     split = next(name for name in ("test", "val", "train") if name in final.loss)
     constant = kind.constant(final.class_shares.get(split, []))
     found = getattr(final, kind.compared)[split]
-    if found - constant < (margin := NEAR * (1 - constant)):
-        name, same = kind.compared_words
-        where = "near" if constant - found < margin else "below"
-        near = f"the {split} {name} {found:.4f} is {where} {constant:.4f}, {same}: the network has "
-        if not of_plan:
-            return [f"{near}hardly learnt, as its features are random"]
-        tries = _tries(options, epochs[-1].loss > (1 + RISE) * epochs[0].loss)
-        more = f"first {', then '.join(tries)}" if len(tries) > 1 else tries[0]
-        return [f"{near}hardly learnt; try {more}"]
-    if not of_plan:
+    if found - constant >= (margin := NEAR * (1 - constant)):
         return []
-    if _still_falls(epochs):
-        faster = "" if options.optimizer != "sgd" else ", or `optimizer` adam"
-        return [
-            f"the training loss still falls quickly, from {epochs[-_window(epochs)].loss:.4f} to "
-            f"{epochs[-1].loss:.4f} in the last {_window(epochs)} epochs; try more `epochs` than "
-            f"{options.epochs}{faster}"
-        ]
-    validated = {each.val_loss: each.epoch for each in epochs if each.val_loss is not None}
-    best, ended = min(validated, default=np.inf), final.loss.get("val", 0.0)
-    if options.patience is None and ended > (1 + RISE) * best:
-        return [
-            f"the loss on val rose from {best:.4f} (epoch {validated[best]}) to {ended:.4f}: "
-            f"`patience` {PATIENCE} keeps the best weights"
-        ]
-    return []
-
-
-def _tries(options: TrainOptions, rose: bool) -> list[str]:
-    """What may help, most likely first; of a short run hardly more can be said.
-
-    Parameters:
-        rose: Whether the training loss did, for which more epochs are no cure.
-    """
-    if rose:
-        found = [f"a smaller `lr` than {options.lr:g}"]
-    else:
-        found = [f"`epochs` {SHORT}"] * (options.epochs < SHORT)
-        if options.optimizer == "sgd":
-            found = [" with ".join([*found, "`optimizer` adam"])]
-    if not options.standardize_features:
-        found.append("`standardize_features`")
-    if options.norm == "none":
-        found.append("`norm` layer")
-    return [*found, *([] if rose else [f"another `lr` than {options.lr:g}"])][:MOST_TRIES]
-
-
-def _window(epochs: Sequence[Epoch]) -> int:
-    return max(LEAST_WINDOW, round(WINDOW * len(epochs)))
-
-
-def _still_falls(epochs: Sequence[Epoch]) -> bool:
-    """Whether the training loss falls steeply at the end, and no validation loss says otherwise."""
-    window = _window(epochs)
-    if len(epochs) <= window:
-        return False
-    validated = [epoch.val_loss for epoch in epochs if epoch.val_loss is not None]
-    if len(validated) > 1 and validated[-1] > min(validated):
-        return False
-    losses = np.array([epoch.loss for epoch in epochs[-window:]])
-    number = np.arange(window)
-    slope, at_0 = np.polyfit(number, losses, 1)
-    noise = np.std(losses - (at_0 + slope * number))
-    fall = -slope * window
-    return bool(fall > 2 * noise and -slope * len(epochs) > STEEP * epochs[0].loss)
+    name, same = kind.compared_words
+    where = "near" if constant - found < margin else "below"
+    near = f"the {split} {name} {found:.4f} is {where} {constant:.4f}, {same}: the network has "
+    if not of_plan:
+        return [f"{near}hardly learnt, as its features are random"]
+    standardize = "" if options.standardize_features else "`standardize_features`, "
+    return [f"{near}hardly learnt; try {standardize}more `epochs`, or another `optimizer` or `lr`"]

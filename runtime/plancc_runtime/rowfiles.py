@@ -1,9 +1,9 @@
-"""Files with a row per vertex, of numbers or short texts: CSV, Parquet, .npz and .npy, by pieces.
+"""Files with a row per vertex, of numbers or short texts: CSV, Parquet and .npz, by pieces.
 
 Ids may be names, in UTF-8, which are written as text. Tables (CSV, Parquet) have a column for every
 number of a row: an array `class` of one dimension is the column ``class``, a matrix `probability`
 the columns ``probability_0``, ``probability_1`` and so on. In an ``.npz`` every array stands by
-itself under its name; an ``.npy`` has one array.
+itself under its name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from os import PathLike
 from typing import IO, Any, NamedTuple
 
@@ -26,8 +25,7 @@ from plancc.errors import BackendUnavailable, InputError
 from plancc.files import atomic_write
 from plancc.text import shown
 
-FORMATS = (".csv", ".npy", ".npz", ".parquet")
-PART = "{part}"
+FORMATS = (".csv", ".npz", ".parquet")
 LONGEST_NAME = 255
 """Characters of an array's name."""
 TEXTS = 1 << 16
@@ -43,83 +41,41 @@ class Column(NamedTuple):
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class RowTarget:
-    """Where rows are written.
+def check_name(path: str | PathLike[str]) -> None:
+    """Check the name of a file of rows.
 
-    Attributes:
-        path: One file, or, with ``{part}`` in its name, one per rank.
+    Raises:
+        InputError: For another extension than `FORMATS`.
+        BackendUnavailable: For Parquet without pyarrow.
     """
+    name = os.fspath(path)
+    if _format(name) not in FORMATS:
+        raise InputError(f"{name}: choose a name that ends in {', '.join(FORMATS)}")
+    if _format(name) == ".parquet":
+        _pyarrow()
 
-    path: str
 
-    @classmethod
-    def parse(cls, path: str | PathLike[str]) -> RowTarget:
-        """The target of this name.
-
-        Raises:
-            InputError: For another extension than `FORMATS`, and for ``.npy`` in parts, which has
-                no ids.
-            BackendUnavailable: For Parquet without pyarrow.
-        """
-        target = cls(os.fspath(path))
-        if target.format not in FORMATS:
-            raise InputError(f"{target.path}: choose a name that ends in {', '.join(FORMATS)}")
-        if target.in_parts and not target.has_ids:
+def check_columns(path: str, columns: Mapping[str, Column]) -> None:
+    """InputError if the file has no place for such arrays, beside the ids."""
+    for name, (dtype, shape) in columns.items():
+        if not name or not name.isprintable() or len(name) > LONGEST_NAME:
             raise InputError(
-                f"{target.path}: an .npy has no ids, which parts need; choose .npz or .csv"
+                f"{path}: '{shown(name, 40)}' is no name for an array; choose one "
+                f"of 1 to {LONGEST_NAME} printable characters"
             )
-        if target.format == ".parquet":
-            _pyarrow()
-        return target
-
-    @property
-    def format(self) -> str:
-        return os.path.splitext(self.path)[1]
-
-    @property
-    def in_parts(self) -> bool:
-        return PART in os.path.basename(self.path)
-
-    @property
-    def has_ids(self) -> bool:
-        """Whether ids stand beside the rows."""
-        return self.format != ".npy"
-
-    def of_part(self, number: int) -> str:
-        """The file of a part; without parts, the one file."""
-        folder, name = os.path.split(self.path)
-        return os.path.join(folder, name.replace(PART, str(number)))
-
-    def files(self, num_parts: int) -> list[str]:
-        """All files that the ranks may write; without parts, the one file."""
-        return [self.of_part(number) for number in range(num_parts if self.in_parts else 1)]
-
-    def check_arrays(self, columns: Mapping[str, Column]) -> None:
-        """InputError if the format has no place for such arrays, beside the ids."""
-        if not self.has_ids and len(columns) != 1:
+        if _format(path) == ".npz" and ("/" in name or "\\" in name):  # names of files in it
+            raise InputError(f"{path}: {name}: no name in an .npz has / or \\")
+        if dtype.kind not in "biufUS":
+            raise InputError(f"{path}: {name} is of {dtype}, which is no real number")
+        if _format(path) != ".npz" and len(shape) > 1:
             raise InputError(
-                f"{self.path}: an .npy holds one array, not {', '.join(columns)}; choose .npz"
+                f"{path}: rows of {name} have shape {list(shape)}, and a table has rows "
+                "of one dimension; choose .npz"
             )
-        for name, (dtype, shape) in columns.items():
-            if not name or not name.isprintable() or len(name) > LONGEST_NAME:
-                raise InputError(
-                    f"{self.path}: '{shown(name, 40)}' is no name for an array; choose one "
-                    f"of 1 to {LONGEST_NAME} printable characters"
-                )
-            if self.format == ".npz" and ("/" in name or "\\" in name):  # names of files in it
-                raise InputError(f"{self.path}: {name}: no name in an .npz has / or \\")
-            if dtype.kind not in "biufUS":
-                raise InputError(f"{self.path}: {name} is of {dtype}, which is no real number")
-            if self.format in (".csv", ".parquet") and len(shape) > 1:
-                raise InputError(
-                    f"{self.path}: rows of {name} have shape {list(shape)}, and a table has rows "
-                    "of one dimension; choose .npz"
-                )
-        if self.format in (".csv", ".parquet"):
-            counts = Counter(["id", *_names(columns)])
-            for name in (name for name, count in counts.items() if count > 1):
-                raise InputError(f"{self.path}: two columns have the name {name}")
+    if _format(path) != ".npz":
+        counts = Counter(["id", *_names(columns)])
+        for name in (name for name, count in counts.items() if count > 1):
+            raise InputError(f"{path}: two columns have the name {name}")
 
 
 class RowFile(ABC):
@@ -196,19 +152,6 @@ class CsvFile(RowFile):
             self._stream.writelines(f"{line}\n" for line in lines)
 
 
-class NpyFile(RowFile):
-    """One array."""
-
-    def _begin(self, temporary: str) -> None:
-        [column] = self._columns.values()
-        self._stream = self._stack.enter_context(open(temporary, "wb"))  # noqa: SIM115
-        _write_header(self._stream, column, self._num_rows)
-
-    def _write(self, block: Arrays) -> None:
-        [array] = block.values()
-        self._stream.write(as_bytes(array))
-
-
 class NpzFile(RowFile):
     """An array after the other, uncompressed."""
 
@@ -268,15 +211,14 @@ class ParquetFile(RowFile):
 
 _FILES: dict[str, type[RowFile]] = {
     ".csv": CsvFile,
-    ".npy": NpyFile,
     ".npz": NpzFile,
     ".parquet": ParquetFile,
 }
 
 
 def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> RowFile:
-    """A file of the format that its name asks for, which `RowTarget.parse` knows."""
-    return _FILES[os.path.splitext(path)[1]](path, columns, num_rows)
+    """A file of the format that its name asks for, which `check_name` knows."""
+    return _FILES[_format(path)](path, columns, num_rows)
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:
@@ -322,6 +264,10 @@ def _write_header(stream: IO[bytes], column: Column, num_rows: int) -> None:
         "shape": (num_rows, *column.shape),
     }
     np.lib.format.write_array_header_1_0(stream, header)
+
+
+def _format(path: str) -> str:
+    return os.path.splitext(path)[1]
 
 
 def _pyarrow() -> Any:

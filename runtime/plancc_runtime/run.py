@@ -28,7 +28,6 @@ from plancc_runtime.kernels.spmm import KERNELS
 from plancc_runtime.layouts.order import by_type, in_order, reordered
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.wire import WIRES, arriving
 from plancc_runtime.learner import Learner, is_finite
 from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
@@ -44,7 +43,6 @@ from plancc_runtime.remarks import (
     of_negatives,
     of_options,
     of_sampler,
-    of_wire,
     remarks,
 )
 from plancc_runtime.results import (
@@ -182,7 +180,8 @@ class Run:
 
             self._checkpoints = Checkpoints(options, self.content, transport)
             try:
-                self._resume(self._checkpoints)
+                if options.resume:
+                    self._first, self._best = self._checkpoints.load(self._learner)
             except BaseException:
                 self._checkpoints.close()
                 raise
@@ -211,16 +210,6 @@ class Run:
             return data
         row_type = torch.from_numpy(self.header.types.type_of(rows.global_id))
         return replace(data, row_type=row_type.to(resources.device))
-
-    def _resume(self, checkpoints: Checkpoints) -> None:
-        """Go on from the last checkpoint, if the options say so."""
-        if self.options.resume:
-            self._first, self._best = checkpoints.load(self._learner)
-            if self.options.kernel == "auto" and checkpoints.kernels:
-                kernel = checkpoints.kernels[self.transport.rank]
-                with self.transport.agreement():
-                    check_choice("kernel of the checkpoint", kernel, KERNELS)
-                self._resources = replace(self._resources, kernel=kernel)
 
     def prepare(self) -> None:
         """Read the rank's slice, and set up the execution; what that takes is measured."""
@@ -259,13 +248,8 @@ class Run:
         self._execution = execution_of(
             self.header, part, self._data, options, self._resources, drawn
         )
-        if self._checkpoints is not None:
-            self._checkpoints.kernels = self.transport.gather(self._execution.kernel)
         del part
         self._data = self._execution.prepare(self._learner.network)
-        if self._checkpoints is not None and self._first:
-            self._execution.carry_on(self._first)
-            self._checkpoints.fill(self._execution.carried(), self._first)
         return_memory()
         self._setup = self._learner.measure(before)
 
@@ -281,15 +265,6 @@ class Run:
         if self.options.dtype == "bfloat16":
             features = features.to(torch.bfloat16)
         self._data = replace(data, features=features)
-        wire = WIRES[self.options.row_wire]
-        if wire is not None and self.transport.size > 1:
-            found = np.zeros((2, data.num_features), np.int8)
-            if isinstance(features, torch.Tensor):
-                first = data.first_column
-                found[:, first : first + features.shape[1]] = arriving(wire, features).numpy()
-            self.transport.allreduce_max(found)
-            there, arrive = found.sum(axis=1, dtype=np.int64).tolist()
-            self._remarks += of_wire(self.options.wire, there - arrive, data.num_features)
 
     def outline(self) -> RunOutline:
         """What is known before the first epoch; after `prepare`. Collective at the first call."""
@@ -383,7 +358,7 @@ class Run:
     def _save(self) -> None:
         """Write a checkpoint, if there are any."""
         if self._checkpoints is not None:
-            self._checkpoints.save(self._learner, self._done, self._best, self._execution.carried)
+            self._checkpoints.save(self._learner, self._done, self._best)
 
     def _stop_if_asked(self, stop: Callable[[], str]) -> None:
         """Save a checkpoint and raise `Stopped` if any rank was asked to stop."""

@@ -201,7 +201,7 @@ def _train(
     found = {k: gather_rows(rows, each, transport, False) for k, each in arrays.items()}
     original = np.arange(n) if transport.rank == 0 else None
     if ids is not None:
-        of_rank = RowsOfRank(ids.vertex, n, transport.rank)
+        of_rank = RowsOfRank(ids.vertex, n)
         original = gather_rows(of_rank, ids.original, transport, False)
     return Trained(
         history=_history(result),

@@ -167,10 +167,9 @@ def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
     """Which vertices' rows this rank has; of several ranks with copies, the first contributes."""
     share = part.grid
     if share is None or share.grid.copies == 1:
-        return RowsOfRank(part.global_id, header.num_vertices, part.index)
+        return RowsOfRank(part.global_id, header.num_vertices)
     first = share.grid.position(share.rank).column == 0
-    number = share.grid.part(share.rank) if first else None
-    return RowsOfRank(part.global_id, header.num_vertices, number)
+    return RowsOfRank(part.global_id, header.num_vertices, contributes=first)
 
 
 def name_of(plan: str | PathLike[str] | Slice) -> str:

@@ -94,7 +94,7 @@ class Target(ABC):
     @staticmethod
     @abstractmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Columns of predictions, first the prediction itself; the last stands alone in an .npy."""
+        """Columns of predictions, first the prediction itself."""
 
     @staticmethod
     def known_column(labels: Tensor) -> dict[str, npt.NDArray[Any]]:

@@ -164,16 +164,6 @@ def run(*words: object, **options: object) -> Outcome:
     return Outcome(done.returncode, done.stdout, without_progress(done.stderr))
 
 
-def everything(terminal: int) -> str:
-    """What is shown on a terminal, until all of its other side is closed."""
-    found = b""
-    with suppress(OSError):  # how Linux says so
-        while read := os.read(terminal, 1 << 16):
-            found += read
-    os.close(terminal)
-    return found.decode()
-
-
 def family(ancestor: int) -> dict[int, list[str]]:
     """What a process has started, and what that has: the words of ``/proc/*/stat`` after the name,
     by process; without zombies."""

@@ -1,6 +1,5 @@
 """What wrong input gets: one line that names file, line and value, an exit code, and no file."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -12,8 +11,6 @@ import h5py
 import pytest
 from cases import pairs
 from cli_helpers import SLOWER, Outcome, execute, fails, ok, plancc, plancc_run
-
-MTX = "%%MatrixMarket matrix coordinate real general\n"
 
 
 def unasked(done: Outcome) -> str:
@@ -100,14 +97,6 @@ def test_no_figures_of_a_plan_whose_content_is_not_what_was_written(
     error = fails(tmp_path, *words, code=1)
     assert str(broken) in error
     assert "damaged" in error or "content_sha256" in error
-
-
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
-def test_a_folder_that_takes_no_files(graph: Path, tmp_path: Path) -> None:
-    if os.geteuid():
-        pytest.skip("only root gets so far")
-    error = fails(tmp_path, "export", graph, "-o", "/proc/x.mtx", code=1)
-    assert error == "cannot write /proc/x.mtx: its folder takes no new files, or is gone"
 
 
 def test_the_command_as_a_module() -> None:

@@ -1,4 +1,4 @@
-"""`plancc compare`: a baseline, part vectors, and what cannot be compared."""
+"""`plancc compare`: a baseline, and what cannot be compared."""
 
 from pathlib import Path
 
@@ -10,28 +10,12 @@ pytestmark = pytest.mark.usefixtures("opened_once")
 
 def test_compare_with_a_baseline(graph: Path, plan: Path, tmp_path: Path) -> None:
     ok("compile", graph, "-p", 3, "--model", "block", "-o", tmp_path / "block.h5")
-    ok("export", tmp_path / "block.h5", "-o", tmp_path / "block.part.3")
-    vector = tmp_path / "block.part.3"
-    said = ok("compare", plan, vector, tmp_path / "block.h5", "--baseline", vector)
-    assert f"ratio to {vector}" in said
-    found = as_json("compare", plan, vector, tmp_path / "block.h5")
-    assert [each["path"] for each in found] == [str(plan), str(vector), str(tmp_path / "block.h5")]
-    assert found[1]["metrics"] == found[2]["metrics"]  # the same owners
-    assert found[1]["random"] == found[2]["random"]
+    said = ok("compare", plan, tmp_path / "block.h5", "--baseline", plan)
+    assert f"ratio to {plan}" in said
+    found = as_json("compare", plan, tmp_path / "block.h5")
+    assert [each["path"] for each in found] == [str(plan), str(tmp_path / "block.h5")]
     row = next(line for line in said.splitlines() if "messages per exchange" in line)
-    assert row.count("(1.00)") == 2
-    times = found[1]["epoch"]
-    assert times == found[2]["epoch"]  # also the random partition's, which the file does not say
-    assert times["random_seconds"] > 0
-    assert "partitioner" not in ok("compare", vector, tmp_path / "block.h5")  # neither has one
-
-
-def test_compare_warns_of_empty_parts(plan: Path, tmp_path: Path) -> None:
-    vector = tmp_path / "nine.part"
-    vector.write_text("9\n" * 90)
-    done = plancc("compare", plan, vector)
-    assert done.code == 0
-    assert f"plancc: warning: {vector}: 9 of 10 parts have no rows" in done.err.splitlines()
+    assert row.count("(1.00)") == 1
 
 
 def test_compare_warns_of_different_matrices(graph: Path, plan: Path, tmp_path: Path) -> None:

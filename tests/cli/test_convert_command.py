@@ -1,7 +1,5 @@
 """`plancc convert`: a folder of arrays, and a plan of it."""
 
-import json
-
 import numpy as np
 import pytest
 from cli_helpers import plancc
@@ -34,14 +32,3 @@ def test_a_graph_becomes_a_folder(graph, tmp_path):
         assert done.code == 0, done.err
         plans.append(load(tmp_path / "p.h5").content_sha256())
     assert plans[0] == plans[1]
-
-
-def test_as_data(graph, tmp_path):
-    done = plancc("convert", graph, "-o", tmp_path / "f", "--json", "--pattern")
-    assert json.loads(done.out) == {
-        "folder": str(tmp_path / "f"),
-        "num_vertices": 6,
-        "num_nonzeros": 14,
-        "directed": False,
-        "weighted": False,
-    }

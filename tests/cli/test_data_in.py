@@ -1,11 +1,8 @@
 """Graph and vertex data from one source, on the command line."""
 
 import gzip
-import re
-import shlex
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from cli_helpers import ok, plancc
@@ -70,92 +67,12 @@ def test_data_of_another_source(folder: Path) -> None:
     assert said.startswith("features 2, classes 3")
 
 
-@pytest.mark.parametrize("line", range(6))
-def test_commands_of_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch, line: int) -> None:
-    """Every command of docs/use/data.md, with sources of these names."""
-    page = (Path(__file__).parents[2] / "docs" / "use" / "data.md").read_text()
-    lines = re.findall(r"^    (?:mpirun -n \d+ )?plancc (.*)$", page, re.M)
-    assert len(lines) == 6
-    words = shlex.split(lines[line])
-    monkeypatch.chdir(folder.parent)
-    folder.rename("ogbn_arxiv")
-    ring = np.arange(8)
-    pair = np.stack([ring, np.roll(ring, 1)])
-    features = np.eye(8, dtype=np.float32)
-    if words[1].endswith(".pt"):
-        torch = pytest.importorskip("torch")
-        torch.save({"edge_index": torch.tensor(pair), "x": torch.tensor(features)}, "data.pt")
-    elif words[1].endswith(".parquet"):
-        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-        parquet.write_table(arrow.table({"src": pair[0], "dst": pair[1]}), "edges.parquet")
-        np.save("x.npy", np.ones((13752, 2)))
-        Path("y.csv").write_text("1\n" * 13752)
-    elif words[1].endswith(".h5ad"):
-        with h5py.File("cells.h5ad", "w") as file:
-            file["obsp/distances"] = np.roll(features, 1, axis=0)
-            file["obsm/X_pca"] = features
-            file["obs/leiden"] = ring
-    elif words[1] in ("graph.mtx.gz", "graph"):
-        head = "%%MatrixMarket matrix coordinate pattern symmetric\n300 300 299\n"
-        text = head + "".join(f"{i + 1} {i}\n" for i in range(1, 300))
-        Path("graph.mtx.gz").write_bytes(gzip.compress(text.encode()))
-        np.save("features.npy", np.ones((300, 2), np.float16))
-        if words[0] == "compile":
-            ok("convert", "graph.mtx.gz", "-o", "graph", "--data", "features.npy")
-    said = ok(*words, warned=True)
-    assert ("vertex data: features" in said) == (words[0] == "compile")
-
-
-def test_a_table_of_vertices_with_ids(tmp_path: Path) -> None:
-    """Rows in any order, of vertices that do not occur too, with a column of text."""
-    (tmp_path / "g.csv").write_text("7,9\n9,7\n9,11\n11,9\n")
-    (tmp_path / "v.csv").write_text(
-        "id,label,f0,f1,train_mask,name\n11,2,5,6,True,c\n7,0,1,2,False,a\n8,1,9,9,True,x\n"
-        "9,1,3,4,True,b\n"
-    )
-    output = tmp_path / "plan.h5"
-    words = ["compile", tmp_path / "g.csv", "-p", 2, "--data", tmp_path / "v.csv", "-o", output]
-    done = plancc(*words, "--model", "block")
-    assert done.code == 0
-    assert "v.csv: not taken: 'name'\n" in done.err
-    assert "v.csv: key 'id': 1 of 4 rows are left out" in done.err
-    plan = library.load(output)
-    assert plan.vertex_data.features is not None
-    assert plan.original_id is not None
-    of_id = {7: [1, 2], 9: [3, 4], 11: [5, 6]}
-    rows = [of_id[k] for k in plan.original_id[plan.global_id].tolist()]
-    assert plan.vertex_data.features.tolist() == rows
-
-
 def test_what_targets_are_is_said(tmp_path: Path) -> None:
     np.savez(tmp_path / "g.npz", indptr=[0, 1, 2], indices=[1, 0], num_nodes=2, y=[[1, 1], [0, 1]])
     words = ["compile", tmp_path / "g.npz", "-p", 2, "--model", "block", "-o", tmp_path / "p.h5"]
     assert "targets 2 (a vertex may be of any number of classes: sigmoid, F1)\n" in ok(*words)
     np.savez(tmp_path / "g.npz", indptr=[0, 1, 2], indices=[1, 0], num_nodes=2, y=np.eye(2))
     assert "looks one-hot" in plancc(*words).err
-
-
-def test_names_of_data_beside_a_graph_without(folder: Path) -> None:
-    """--key names arrays of --data, whatever the graph's format; without data it is refused."""
-    edges, files = (
-        folder.parent / "edges.txt",
-        [folder.parent / name for name in ("x.npz", "y.npz")],
-    )
-    edges.write_text("0 1\n1 2\n2 3\n3 4\n")
-    np.savez(files[0], emb=X)
-    np.savez(files[1], kind=[0, 1, 1, 1, 0])
-    named = ("--key", "features=emb", "--key", "labels=kind")
-    data = ("--data", files[0], "--data", files[1])
-    assert compiled(edges, *data, *named) == "features 2, classes 2"
-    done = plancc("compile", edges, "-p", 2, "-o", folder.parent / "other.h5", *named)
-    assert done.code == 2
-    assert "format 'edgelist' holds no vertex data" in done.error
-
-
-def test_columns_whose_names_hold_commas(tmp_path: Path) -> None:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(arrow.table({"a,b": [0, 1], "c": [1, 2]}), tmp_path / "a.parquet")
-    assert compiled(tmp_path / "a.parquet", "--columns", '"a,b",c') == "none"
 
 
 @pytest.mark.parametrize(

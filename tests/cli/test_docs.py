@@ -24,7 +24,7 @@ import plancc
 from plancc.partitioners import PARTITIONERS
 from plancc.predict.machine import TABLES, Machine
 from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
-from plancc_cli.main import command
+from plancc_cli.group import command
 from plancc_cli.run_command import command as run_command
 
 ROOT = Path(__file__).parents[2]
@@ -258,26 +258,6 @@ def test_scripts_of_jobs_are_what_shells_and_schedulers_read(tmp_path: Path) -> 
             if "plancc-run " in line:
                 parse("plancc-run", shlex.split(line.partition("plancc-run ")[2]))
     assert programs == {"#SBATCH", "#BSUB", "#PBS"}
-
-
-def test_the_jobset_of_the_page_is_one() -> None:
-    yaml = pytest.importorskip("yaml")
-    [text] = fenced(ROOT / "docs" / "use" / "jobs.md", "yaml")
-    found = yaml.safe_load(text)
-    assert (found["apiVersion"], found["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
-    [job] = found["spec"]["replicatedJobs"]
-    pods = job["template"]["spec"]
-    assert pods["completionMode"] == "Indexed"
-    [container] = pods["template"]["spec"]["containers"]
-    words = container["command"] + container["args"]
-    assert f"--nnodes={pods['parallelism']}" in words
-    host = f"{found['metadata']['name']}-{job['name']}-0-0.{found['metadata']['name']}"
-    assert f"--rdzv-endpoint={host}:29500" in words
-    gpus = container["resources"]["limits"]["nvidia.com/gpu"]
-    assert f"--nproc-per-node={gpus}" in words
-    parse("plancc-run", words[words.index("plancc-run") + 1 :])
-    mounted = {each["name"] for each in container["volumeMounts"]}
-    assert mounted == {each["name"] for each in pods["template"]["spec"]["volumes"]}
 
 
 def test_options_in_the_documentation_exist() -> None:

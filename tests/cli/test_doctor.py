@@ -9,7 +9,6 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from cases import long
 from cli_helpers import environment, plancc
 
 from plancc_cli import doctor
@@ -25,9 +24,7 @@ def test_what_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("numpy", "scipy", "click", "rich", "numba", "networkx"):
         check = checks["versions", name]
         assert (check["state"], check["found"]) == ("ok", metadata.version(name))
-    assert checks["partitioners", "builtin"]["state"] == "ok"
     assert checks["compiler", "trial plan"]["state"] == "ok"
-    assert str(os.cpu_count()) in checks["machine", "cores"]["found"]
     for check in found["checks"]:
         assert check["state"] in ("ok", "missing", "failed")
         assert check["state"] == "ok" or check["advice"] or check["section"] == "GPU"
@@ -35,7 +32,7 @@ def test_what_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the trials out that take seconds."""
-    for name in ("_versions", "_partitioners", "_mpi", "_gpu"):
+    for name in ("_versions", "_mpi", "_gpu"):
         monkeypatch.setattr(doctor, name, lambda: iter(()))
 
 
@@ -123,25 +120,3 @@ def test_plancc_without_torch(plan: Path, tmp_path: Path) -> None:
         (said,) = done.stderr.splitlines()
         assert "needs torch; install it with: pip install 'plancc[run]'" in said
     assert not any(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("broken", [pytest.param("numba", marks=long), "h5py"])
-def test_a_broken_library_is_diagnosed(broken: str, tmp_path: Path) -> None:
-    """What is slow and needs none of them is left out."""
-    (tmp_path / f"{broken}.py").write_text("raise ImportError('libbroken.so is lost')\n")
-    code = (
-        "import sys\n"
-        "from plancc_cli import doctor, main\n"
-        "doctor._partitioners = doctor._mpi = doctor._gpu = lambda: iter(())\n"
-        "sys.argv = ['plancc', 'doctor', '--json', '-q']\n"
-        "main.main()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        timeout=120,
-    )
-    assert done.returncode == 1
-    checks = json.loads(done.stdout)["checks"]
-    assert any("libbroken.so is lost" in check["found"] for check in checks)

@@ -12,10 +12,9 @@ import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import build_graph
 from plancc.graph.convert import as_source
-from plancc.graph.edge_features import OF_SOURCE, with_edge_features
+from plancc.graph.edge_features import OF_SOURCE
 from plancc.graph.folders import to_folder
 from plancc.graph.listed_edges import EdgeFeatures, ListedEdges, with_features
-from plancc.graph.vertexdata import VertexData
 from plancc.plan.matrix import ends_of
 from plancc_runtime import open as open_plan
 from plancc_runtime import open_typed
@@ -178,8 +177,6 @@ def test_vertices_may_be_more_than_the_root_of_what_their_numbers_hold():
     both = build_graph(n, row, column, symmetrize=True)
     found = with_features(both, EdgeFeatures(listed, features), "", symmetrize=True)
     assert found.edge_features.sum() == 2 * features.sum()
-    data = with_edge_features(VertexData(), both, "sum", (listed, features), symmetrize=True)
-    assert data.features.sum() == 2 * features.sum()
 
 
 def bad(edges, relations):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.io
 import worlds
-from cli_helpers import as_json, ok
+from cli_helpers import ok
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -21,27 +21,6 @@ def edges(tmp_path_factory) -> tuple[Path, np.ndarray, dict[tuple[int, int], int
     matrix, owner = worlds.graph("hubs"), worlds.owners(90, PARTS)
     held = worlds.nonzero_owners(matrix, owner, PARTS).tolist()
     return path, owner, dict(zip(worlds.places(matrix), held, strict=True))
-
-
-def test_inspect(edges) -> None:
-    path, owner, of_pair = edges
-    words = ["inspect", path, "-v", "--dims", "7,3,5", "--per-part"]
-    shown = as_json(*words)
-    expand = {(of_pair[i, j], j) for i, j in of_pair if of_pair[i, j] != owner[j]}
-    fold = {(of_pair[i, j], i) for i, j in of_pair if of_pair[i, j] != owner[i]}
-    metrics = shown["metrics"]
-    assert metrics["expand_volume"] == len(expand)
-    assert metrics["fold_volume"] == len(fold)
-    assert metrics["volume"] == len(expand) + len(fold)
-    assert metrics["expand_messages"] == len({(owner[j], m) for m, j in expand})
-    assert metrics["fold_messages"] == len({(m, owner[i]) for m, i in fold})
-    copies = expand | fold | {(m, i) for i, m in enumerate(owner.tolist())}
-    assert metrics["replication_factor"] == pytest.approx(len(copies) / 90)
-    assert [cost["passes"] for cost in shown["training"]["passes"]][-1] == ["order", "constant"]
-
-
-def test_verify_against_the_graph(edges, graph: Path) -> None:
-    assert "every folded row has a nonzero" in ok("verify", edges[0], "--against", graph)
 
 
 def test_export(edges, tmp_path: Path) -> None:

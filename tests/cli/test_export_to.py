@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cli_helpers import ok, plancc
+from cli_helpers import ok
 
 import plancc as library
 from plancc.export import export
@@ -31,14 +31,3 @@ def test_doubles_of_single_precision_are_told(target: str, plan: Path, tmp_path:
     double = tmp_path / "double.h5"
     replace(library.load(plan), value=library.load(plan).value.astype("float64")).save(double)
     assert "values" not in ok("export", double, "--to", target, "-o", tmp_path / "doubles")
-
-
-def test_errors_name_the_options(plan: Path, tmp_path: Path) -> None:
-    outcome = plancc("export", plan, "--to", "dgl", "-o", tmp_path / "x")
-    assert outcome.code == 2
-    assert outcome.error.startswith("unknown export 'dgl': choose from distdgl, dgl-chunked, pyg-")
-    words = ["export", plan, "--to", "petsc", "-o", tmp_path / "x", "--normalize"]
-    outcome = plancc(*words, "sym")
-    assert outcome.code == 2
-    assert outcome.error == "--to petsc writes a plan as it is: drop --normalize"
-    assert not list(tmp_path.iterdir())

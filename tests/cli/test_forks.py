@@ -2,10 +2,8 @@
 
 import fcntl
 import os
-import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -69,46 +67,3 @@ def test_a_fork_answers_signals() -> None:
         os.close(reader)
         assert running.result().returncode == 1
     assert int(words[3]) == pid
-
-
-def test_what_only_a_start_reads_is_refused() -> None:
-    with pytest.raises(AssertionError, match="NUMBA_NUM_THREADS"):
-        forks.run(VERSION, env=os.environ | {"NUMBA_NUM_THREADS": "1"})
-
-
-@long
-def test_the_server_outlives_the_thread_that_started_it_and_ends_with_the_process() -> None:
-    code = (
-        "import forks, threading\n"
-        "started = threading.Thread(target=forks.run, args=(['plancc', '--version'],))\n"
-        "started.start(), started.join()\n"
-        "server = forks._Server.started\n"
-        "assert forks.run(['plancc', '--version']).returncode == 0\n"
-        "assert forks._Server.started is server\n"
-        "print(server.process.pid, flush=True)\n"
-        "import os, signal\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": str(Path(forks.__file__).parent)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    stop = time.monotonic() + 60
-    while int(done.stdout) in family(1) and time.monotonic() < stop:
-        time.sleep(0.01)
-    assert int(done.stdout) not in family(1)
-
-
-@long
-def test_a_server_that_died_is_replaced() -> None:
-    assert forks.run(VERSION).returncode == 0
-    server = forks._Server.started
-    assert server is not None
-    os.kill(server.process.pid, signal.SIGKILL)
-    server.process.wait()
-    assert forks.run(VERSION).returncode == 0
-    assert forks._Server.started is not server

@@ -76,17 +76,3 @@ def test_refine_keeps_the_grid(folder: Path, tmp_path: Path) -> None:
     ok("refine", folder / "mop.h5", "--part", owners, "-o", better, warned=True)
     said = plancc.load(better).provenance
     assert (said["model"], said["blocks"]) == ("mop", "file")
-
-
-def test_topology_of_needed_rows(folder: Path) -> None:
-    found = as_json("inspect", "-v", folder / "needed.h5")
-    assert sum(found["topology"]["volume"].values()) == found["metrics"]["volume"]
-
-
-def test_words_of_an_epoch_are_those_of_simulate(folder: Path) -> None:
-    path = folder / "2d.h5"
-    inspected = as_json("inspect", "-v", path, "--dims", "5,8,4")["passes"]
-    assert [each["passes"] for each in inspected] == [[], ["order"], ["order", "constant"]]
-    simulated = as_json("simulate", path, "--dims", "5,8,4")
-    assert inspected[-1]["words"] == simulated["words"]
-    assert inspected[0]["words"] > inspected[-1]["words"] > 0

@@ -13,13 +13,6 @@ from cli_helpers import as_json, ok
 pytestmark = pytest.mark.usefixtures("opened_once")
 
 
-def test_components_of_parts(plan: Path) -> None:
-    found = as_json("inspect", plan, "--components")["components"]
-    merged = as_json("inspect", plan, "--components", "--ranks", 1)
-    assert len(merged["components"]) == 1
-    assert merged["components"][0] <= sum(found)
-
-
 DIMS = ((5, 4), (5, 16, 4), (5, 7, 7, 7))
 RANKS = (None, 7, 3, 2, 1)
 QUICK = {(DIMS[k % 3], ranks) for k, ranks in enumerate(RANKS)}

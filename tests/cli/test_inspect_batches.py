@@ -59,24 +59,6 @@ def interval(values: list[float]) -> dict[str, object]:
     return pytest.approx({"mean": np.mean(values), "low": low, "high": high}, rel=1e-9)
 
 
-@pytest.mark.parametrize("ranks", [None, 3])
-def test_the_figures_of_inspect(ranks: int | None, plan: Path) -> None:
-    words = ["inspect", plan, "--batches", NUMBER, "--batch-size", 30, "--seed", 4]
-    words += ["--ranks", ranks] if ranks else []
-    whole = as_json(*words)
-    shown = whole["batches"]
-    assert (shown["sampler"], shown["seed"]) == ("uniform batch_size=30", 4)
-    assert (shown["number"], shown["num_blocks"]) == (NUMBER, 1)
-    expected = counted(plan, 30, 4, ranks)
-    for name in ("volume", "messages"):
-        assert shown["per_batch"][name] == expected[name]
-    for name in FIGURES[1:]:
-        assert shown[name] == interval(expected[name]), name
-    assert shown["vertices"] == {"mean": 30.0, "low": 30.0, "high": 30.0}
-    assert shown["volume"]["low"] < shown["expected_volume"] < shown["volume"]["high"]
-    assert "difference" not in shown
-
-
 def test_threads_and_defaults(plan: Path, tmp_path: Path) -> None:
     words = ["inspect", plan, "--batches", 70, "--json"]
     shown = json.loads(ok(*words))
@@ -93,42 +75,6 @@ def test_threads_and_defaults(plan: Path, tmp_path: Path) -> None:
     assert shown["sampler"] == "uniform batch_size=8"
     copy = noted(plan, tmp_path, sampler="by hand")
     assert json.loads(ok("inspect", copy, *words[2:]))["batches"]["sampler"].endswith("=5")
-
-
-def test_batches_of_all_vertices_are_the_full_batch(plan: Path) -> None:
-    shown = as_json("inspect", plan, "--batches", 2, "--batch-size", N)
-    for name in ("volume", "max_volume", "messages"):
-        value = shown["metrics"][name]
-        assert shown["batches"][name] == {"mean": value, "low": value, "high": value}
-    assert shown["batches"]["expected_volume"] == pytest.approx(shown["metrics"]["volume"])
-    assert shown["batches"]["nonzeros"]["mean"] == shown["header"]["num_nonzeros"]
-
-
-def test_batches_larger_than_the_graph_are_the_full_batch(plan: Path) -> None:
-    words = ["inspect", plan, "--batches", 2, "--json", "--batch-size"]
-    done = plancc(*words, 10 * N)
-    assert (done.code, done.err) == (
-        0,
-        f"plancc: warning: --batch-size {10 * N}: there are only {N} vertices, and batches are of "
-        f"{N}\n",
-    )
-    assert done.out == ok(*words, N)
-
-
-def test_one_batch_has_no_interval(plan: Path) -> None:
-    words = ["inspect", plan, "--batches", 1, "--batch-size", 50]
-    shown = as_json(*words)["batches"]
-    assert shown["volume"] == {"mean": shown["per_batch"]["volume"][0], "low": None, "high": None}
-
-
-def test_layers_that_sample_on_their_own(plan: Path) -> None:
-    """Every layer exchanges: full-batch figures count as many exchanges."""
-    words = ["inspect", plan, "--batches", 3, "--sampler", "neighbour", "--batch-size", 20]
-    words += ["--fanouts", "1000,1000"]
-    whole = as_json(*words)
-    shown = whole["batches"]
-    assert shown["num_blocks"] == 2
-    assert shown["volume"]["mean"] <= 2 * whole["metrics"]["volume"]
 
 
 def test_what_plans_carry_is_drawn_from(plan: Path, data: Path) -> None:
@@ -183,16 +129,6 @@ def test_the_first_sampler_that_a_plan_was_compiled_for(
     for plans, size in (((copy, other), 40), ((other, copy), 30), ((plan, copy, other), 40)):
         for each in as_json("compare", *plans, "--batches", 2):
             assert each["batches"]["sampler"] == f"uniform batch_size={size}"
-
-
-def test_plans_that_move_nothing(graph: Path, plan: Path, tmp_path: Path) -> None:
-    one = tmp_path / "one.h5"
-    ok("compile", graph, "-p", 1, "-o", one)
-    words = ["compare", one, plan, "--batches", 20, "--batch-size", 60]
-    shown = [each["batches"] for each in as_json(*words)]
-    assert shown[0]["volume"]["mean"] == shown[0]["expected_volume"] == 0
-    assert shown[1]["ratio"] is None
-    assert shown[1]["difference"] == shown[1]["volume"]
 
 
 def test_plans_of_other_graphs(plan: Path, graph: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from cli_helpers import plancc_run
-from input_case import Case, plan_rows, run_case
+from input_case import Case, run_case
 
 import plancc
 from plancc.errors import InputError, PlanccWarning
@@ -30,19 +30,6 @@ def twice(pairs):
     return np.concatenate([pairs, pairs[:4, ::-1]])
 
 
-def by_hand(folder):
-    """Features are sums over the edges that carry messages, of u + v for edge u v."""
-    plan = plancc.load(folder / "p.h5")
-    ends = ends_of_links(plan)
-    away = {frozenset(pair) for pair in ends[:, np.isin(plan.links.kind, (1, 2))].T.tolist()}
-    right = np.zeros(N)
-    for u, v in EDGES.tolist():
-        if frozenset((u, v)) not in away:
-            right[[u, v]] += u + v
-    assert len(away) == 80
-    np.testing.assert_allclose(plan_rows(folder / "p.h5", "features")[:, 0], right)
-
-
 def distinct_negatives(folder):
     plan = plancc.load(folder / "p.h5")
     ends = ends_of_links(plan).T[plan.links.kind > 2].tolist()
@@ -52,14 +39,9 @@ def distinct_negatives(folder):
 
 
 SPLIT = "--link-split 0.2,0.2"
-WEIGHTED = "".join(f"{u} {v} {u + v}\n{v} {u} {u + v}\n" for u, v in EDGES.tolist())
 LATER = "0 1 1\n1 2 1\n2 3 1\n3 4 1\n4 5 1\n5 0 1\n0 1 100\n"
 
 CASES = [
-    Case("C6 features made of edges that carry messages", {"g.txt": WEIGHTED},
-         f"--features-from-edges sum {SPLIT}",
-         says=("links: train 120, val 40, test 40, val negative 40, test negative 40",),
-         silent=("warning",), check=by_hand),
     Case("C7 weights of earlier and later lines", {"g.txt": LATER,
          "t.csv": "1\n2\n3\n4\n5\n6\n9\n"}, "--link-times t.csv --link-split 0,0.3",
          refused="1 training edges are listed before time 6|--pattern"),

@@ -43,9 +43,8 @@ def test_a_line_for_every_name(plural, registry, tmp_path):
 
 def test_machines(tmp_path, monkeypatch):
     table = ok("machines")
-    assert table.split()[:4] == ["machine", "ranks", "per", "node"]
     for name in shipped_machines():
-        assert f"\n{name} " in table
+        assert f"\n{name} " in f"\n{table}"
         path = tmp_path / "mine.toml"
         path.write_text(ok("machines", name))
         assert read_machine(path) == find_machine(name)
@@ -58,20 +57,6 @@ def test_machines(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "h100").touch()
     assert ok("machines", "h100").startswith(SHIPPED.joinpath("h100.toml").read_text())
-
-
-@pytest.mark.parametrize("plural", ["models", "samplers"])
-def test_first_sentences_are_whole(plural: str) -> None:
-    for name, entry in as_json(plural).items():
-        words = entry["what"]
-        assert words, name
-        assert words.count("(") == words.count(")"), words
-        assert not words.endswith((" al", "e.g", "cf", "i.e")), words
-
-
-def test_first_sentences_of_datasets_are_whole() -> None:
-    page = " ".join(ok("dataset", "--help").split())
-    assert "..." not in page.partition("Commands:")[2]
 
 
 ENTRY_POINTS = """
@@ -167,7 +152,7 @@ LINES = {
 REFUSED = ("another's option", "taking", "drawing", "no int", "no float")
 PROGRAM = """
 import contextlib, io, json, sys
-from plancc_cli.main import command
+from plancc_cli.group import command
 answers = []
 for line in sys.stdin:
     error = ""

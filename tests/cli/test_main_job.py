@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 import sealing
-from cases import long, turns
+from cases import long
 from cli_helpers import SLOWER, as_json, ok, plancc
 from scipy.io import mmread
 
@@ -124,36 +124,6 @@ def test_compile_verify_inspect_export_and_back(
     assert again["content_sha256"] == compiled["content_sha256"]
 
 
-def test_rcm_records_the_pipeline_of_paper_002(tmp_path: Path) -> None:
-    path = tmp_path / "band.mtx"
-    ok("dataset", "grid", "--rows", 4, "--cols", 25, "-o", path)
-    ok("compile", path, "-p", 3, "--model", "rcm", "-o", tmp_path / "plan.h5")
-    notes = as_json("inspect", tmp_path / "plan.h5")["provenance"]
-    n = 100
-    for when in ("before", "after"):
-        b = notes[f"bandwidth_{when}"]
-        assert notes[f"granularity_{when}"] == pytest.approx((n - b) / (2 * n))
-        assert int(notes[f"stages_{when}"]) == -(-2 * n // (n - b))
-    assert notes["bandwidth_before"] == 25  # rows of the grid lie 25 apart
-    assert notes["bandwidth_after"] < 25
-
-
-@turns(model=["hp", "gp", "rcm", "block", "rp"], p=[1, 90])
-def test_one_part_and_a_part_for_every_vertex(
-    model: str, p: int, graph: Path, tmp_path: Path
-) -> None:
-    plan = tmp_path / "plan.h5"
-    ok("compile", graph, "-p", p, "--model", model, "-o", plan, warned=True)
-    ok("verify", plan, "--against", graph)
-    shown = as_json("inspect", plan)
-    arrays = figures.read(plan)
-    off_diagonal = int((arrays.row != arrays.column).sum())
-    if len(set(arrays.owner.tolist())) == p:
-        assert shown["metrics"]["volume"] == (0 if p == 1 else off_diagonal)
-    if p == 90 and model != "rcm" and model != "block":
-        assert sorted(arrays.owner.tolist()) == list(range(p))
-
-
 def test_a_warning_is_one_line_and_no_failure(graph: Path, tmp_path: Path) -> None:
     vector = tmp_path / "half.part"
     vector.write_text("0\n" * 90)
@@ -202,66 +172,7 @@ def test_export_metis_with_several_weights(graph: Path, data: Path, tmp_path: Pa
     ok("compile", out, "-p", 2, "--balance", "weights", "-o", tmp_path / "plan.h5", warned=True)
 
 
-def read_hgr(path: Path) -> tuple[list[list[int]], list[int]]:
-    """Nets as lists of pins, and vertex weights, by hMETIS' manual."""
-    lines = [line for line in path.read_text().splitlines() if line and line[0] != "%"]
-    nets, vertices, fmt = (int(word) for word in lines[0].split())
-    assert fmt == 10
-    assert len(lines) == 1 + nets + vertices
-    pins = [[int(word) - 1 for word in line.split()] for line in lines[1 : nets + 1]]
-    return pins, [int(line) for line in lines[nets + 1 :]]
-
-
-@pytest.mark.parametrize("balance", ["nnz", "rows"])
-def test_export_hgr(balance: str, graph: Path, tmp_path: Path) -> None:
-    out = tmp_path / "graph.hgr"
-    said = ok("export", graph, "--self-loops", "--balance", balance, "-o", out)
-    pattern = (mmread(graph).toarray() != 0) | np.eye(90, dtype=bool)
-    nets, weights = read_hgr(out)
-    # a net of one pin is never cut and is left out
-    expected = [np.flatnonzero(net).tolist() for net in pattern.T if net.sum() > 1]
-    assert sorted(map(sorted, nets)) == sorted(expected)
-    assert weights == (pattern.sum(axis=1).tolist() if balance == "nnz" else [1] * 90)
-    assert said == f"{out}: 90 vertices, {len(nets)} nets\n"
-
-
-def test_a_folder_named_part_is_no_part_vector(graph: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "my.partition"
-    folder.mkdir()
-    ok("export", graph, "-o", folder / "copy.mtx")
-    assert (folder / "copy.mtx").read_text().startswith("%%MatrixMarket")
-
-
 # -- data sets -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "vertices", "has_data"),
-    [
-        ("karate", 34, True),
-        ("digits --neighbors 3", 1797, True),
-        ("rmat --scale 7 --edge-factor 4 --a 0.4 --b 0.3 --c 0.2 --seed 9", 128, False),
-        ("grid --rows 5 --cols 7", 35, False),
-        ("sbm --blocks 3 --size 40", 120, True),
-        ("geometric --num-vertices 300", 300, None),
-    ],
-)
-def test_dataset(words: str, vertices: int | None, has_data: bool | None, tmp_path: Path) -> None:
-    out = tmp_path / "graph.mtx.gz"
-    said = ok("dataset", *words.split(), "-o", out)
-    matrix = mmread(out)
-    n = matrix.shape[0]
-    assert vertices in (None, n)
-    assert f"{n} vertices" in said
-    made = sorted(path.name for path in tmp_path.iterdir())
-    if has_data is not None:
-        assert made == ["graph.mtx.gz"] + ["graph.npz"] * has_data
-    if "graph.npz" in made:
-        assert f"--data {tmp_path / 'graph.npz'}" in said
-        with np.load(tmp_path / "graph.npz") as data:
-            assert all(len(data[name]) == n for name in data.files)
-            masks = [data[name] for name in data.files if name.endswith("_mask")]
-            assert (np.sum(masks, axis=0) <= 1).all()
 
 
 # -- how a graph is read ---------------------------------------------------------------------------
@@ -311,14 +222,3 @@ def test_verify_finds_another_graph(graph: Path, plan: Path, tmp_path: Path) -> 
         assert done.code == 1
         assert str(other.name) in done.error
         assert done.out == ""
-
-
-def test_ids_with_gaps_keep_their_names(tmp_path: Path) -> None:
-    source = tmp_path / "snap.txt"
-    source.write_text("# SNAP\n10 2000000000\n2000000000 77\n77 10\n10 10\n")
-    plan = tmp_path / "plan.h5"
-    ok("compile", source, "-p", 3, "--model", "rp", "-o", plan, warned=True)  # of its ids
-    with h5py.File(plan, locking=False) as file:
-        ids = file["rows/original_id"][:][np.argsort(file["rows/global_id"][:])]
-    assert ids.tolist() == [10, 77, 2000000000]
-    ok("verify", plan, "--against", source, warned=True)

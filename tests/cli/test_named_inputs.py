@@ -1,6 +1,5 @@
 """Ids that are names: read, kept in the plan, found in vertex data, written with predictions."""
 
-import csv
 import gzip
 
 import h5py
@@ -210,10 +209,6 @@ def ok(command: str):
     done = plancc(*command.replace("PLAIN", PLAIN).split())
     assert done.code == 0, done.err
     return done
-
-
-def names_and_ids(path) -> list[str]:
-    return [row["id"] for row in csv.DictReader(path.read_text().splitlines())]
 
 
 def test_names_go_through_every_way_of_a_plan(tmp_path, monkeypatch):

@@ -140,7 +140,7 @@ COMMANDS = {
     "inspect no.h5": "no.h5: no such file",
     "inspect ok.h5 --dims 3": "--dims '3'|at least two widths|602,128,41",
     "inspect data.h5 --dims 5,4,2": "--dims 5,4,2: the first width is 5|3 columns",
-    "compare data.h5 ok.mtx": "ok.mtx: a graph, not a plan: compile it first",
+    "compare data.h5 ok.mtx": "ok.mtx: not a plan but a graph: compile it first",
     "refine ok.h5 --objective foo -o x.h5": "unknown objective 'foo'|volume, max-volume",
     "simulate ok.h5 --machine nope": "machine 'nope': no such file|cpu-cluster",
     "simulate ok.mtx --sweep p=2.. --dims 3,2": "numbers 'p=2..'|16..4096",

@@ -34,73 +34,31 @@ def folder(tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "code", "sentence"),
-    [
-        (
-            f"{PREDICT} -o a.csv",
-            f"{PREDICT} --ids 1,2",
-            2,
-            OTHERS + "--output is a.csv on rank 0, not given on rank 1; give all ranks the same",
-        ),
-        (
-            f"{PREDICT} -o a.csv",
-            f"{PREDICT} -o a-{{part}}.csv",
-            2,
-            OTHERS + "--output is a.csv on rank 0, a-{part}.csv on rank 1",
-        ),
-        (
-            f"{PREDICT} -o a.csv",
-            f"{PREDICT} -o a.csv --ids two.csv",
-            2,
-            OTHERS + "--ids is not given on rank 0, given on rank 1",
-        ),
-        (
-            f"{PREDICT} -o a.csv --links pairs.csv",
-            f"{PREDICT} -o a.csv",
-            2,
-            OTHERS + "--links is given on rank 0, not given on rank 1",
-        ),
-        (
-            f"{PREDICT} -o a.csv --embeddings 1",
-            f"{PREDICT} -o a.csv",
-            2,
-            OTHERS + "--embeddings is 1 on rank 0, not given on rank 1",
-        ),
-        (
-            f"{PREDICT} --ids 3,4,5",
-            f"{PREDICT} --ids 3,4",
-            2,
-            "other ranks were given other ids; give all the same",
-        ),
-        (
-            "predict plan.h5 --weights w.npz -o a.csv",
-            "predict plan.h5 --weights sage.npz -o a.csv",
-            2,
-            "w.npz: the weights of rank 0 are not those of rank 1",
-        ),
-        (
-            "predict plan.h5 --weights w.npz -o a.csv",
-            "predict plan.h5 --weights gone.npz -o a.csv",
-            2,
-            "rank 1: gone.npz: ",
-        ),
-        (
-            "predict plan.h5 --weights w.npz -o a.csv",
-            "predict bare.h5 --weights w.npz -o a.csv",
-            1,
-            "the ranks opened different plans",
-        ),
-        (
-            "calibrate --quick -o m.toml",
-            "calibrate -o m.toml",
-            2,
-            OTHERS + "--quick is True on rank 0, False on rank 1",
-        ),
-        (f"{COMPILE} -p 2", f"{COMPILE} -p 3", 2, OTHERS + "--parts is 2 on rank 0, 3 on rank 1"),
-        (f"{COMPILE} -p 2", f"{COMPILE} -p 2 --keep-best", 2, "rank 1: --keep-best is for a"),
-    ],
-)
+A_CSV = f"{PREDICT} -o a.csv"
+TOGETHER = [
+    (A_CSV, f"{PREDICT} --ids 1,2", 2,
+     OTHERS + "--output is a.csv on rank 0, not given on rank 1; give all ranks the same"),
+    (A_CSV, f"{PREDICT} -o a-{{part}}.csv", 2,
+     OTHERS + "--output is a.csv on rank 0, a-{part}.csv on rank 1"),
+    (A_CSV, f"{A_CSV} --ids two.csv", 2, OTHERS + "--ids is not given on rank 0, given on rank 1"),
+    (f"{A_CSV} --links pairs.csv", A_CSV, 2,
+     OTHERS + "--links is given on rank 0, not given on rank 1"),
+    (f"{A_CSV} --embeddings 1", A_CSV, 2,
+     OTHERS + "--embeddings is 1 on rank 0, not given on rank 1"),
+    (f"{PREDICT} --ids 3,4,5", f"{PREDICT} --ids 3,4", 2,
+     "other ranks were given other ids; give all the same"),
+    (A_CSV, A_CSV.replace("w.npz", "sage.npz"), 2,
+     "w.npz: the weights of rank 0 are not those of rank 1"),
+    (A_CSV, A_CSV.replace("w.npz", "gone.npz"), 2, "rank 1: gone.npz: "),
+    (A_CSV, A_CSV.replace("plan.h5", "bare.h5"), 1, "the ranks opened different plans"),
+    ("calibrate --quick -o m.toml", "calibrate -o m.toml", 2,
+     OTHERS + "--quick is True on rank 0, False on rank 1"),
+    (f"{COMPILE} -p 2", f"{COMPILE} -p 3", 2, OTHERS + "--parts is 2 on rank 0, 3 on rank 1"),
+    (f"{COMPILE} -p 2", f"{COMPILE} -p 2 --compress", 2, "rank 1: --compress is for a"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "second", "code", "sentence"), TOGETHER)
 def test_ranks_refuse_together(first, second, code, sentence, folder, ranks, monkeypatch):
     monkeypatch.chdir(folder)
     before = sorted(path.name for path in folder.iterdir())

@@ -7,20 +7,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
-from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from cases import long
-from cli_helpers import PROGRAMS, family, ok, plancc, plancc_run
+from cli_helpers import PROGRAMS, family, plancc, plancc_run
 from hostile.signals import Signals, answers
 
 from plancc import processes
 from plancc.errors import PlanError
 from plancc.files import atomic_write
-from plancc_cli import run_command, signals
+from plancc_cli import signals
 from plancc_cli.ranks import told
 from plancc_cli.run import RANKS
 from plancc_cli.signals import TWICE
@@ -151,22 +148,13 @@ def test_as_soon_as_it_answers(name: str, number: int) -> None:
     )
 
 
-MOMENTS = {
-    "before main": "from plancc_cli.main import main; interrupt()",
-    "imports": "from plancc_cli.run import main; sys.meta_path.insert(0, Finder); main()",
-}
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_before_it_answers(moment: str) -> None:
+def test_before_it_answers() -> None:
     """The signal ends the process, which says nothing of what it was importing."""
     code = (
         "import os, signal, sys\n"
-        "def interrupt(): os.kill(os.getpid(), signal.SIGINT)\n"
         "class Finder:\n"
-        "    def find_spec(*words): interrupt()\n"
-        f"sys.argv[0] = {'plancc' if moment == 'before main' else 'x'!r}\n"
-        f"{MOMENTS[moment]}\n"
+        "    def find_spec(*words): os.kill(os.getpid(), signal.SIGINT)\n"
+        "from plancc_cli.run import main; sys.meta_path.insert(0, Finder); main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
@@ -424,14 +412,6 @@ def test_a_crash_says_where(number: int, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
 
 
-def test_errors_of_python_are_shown(tmp_path: Path) -> None:
-    with program("ready(0)\nraise ValueError('in the work')", tmp_path) as process:
-        code, said = ended(process)
-    assert code == 1
-    assert said.startswith("Traceback")
-    assert said.endswith("ValueError: in the work\n")
-
-
 def test_exit_handlers_run(tmp_path: Path) -> None:
     work = "import atexit\natexit.register(Path('done').touch)\nready(0)"
     with program(work, tmp_path) as process:
@@ -462,48 +442,11 @@ def test_a_signal_after_the_work_changes_nothing(tmp_path: Path) -> None:
         assert ended(process) == (3, "")
 
 
-# -- shells and terminals --------------------------------------------------------------------------
-
-
-def states(process: subprocess.Popen[str]) -> set[str]:
-    words = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return {words[0], *(found[0] for found in family(process.pid).values())}
-
-
 def wait_until(what: Callable[[], bool]) -> None:
     stop = time.monotonic() + SOON
     while not what():
         assert time.monotonic() < stop
         time.sleep(0.005)
-
-
-def test_stopped_and_continued(tmp_path: Path) -> None:
-    # in a group of its own: that of the tests may be one without a shell, where SIGTSTP is dropped
-    with program("ready_to_go()\nsys.exit(4)", tmp_path, process_group=0) as process:
-        process.send_signal(signal.SIGTSTP)
-        wait_until(lambda: states(process) == {"T"})
-        (tmp_path / "go").touch()
-        time.sleep(0.2)
-        assert process.poll() is None
-        process.send_signal(signal.SIGCONT)
-        assert ended(process) == (4, "")
-
-
-def test_stopped_and_ended(tmp_path: Path) -> None:
-    # in a group of its own: the system drops SIGTSTP where no shell could send SIGCONT
-    with program("ready()", tmp_path, process_group=0) as process:
-        process.send_signal(signal.SIGTSTP)
-        wait_until(lambda: states(process) == {"T"})
-        process.terminate()
-        process.send_signal(signal.SIGCONT)  # as the shell's kill does
-        assert ended(process) == (1, INTERRUPTED)
-
-
-def test_hangup(tmp_path: Path) -> None:
-    with program("with scratch_folder():\n            stuck()", tmp_path) as process:
-        process.send_signal(signal.SIGHUP)
-        assert ended(process) == (1, INTERRUPTED)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_ignored_signals_stay_ignored(tmp_path: Path) -> None:
@@ -532,10 +475,6 @@ def test_launchers_end_their_ranks() -> None:
     assert alone == 2
 
 
-def test_plancc_answers_whatever_the_environment_says() -> None:
-    assert threads("plancc_cli.main", dict.fromkeys(RANKS, "2")) == [2]
-
-
 def threads(module: str, *environments: dict[str, str]) -> list[int]:
     """Threads of a program while it works, by environment; one that answers ends with the work."""
     code = (
@@ -560,60 +499,3 @@ def test_plancc_run_answers_before_its_heavy_imports() -> None:
     code = "import sys, plancc_cli.run; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"click", "rich", "numpy", "torch"} & set(done.stdout.split())
-
-
-def test_in_a_process_of_somebody_else(tmp_path: Path) -> None:
-    graph = tmp_path / "g.mtx"
-    assert ok("dataset", "karate", "-o", graph)  # streams of ours
-    code = (
-        "import os, sys, threading, time\n"
-        "threading.Thread(target=time.sleep, args=(1,)).start()\n"
-        "from plancc_cli.main import main\n"
-        f"sys.argv = ['plancc', 'export', {str(graph)!r}, '-o', {str(tmp_path / 'h.mtx')!r}]\n"
-        "main()\n"
-        "print('goes on')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout.endswith("goes on\n"), done.stderr
-
-
-def test_no_more_threads(tmp_path: Path) -> None:
-    code = (
-        "import sys, threading\n"
-        "from plancc_cli.main import main\n"
-        "def start(self): raise RuntimeError\n"
-        "threading.Thread.start = start\n"
-        "sys.argv = ['plancc', '--version']\n"
-        "main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout, done.stderr) == (0, ok("--version"), "")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "environ", "words", "told"),
-    [
-        (40.0, {"TORCHELASTIC_RUN_ID": "1"}, ["--checkpoint", "kept"], True),
-        (1.0, {"TORCHELASTIC_RUN_ID": "1"}, ["--checkpoint", "kept"], False),
-        (40.0, {"TORCHELASTIC_RUN_ID": "1"}, [], False),
-        (40.0, {}, ["--checkpoint", "kept"], False),
-    ],
-)
-def test_an_epoch_longer_than_torchrun_waits_is_told(
-    seconds, environ, words, told, tmp_path, monkeypatch
-):
-    """By a clock that goes on by as much at every look, two of them in an epoch."""
-    monkeypatch.chdir(tmp_path)
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    plan = Path(__file__).parents[1] / "golden" / "plan-1.5.h5"
-    clock = SimpleNamespace(monotonic=partial(next, count(0.0, seconds)))
-    monkeypatch.setattr(run_command, "time", clock)
-    done = plancc_run(plan, "--epochs", 3, "-q", *words)
-    assert done.code == 0, done.err
-    sentence = (
-        "plancc-run: warning: the first epoch took 80 s: a signal saves a checkpoint at the end of "
-        "an epoch, and torchrun kills after 30 s; give --every 1\n"
-    )
-    assert done.err.count(sentence) == told
-    assert ("torchrun" in done.err) == told

@@ -1,4 +1,14 @@
-"""Plan files of formats 1.5 and newer, made by make.py: later versions read all but pieces."""
+"""Plan files of formats 1.5 and newer: later versions read all but pieces; none is ever replaced.
+
+All were made under SOURCE_DATE_EPOCH=1700000000 with the owners [0, 0, 1, 1, 2, 2, 0] of seven
+rows: row-1.7 by ``plancc.compile(..., model="file", normalize="row")`` of the edges (1, 2), (1, 3),
+(2, 4), (3, 0), (3, 1), (5, 0), (0, 6), of weights 1 to 7 by row, with labels; grid-1.7 with targets
+and clusters on a grid; plan-1.5 by `lower` with the nonzeros (1, 2), (1, 3) at part 1, (3, 0) at
+part 2 and (3, 1) at part 0. plan-1.6 is plan-1.5 saved again, plan-1.7 has hops for two nodes too,
+targets-1.8 real targets. typed-1.8 has types and relations, data-1.9 data by type too, edges-1.10
+also features of edges; parallel-1.9 has a second relation from authors to papers, and links-1.10 is
+row-1.7 with links. pieces-1.6 is read no more: the head and the first piece of a plan in pieces.
+"""
 
 from dataclasses import replace
 from functools import cache
@@ -45,7 +55,7 @@ def tables(name: str) -> dict[str, list]:
 
 
 def targets_of(vertices: np.ndarray) -> list:
-    """What make.py gives these vertices."""
+    """The targets of these vertices."""
     return (np.arange(28).reshape(7, 4) % 3 == 0)[vertices].tolist()
 
 
@@ -79,40 +89,6 @@ def test_a_row_plan_has_its_header_and_provenance():
         "warnings": "",
     }.items():
         assert plan.provenance[name] == value
-
-
-def test_a_row_plan_has_its_tables():
-    found = tables("row-1.7")
-    for name, expected in {
-        "rows/part_ptr": [0, 3, 5, 7],
-        "rows/global_id": [0, 6, 1, 2, 3, 4, 5],
-        "rows/num_interior": [2, 0, 1],
-        "rows/original_id": [10, 2**40, 20, 30, 40, 50, 60],
-        "matrix/row_ptr": [0, 2, 3, 6, 8, 11, 12, 14],
-        "matrix/column": [0, 1, 1, 2, 3, 4, 0, 4, 1, 2, 3, 0, 1, 2],
-        "expand/send_ptr": [0, 2, 3, 4],
-        "expand/send_peer": [1, 2, 0, 1],
-        "expand/send_row_ptr": [0, 2, 3, 5, 6],
-        "expand/send_row": [0, 2, 0, 0, 1, 0],
-        "expand/recv_ptr": [0, 1, 3, 4],
-        "expand/recv_peer": [1, 0, 2, 0],
-        "expand/recv_row_ptr": [0, 2, 4, 5, 6],
-        "expand/recv_row": [0, 1, 0, 2, 0, 0],
-        "vertex_data/features": [
-            [0.0, 0.25],
-            [3.0, 3.25],
-            [0.5, 0.75],
-            [1.0, 1.25],
-            [1.5, 1.75],
-            [2.0, 2.25],
-            [2.5, 2.75],
-        ],
-        "vertex_data/labels": [0, 2, 1, 2, -1, 0, 1],
-        "vertex_data/train_mask": [1, 1, 0, 0, 1, 0, 0],
-        "vertex_data/val_mask": [0, 0, 1, 0, 0, 1, 0],
-        "vertex_data/test_mask": [0, 0, 0, 1, 0, 0, 1],
-    }.items():
-        assert found[name] == expected, name
 
 
 def test_a_row_plan_has_its_matrix():
@@ -164,30 +140,9 @@ def test_a_row_plan_is_read_by_ranks():
 
 def test_format_1_5_has_an_edge_plan():
     """Nonzeros (1, 2), (1, 3) are with part 1, (3, 0) with part 2, (3, 1) with part 0."""
-    plan, before, found = loaded("plan-1.5"), loaded("row-1.7"), tables("plan-1.5")
+    plan, before = loaded("plan-1.5"), loaded("row-1.7")
     assert plan.header == replace(before.header, layout="edge")
-    for name, expected in {
-        "rows/part_ptr": [0, 3, 5, 7],
-        "rows/global_id": [0, 1, 6, 3, 2, 4, 5],
-        "rows/num_interior": [3, 1, 1],
-        "rows/original_id": [10, 20, 2**40, 40, 30, 50, 60],
-        "matrix/row_ptr": [0, 2, 3, 4, 5, 6, 8, 10, 11, 13, 14],
-        "matrix/column": [0, 2, 1, 2, 1, 0, 1, 2, 1, 0, 0, 1, 2, 2],
-        "expand/send_ptr": [0, 1, 1, 2],
-        "expand/send_peer": [2, 1],
-        "expand/send_row": [0, 0],
-        "expand/recv_ptr": [0, 0, 1, 2],
-        "expand/recv_peer": [2, 0],
-        "fold/send_ptr": [0, 1, 2, 3],
-        "fold/send_peer": [1, 0, 1],
-        "fold/send_row_ptr": [0, 1, 2, 3],
-        "fold/send_row": [0, 1, 0],
-        "fold/recv_ptr": [0, 1, 3, 3],
-        "fold/recv_peer": [1, 0, 2],
-        "fold/recv_row_ptr": [0, 1, 2, 3],
-        "fold/recv_row": [1, 0, 0],
-    }.items():
-        assert found[name] == expected, name
+    assert tables("plan-1.5")["rows/original_id"] == [10, 20, 2**40, 40, 30, 50, 60]
     assert matrix_of(plan).toarray().tolist() == matrix_of(before).toarray().tolist()
     assert plan.vertex_data.targets.tolist() == targets_of(plan.global_id)
     assert b"GCOL" not in file("plan-1.5").read_bytes()  # HDF5's global heap

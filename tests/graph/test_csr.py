@@ -15,7 +15,7 @@ from plancc.errors import InputError, OutputError
 from plancc.graph import external, folders
 from plancc.graph.csr import write_csr
 from plancc.graph.edgelist import EdgeListEntries
-from plancc.graph.external import Reading, convert
+from plancc.graph.external import convert
 from plancc.graph.folders import to_folder
 from plancc.graph.formats import find_format, read_graph
 from plancc.graph.graph import Source
@@ -126,7 +126,7 @@ def test_sorting_against_dictionaries(weighted, memory, tmp_path):
             wanted = [(j, i, x) for i, j, x in triples]
         folder = tmp_path / name
         folder.mkdir()
-        number = convert(Given(), folder, Reading(**flags), memory)
+        number = convert(Given(), folder, memory, **flags)
         graph = read_graph(folder)
         expected = merged(wanted, valued=weighted)
         assert entries(graph) == expected

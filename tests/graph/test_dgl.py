@@ -109,12 +109,6 @@ def test_a_partition_by_torch(path):
     assert read_part_vector(path).tolist() == OWNER
 
 
-def test_a_partition_of_old(path):
-    path.write_text(json.dumps({"node_map": "/elsewhere/node_map.npy"}))
-    np.save(path.with_name("node_map.npy"), OWNER)
-    assert read_part_vector(path).tolist() == OWNER
-
-
 def described(**others):
     return json.dumps(DESCRIBED | others)
 
@@ -122,7 +116,7 @@ def described(**others):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (described(), "save what partition_graph.*as orig_nids.npy beside it"),
+        (described(), "save what partition_graph.*as orig_nids.npy"),
         ("{", "not JSON"),
         ("[1]", "describes no partition of DGL"),
         (described(node_map={"a": [[0, 1]], "b": [[1, 2]]}), "heterogeneous"),
@@ -132,7 +126,6 @@ def described(**others):
         (described(node_map={"_N": [["a", 3]]}), "holds no ranges"),
         (described(node_map={"_N": []}), "holds no ranges"),
         (described(node_map={"_N": [[0, 2**40]]}), "holds no ranges"),
-        (described(**{"part-0": {"part_graph": "../../part0/graph.dgl"}}), "outside of the folder"),
     ],
 )
 def test_partitions_refused(path, text, words):
@@ -183,33 +176,3 @@ class TestWithDgl:
         graph.nodes["b"].data["feat"] = self.torch.eye(3)
         data = plancc.compile(graph, "block", 2).vertex_data
         assert data.of_type["b"].features.tolist() == np.eye(3).tolist()
-
-    @pytest.mark.parametrize("way", ["npy", "parts"])
-    def test_partition(self, tmp_path, way):
-        rng = np.random.default_rng(0)
-        pair = self.torch.tensor(rng.integers(0, 40, (2, 400)))
-        graph = self.dgl.graph((pair[0], pair[1]), num_nodes=40)
-        nodes, _ = self.dgl.distributed.partition_graph(
-            graph, "small", 3, str(tmp_path), part_method="random", return_mapping=True
-        )
-        path = tmp_path / "small.json"
-        ends = np.cumsum([0] + [b - a for a, b in json.loads(path.read_text())["node_map"]["_N"]])
-        if way == "npy":
-            np.save(tmp_path / "orig_nids.npy", nodes.numpy())
-        for part in range(3):
-            mine = nodes[ends[part] : ends[part + 1]]
-            if way == "parts":
-                file = str(tmp_path / f"part{part}" / "orig_nids.dgl")
-                self.dgl.data.utils.save_tensors(file, {"_N": mine})
-        owner = read_part_vector(path, 40)
-        for part in range(3):
-            assert set(np.flatnonzero(owner == part)) == set(
-                nodes[ends[part] : ends[part + 1]].tolist()
-            )
-
-    def test_what_plancc_exports(self, tmp_path):
-        from plancc.export.target import export
-
-        plan = plancc.compile(self.graph, "rp", 2)
-        export(plan, "distdgl", tmp_path / "dist")
-        assert read_part_vector(tmp_path / "dist" / "plancc.json").tolist() == plan.owner().tolist()

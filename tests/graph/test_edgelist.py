@@ -14,7 +14,6 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.graph.edgelist import EdgeListEntries
 from plancc.graph.folders import to_folder
 from plancc.graph.formats import read_graph, reading_of
-from plancc.graph.kernels import take_columns
 
 
 @st.composite
@@ -272,28 +271,6 @@ def test_columns_that_are_not_there(tmp_path, text, columns, words):
     path.write_text(text)
     options = {"columns": tuple(columns.split(","))} if columns else {}
     refused(lambda p: read_graph(p, **options), path, words)
-
-
-@settings(max_examples=60)
-@given(
-    st.lists(
-        st.lists(st.sampled_from(["1", "23", "x", "4.5"]), min_size=3, max_size=4), min_size=1
-    ),
-    st.sampled_from([" ", "\t", ",", " , ", ";"]),
-    st.permutations([0, 1, 2]),
-    st.integers(1, 3),
-)
-def test_the_kernel_of_columns_against_split(rows, mark, order, taken):
-    chosen, separator = order[:taken], mark.strip()
-    lines = [mark.join(row) for row in rows]
-    text = np.frombuffer(("# c\n" + "\r\n".join(lines) + "\n").encode(), np.uint8)
-    out = np.empty_like(text)
-    end, bad = take_columns(text, ord(separator or "\0"), 3, np.array(chosen), out)
-    wrong = [k for k, row in enumerate(rows) if len(row) != 3]
-    good = rows[: wrong[0]] if wrong else rows
-    words = ["", *(" ".join(row[k] for k in chosen) for row in good)]
-    assert out[:end].tobytes().decode() == "".join(f"{line}\n" for line in words)
-    assert bad == (4 + sum(len(line) + 2 for line in lines[: wrong[0]]) if wrong else -1)
 
 
 @pytest.mark.parametrize(

@@ -120,24 +120,3 @@ def test_edges_that_only_begin_as_metis(tmp_path, text):
 def test_a_comment_makes_it_an_edge_list(tmp_path):
     (tmp_path / "a.txt").write_text("#\n" + CYCLE)
     assert entries(read_graph(tmp_path / "a.txt")) == {(2, 2): 1, (1, 2): 1, (0, 2): 1, (0, 1): 1}
-
-
-@pytest.mark.parametrize("text", ["0 1\n1 2\n", "3 4\n1 2\n2 3\n", "# c\n1 2 .5\n", "5 1\n2 3\n"])
-def test_an_edge_list_named_as_metis(tmp_path, text):
-    (tmp_path / "a.graph").write_text(text.replace(".5", "5"))
-    refused(
-        read_graph, tmp_path / "a.graph", "as those of an edge list: `format` edgelist reads it"
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("source,target\n0,1\n", "a line of column names is that of an edge list"),
-        ("u\tv\n0\t1\n", "a line of column names is that of an edge list"),
-        ("0 1\n1 2\n", "`format` edgelist, or metis, reads such lines"),
-    ],
-)
-def test_an_edge_list_named_as_mtx(tmp_path, text, words):
-    (tmp_path / "a.mtx").write_text(text)
-    refused(read_graph, tmp_path / "a.mtx", "line 1: ", "begins with '%%MatrixMarket'", words)

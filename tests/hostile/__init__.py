@@ -1,7 +1,12 @@
-"""Attacks on plancc, kept: damaged files, hostile command lines, faults while jobs run.
+"""Attacks on plancc, kept: damaged files, hostile command lines, signals, killed runs.
 
     python -m tests.hostile --seconds 3600      # or: make hostile
 
-`attack` says what an attack is, `worker` tries its cases under limits of the system, `campaign`
-watches the workers and counts. `seeds/` holds what was found; it is tried first in every run.
+`attack` says what an attack is, `worker` tries its cases under limits of the system. `seeds/` holds
+what was found; `test_quick` tries it in every run.
 """
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1]))  # of worlds and sealing

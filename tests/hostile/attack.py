@@ -6,13 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
+MOST_WORDS = 1000
+"""Characters of an error, the paths in it left out."""
+
 
 class Finding(Exception):
     """The program did what it promises not to do.
 
     Parameters:
         kind: One of `KINDS`.
-        what: One line; findings of the same kind and line count as the same.
+        what: One line.
     """
 
     def __init__(self, kind: str, what: str) -> None:
@@ -29,7 +32,6 @@ KINDS = {
     "manners": "control characters, several lines, no file named, too long, a wrong exit code",
     "leftover": "a temporary file or a process was left, or an input was changed",
     "silent": "wrong data were accepted: a result, exit code 0, and no word",
-    "unnamed": "a job ended without the rank or the file that was at fault",
 }
 
 
@@ -54,19 +56,17 @@ class Attack:
     """A way to attack; derive from it, one subclass per thing that is attacked.
 
     Attributes:
-        name (str): For the command line, the table and the names of saved cases.
+        name (str): For the command line and the names of saved cases.
         cpu, wall (float): Seconds of CPU time and of wall time of one case: above is a hang.
             Machines may be busy.
         memory (int): Bytes of address space that a case may take beyond what the process has; 0: no
             limit.
-        chunk (int): Cases between two entries in the record.
         quick, few (int): New cases of `make test-all` and of `make test`, besides the seeds.
     """
 
     name = ""
     cpu, wall = 10.0, 300.0
     memory = 1 << 30
-    chunk = 100
     quick, few = 50, 3
 
     def prepare(self, folder: Path) -> None:
@@ -92,3 +92,12 @@ class Attack:
     def numbers(self, seed: int, trial: int) -> np.random.Generator:
         """The random numbers of a trial."""
         return np.random.default_rng([zlib.crc32(self.name.encode()), seed, trial])
+
+
+def check_words(sentence: str, folder: Path) -> None:
+    """An error is one line that a terminal can show, and no longer than people read."""
+    text = sentence.replace(str(folder), "")
+    if not text.isprintable():
+        raise Finding("manners", f"an error with control characters: {text[:200]!a}")
+    if len(text) > MOST_WORDS:
+        raise Finding("manners", f"an error of {len(text)} characters: {text[:100]}")

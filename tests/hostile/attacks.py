@@ -1,12 +1,17 @@
-"""All attacks by their names."""
+"""All attacks by their names, and what they found once, which is tried first for ever after.
 
-from .attack import Attack
+``seeds/index.toml`` lists the seeds. A seed has files of the folder (``files``: name in the case =
+name in the folder), named pipes (``fifos``) and ``words``.
+"""
+
+import tomllib
+from pathlib import Path
+
+from .attack import Attack, Case
 from .compressed_rows import CompressedRows
-from .faults import Jobs
 from .fuzz_inputs import Inputs
-from .killed_runs import KilledRuns
 from .lines import Lines
-from .neighbours import NEIGHBOURS
+from .neighbours import Neighbours
 from .places import Places
 from .plan_bytes import PlanBytes
 from .plan_structure import PlanStructure
@@ -16,16 +21,17 @@ from .signals import Signals
 ATTACKS: dict[str, type[Attack]] = {
     each.name: each
     for each in (
-        PlanBytes,
-        PlanStructure,
-        PlanTables,
-        Inputs,
-        CompressedRows,
-        *NEIGHBOURS,
-        Lines,
-        Places,
+        *(PlanBytes, PlanStructure, PlanTables, Inputs, CompressedRows, Neighbours, Lines, Places),
         Signals,
-        KilledRuns,
-        Jobs,
     )
 }
+FOLDER = Path(__file__).with_name("seeds")
+SEEDS = tomllib.loads((FOLDER / "index.toml").read_text())
+"""The entries of the index, by name."""
+
+
+def seed_case(name: str) -> Case:
+    """The case of a seed."""
+    entry = SEEDS[name]
+    files = {to: (FOLDER / file).read_bytes() for to, file in entry.get("files", {}).items()}
+    return Case(entry["what"], files, tuple(entry.get("fifos", ())), tuple(entry.get("words", ())))

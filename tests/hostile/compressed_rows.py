@@ -16,6 +16,7 @@ from unittest.mock import patch
 import numpy as np
 
 from .attack import Attack, Case, Finding
+from .fuzz_inputs import Entries, entries_of
 from .odd_files import BIG, npy, npz
 
 TYPES = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">i4", ">u8")
@@ -35,7 +36,6 @@ OF_TORCH = ("i4", "i8")
 NUMBERS = (0.0, 0.5, 1.0, -0.5, 2.0, math.nan, math.inf)
 SHARES = (0.05, 0.35, 0.35, 0.1, 0.1, 0.03, 0.02)
 MOST_ID = 2**63 - 1
-Entries = dict[tuple[int, int], float]
 
 
 class CompressedRows(Attack):
@@ -43,7 +43,6 @@ class CompressedRows(Attack):
 
     name = "compressed-rows"
     quick, few = 300, 40
-    chunk = 500
 
     def case(self, rng: np.random.Generator) -> Case:
         kind = str(rng.choice(KINDS))
@@ -98,10 +97,7 @@ class CompressedRows(Attack):
             else:
                 with h5ad_in_this_process():
                     graph = read_graph(folder / ROWS_OF[told["kind"]])
-                row = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr)).tolist()
-                values = np.ones(len(row)) if graph.values is None else graph.values
-                pairs = zip(row, graph.indices.tolist(), strict=True)
-                found = dict(zip(pairs, values.tolist(), strict=True))
+                found = entries_of(graph)
                 ids = graph.original_ids
                 if (None if ids is None else ids.tolist()) != told.get("ids"):
                     raise Finding("silent", f"ids {ids} of {told['ids']}")

@@ -10,7 +10,6 @@ import json
 import math
 import re
 import warnings
-import zipfile
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +19,16 @@ import numpy as np
 
 from .attack import Attack, Case, Finding
 from .damage import damaged, damaged_text
-from .odd_files import BIG, TRACE, evil_files, npy, npz, odd_archive, odd_array, odd_table
+from .odd_files import (
+    TRACE,
+    damaged_member,
+    evil_files,
+    npy,
+    npz,
+    odd_archive,
+    odd_array,
+    odd_table,
+)
 
 N = 6
 EDGES = ((0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3), (5, 0), (0, 5))
@@ -81,7 +89,6 @@ class Inputs(Attack):
 
     name = "inputs"
     quick, few = 300, 20
-    chunk = 200
 
     def prepare(self, folder: Path) -> None:
         self.bases = {name: text.encode() for name, text in TEXTS.items()} | binaries(folder)
@@ -95,7 +102,7 @@ class Inputs(Attack):
         name = self.names[rng.choice(len(self.names), p=self.shares)]
         base = self.bases[name]
         if name in TEXTS or name in self.tables:
-            content, how = _damaged_lines(base, rng)
+            content, how = damaged_text(base, rng)
             if rng.random() < 0.1 and not name.startswith(FOLDERS):
                 content, name, more = _packed(content, name, rng)
                 how += more
@@ -108,7 +115,7 @@ class Inputs(Attack):
         elif base.startswith(b"PK") and rng.random() < 0.3:
             content, how = odd_archive(base, rng)
         elif base.startswith(b"PK") and rng.random() < 0.6:
-            content, how = _damaged_member(base, rng)
+            content, how = damaged_member(base, rng)
         else:
             content, how = damaged(base, rng)
         files = {name: content}
@@ -158,11 +165,7 @@ class Inputs(Attack):
             (read for end, read in ORACLES.items() if name.removesuffix(".gz").endswith(end)), None
         )
         if reader is not None:
-            rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-            values = np.ones(len(rows)) if graph.values is None else graph.values
-            pairs = zip(rows.tolist(), graph.indices.tolist(), strict=True)
-            found = dict(zip(pairs, map(float, values), strict=True))
-            _same((graph.num_vertices, found), reader, path)
+            _same((graph.num_vertices, entries_of(graph)), reader, path)
         if name.endswith((".npz", ".pt", ".h5ad")) or name.startswith(FOLDERS):
             read_vertex_data(path, graph, required=False)
         return "ok"
@@ -269,55 +272,6 @@ def _packed(content: bytes, name: str, rng: np.random.Generator) -> tuple[bytes,
     return packed, f"{name}.gz", how
 
 
-def _damaged_lines(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
-    """Damage to whole lines, or to words as all texts have it."""
-    lines = content.splitlines(keepends=True)
-    kind, at = rng.integers(8), int(rng.integers(len(lines)))
-    if kind == 0:
-        return b"".join([*lines[: at + 1], *lines[at:]]), f"line {at} twice"
-    if kind == 1:
-        return b"".join(lines[:at] + lines[at + 1 :]), f"without line {at}"
-    if kind == 2:
-        other = int(rng.integers(len(lines)))
-        lines[at], lines[other] = lines[other], lines[at]
-        return b"".join(lines), f"lines {at} and {other} the other way round"
-    if kind == 3:
-        number = str(BIG[rng.integers(len(BIG))]).encode()
-        words = lines[at].split()
-        if words:
-            place = int(rng.integers(len(words)))
-            lines[at] = lines[at].replace(words[place], number, 1)
-        return b"".join(lines), f"{number.decode()} in line {at}"
-    return damaged_text(content, rng)
-
-
-def _damaged_member(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
-    """An archive with one member damaged, whose checksum is right."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    name = sorted(members)[rng.integers(len(members))]
-    kind = rng.integers(6)
-    if kind in (0, 4, 5) and name.endswith(".npy"):
-        members[name], how = odd_array(members[name], rng)
-        how = f"{name} {how}"
-    elif kind == 1:
-        del members[name]
-        how = f"without {name}"
-    elif kind == 2:
-        other = sorted(members)[rng.integers(len(members))]
-        members[name], members[other] = members[other], members[name]
-        how = f"{name} and {other} the other way round"
-    else:
-        members[name], how = damaged(members[name].ljust(8, b"\0"), rng)
-        how = f"{name}: {how}"
-    stream = io.BytesIO()
-    packed = zipfile.ZIP_DEFLATED if rng.random() < 0.3 else zipfile.ZIP_STORED
-    with zipfile.ZipFile(stream, "w", packed) as archive:
-        for each, data in members.items():
-            archive.writestr(each, data)
-    return stream.getvalue(), how
-
-
 def _same(found: Any, read: Callable[[str], Any], path: Path) -> None:
     """Finding unless a reader of its own finds the same in the text."""
     data = path.read_bytes()
@@ -328,6 +282,14 @@ def _same(found: Any, read: Callable[[str], Any], path: Path) -> None:
         raise Finding("silent", f"read what another reader refuses: {error!r}"[:200]) from error
     if not _equal(found, wanted):
         raise Finding("silent", f"read other numbers than another reader from {path.name}")
+
+
+def entries_of(graph: Any) -> Entries:
+    """The nonzeros of a graph of plancc."""
+    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    values = np.ones(len(rows)) if graph.values is None else graph.values
+    pairs = zip(rows.tolist(), graph.indices.tolist(), strict=True)
+    return dict(zip(pairs, values.tolist(), strict=True))
 
 
 def _same_array(found: Any, path: Path) -> None:

@@ -31,7 +31,6 @@ BASES = {
     "formats": (),
     "machines": (),
     "objectives": (),
-    "completion": ("bash",),
     "plancc-run": (
         *("PLAN", "--ranks", "1", "--threads", "1", "--kernel", "torch", "--hidden", "4"),
         *("--epochs", "1"),
@@ -57,13 +56,12 @@ class Lines(Attack):
 
     name = "lines"
     cpu = 20.0
-    chunk = 50
     quick, few = 60, 5
 
     def prepare(self, folder: Path) -> None:
         from plancc_cli.group import COMMANDS, LazyGroup
-        from plancc_cli.main import command as top
-        from plancc_cli.run import command as run
+        from plancc_cli.group import command as top
+        from plancc_cli.run_command import command as run
 
         assert isinstance(top, LazyGroup)
         context = click.Context(top)

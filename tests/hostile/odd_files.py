@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .damage import damaged
+
 TRACE = "was-executed"
 """A folder that there is after a pickle was executed."""
 BIG = (0, 1, -1, 2, 34, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63))
@@ -140,6 +142,33 @@ def odd_archive(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
             found[found.index(mark) + offset] |= 1
         how += ", encrypted"
     return before + bytes(found) + after, how
+
+
+def damaged_member(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
+    """An archive with one member damaged, whose checksum is right."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    name = sorted(members)[rng.integers(len(members))]
+    kind = rng.integers(6)
+    if kind in (0, 4, 5) and name.endswith(".npy"):
+        members[name], how = odd_array(members[name], rng)
+        how = f"{name} {how}"
+    elif kind == 1:
+        del members[name]
+        how = f"without {name}"
+    elif kind == 2:
+        other = sorted(members)[rng.integers(len(members))]
+        members[name], members[other] = members[other], members[name]
+        how = f"{name} and {other} the other way round"
+    else:
+        members[name], how = damaged(members[name].ljust(8, b"\0"), rng)
+        how = f"{name}: {how}"
+    stream = io.BytesIO()
+    packed = zipfile.ZIP_DEFLATED if rng.random() < 0.3 else zipfile.ZIP_STORED
+    with zipfile.ZipFile(stream, "w", packed) as archive:
+        for each, data in members.items():
+            archive.writestr(each, data)
+    return stream.getvalue(), how
 
 
 def odd_table(rng: np.random.Generator) -> tuple[bytes, str]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import tempfile
 import zlib
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -10,23 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import worlds
 
 import plancc
 from plancc.errors import InputError, PlanError
-from plancc.models import MODELS as ALL_MODELS
 from plancc.plan.reader import PlanFile, load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify_file
 from plancc.report.plans import report
 
-from .attack import Attack, Case, Finding
+from .attack import Attack, Case, Finding, check_words
 from .commands import run_command
 from .damage import damaged
-from .manners import check_words
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-MODELS = {"rp": 4, "medium-grain": 4, "cagnet-2d": 4, "cagnet-3d": 8, "mop": 4}
-"""Models, one for every layout and way to read it, and their parts."""
+LAYOUTS = {"row": "row", "edge": "edge", "2d": "2d 2x2", "3d": "3d 2x2x2", "feature": "feature 2x2"}
+"""Plans of `worlds.plan`, one for every layout and way to read it."""
 NAME = "plan.h5"
 
 
@@ -34,7 +32,6 @@ class PlanBytes(Attack):
     """Plan files of this version's format with wrong bytes."""
 
     name = "plan-bytes"
-    chunk = 500
     quick = 120
 
     def prepare(self, folder: Path) -> None:
@@ -57,52 +54,29 @@ class PlanBytes(Attack):
         return "ok" if "load" in found else "refused"
 
 
-def sample(rng: np.random.Generator, degree: int) -> tuple[plancc.Graph, plancc.VertexData]:
-    """A directed graph of 24 vertices with features, labels and masks."""
-    n = 24
-    row, column = np.unique(rng.integers(n, size=(degree * n, 2)), axis=0).T
-    graph = plancc.Graph(
-        indptr=np.searchsorted(row, np.arange(n + 1)).astype(np.int64),
-        indices=column.astype(np.int32),
-        values=np.ones(len(row)),
-        directed=True,
-        original_ids=np.arange(n) * 1000,
-    )
-    data = plancc.VertexData(
-        features=rng.random((n, 3), np.float32),
-        labels=rng.integers(4, size=n).astype(np.int32),
-        train_mask=np.arange(n) % 3 == 0,
-        val_mask=np.arange(n) % 3 == 1,
-        test_mask=np.arange(n) % 3 == 2,
-    )
-    return graph, data
-
-
-def fresh_plans(folder: Path, models: Iterable[str] = MODELS) -> list[Path]:
-    """Plans of all layouts by this version, the same bytes on every run; each compressed, too."""
-    paths = []
-    for model in models:
-        for compress in (False, True):
-            paths.append(folder / f"{model}{'-compressed' * compress}.h5")
-            fresh_plan(model).save(paths[-1], compress=compress)
-    return paths
-
-
 @cache
-def fresh_plan(model: str) -> plancc.Plan:
-    graph, data = sample(np.random.default_rng(5), 3)
-    effort = {"effort": "fast"} if ALL_MODELS[model].searched else {}
-    plan = plancc.compile(
-        graph, model=model, num_parts=MODELS[model], normalize="row", data=data, **effort
+def whole_plan(layout: str, num_parts: int = 4) -> plancc.Plan:
+    """A plan with ids, figures and provenance."""
+    plan = worlds.plan("directed", LAYOUTS[layout], num_parts)
+    return dataclasses.replace(
+        plan,
+        original_id=1000 * np.arange(plan.num_vertices),
+        baseline=plan.metrics(),
+        provenance={"seed": 1, "command": "plancc compile é", "warnings": ""},
     )
-    provenance = {"seed": 1, "command": "plancc compile é", "warnings": ""}
-    plan = dataclasses.replace(plan, provenance=provenance)
-    with tempfile.TemporaryDirectory() as folder:  # so that no case waits for kernels
-        plan.save(Path(folder) / NAME)
-        for reader in ("load", "verify", "slice 1 of 2"):
+
+
+def fresh_plans(folder: Path, layouts: Iterable[str] = LAYOUTS) -> list[Path]:
+    """Files of plans, each compressed too; readers have their kernels then."""
+    paths = []
+    for layout in layouts:
+        for compress in (False, True):
+            paths.append(folder / f"{layout}{'-compressed' * compress}.h5")
+            whole_plan(layout).save(paths[-1], compress=compress)
+        for name in ("load", "verify", "slice 1 of 2"):
             with contextlib.suppress(InputError):  # of a grid, which has ranks of its own
-                READERS[reader](Path(folder) / NAME)
-    return plan
+                READERS[name](paths[-1])
+    return paths
 
 
 READERS: dict[str, Callable[[Path], Any]] = {

@@ -5,16 +5,13 @@ that compare what they read.
 """
 
 import contextlib
-import warnings
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-import plancc
-from plancc.errors import PlanccWarning, PlanError
+from plancc.errors import PlanError
 from plancc.plan.format import NODES, Arrays
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile, load
@@ -26,18 +23,10 @@ from plancc_runtime.transport.local import run_ranks
 
 from .attack import Attack, Case, Finding
 from .oracle import fault
-from .plan_bytes import sample
+from .plan_bytes import whole_plan
 
 NAME = "plan.h5"
-MODELS = (
-    ("rp", 3),
-    ("rp", 4),
-    ("medium-grain", 3),
-    ("medium-grain", 4),
-    ("cagnet-1d", 3),
-    ("cagnet-2d", 4),
-    ("mop", 4),
-)
+PLANS = (("row", 3), ("row", 4), ("edge", 3), ("edge", 4), ("2d", 4), ("feature", 4))
 
 
 class PlanTables(Attack):
@@ -46,14 +35,13 @@ class PlanTables(Attack):
     name = "plan-tables"
     memory = 8 << 30  # for the libraries and threads of a run
     cpu = 20.0
-    chunk = 200
     quick, few = 25, 3
 
     def prepare(self, folder: Path) -> None:
         self.folder = folder
 
     def case(self, rng: np.random.Generator) -> Case:
-        plan = small_plan(int(rng.integers(2 * len(MODELS))))
+        plan = small_plan(int(rng.integers(2 * len(PLANS))))
         path = self.folder / NAME
         for _ in range(100):
             with contextlib.suppress(ValueError):  # what the writer does not write
@@ -109,19 +97,12 @@ READERS = {
 }
 
 
-@cache
 def small_plan(number: int) -> Plan:
     """A plan of one of the layouts; those of odd numbers have targets in place of labels."""
-    rng = np.random.default_rng(5)
-    graph, data = sample(rng, 4)
-    n = graph.num_vertices
-    data = replace(data, clusters=rng.integers(0, 5, n).astype(np.int32))
-    if number % 2:
-        data = replace(data, labels=None, targets=rng.random((n, 3)) < 0.3)
-    model, parts = MODELS[number // 2]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PlanccWarning)  # of plans that are small
-        return plancc.compile(graph, model=model, num_parts=parts, normalize="row", data=data)
+    plan = whole_plan(*PLANS[number // 2])
+    targets = np.random.default_rng(5).random((plan.num_vertices, 3)) < 0.3
+    data = replace(plan.vertex_data, labels=None, targets=targets)
+    return replace(plan, vertex_data=data) if number % 2 else plan
 
 
 def changed(arrays: Arrays, rng: np.random.Generator) -> tuple[str, dict[str, npt.NDArray]]:
@@ -171,11 +152,10 @@ def change(array: npt.NDArray, arrays: Arrays, name: str, rng: np.random.Generat
 
 def segment(arrays: Arrays, name: str, at: int, size: int) -> tuple[int, int]:
     """The message or the local row that entry `at` is in, or some entries around it."""
-    pointers = f"{name}_ptr" if name.endswith("_row") else "matrix/row_ptr"
-    if name.endswith("_row") or name.startswith("matrix/"):
-        ptr = arrays[pointers]
+    ptr = arrays.get(f"{name}_ptr" if name.endswith("_row") else "matrix/row_ptr")
+    if ptr is not None and name.endswith(("_row", "matrix/column", "matrix/value")):
         place = int(np.searchsorted(ptr, at, side="right")) - 1
-        if 0 <= place < len(ptr) - 1 and name != "matrix/row_ptr":
+        if 0 <= place < len(ptr) - 1:
             return max(0, int(ptr[place])), min(size, int(ptr[place + 1]))
     return max(0, at - 2), min(size, at + 3)
 

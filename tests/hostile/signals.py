@@ -45,7 +45,7 @@ COMMANDS = {
     "inspect": "inspect PLAN --per-part",
     "inspect-batches": "inspect PLAN --batches 50",
     "verify": "verify PLAN --against BIG",
-    "compare": "compare PLAN PART",
+    "compare": "compare PLAN PLAN",
     "study": "study BIG --models hp,metis,rp -p 8,16,64 --time-limit 30 --keep kept.jsonl",
     "report": "report PLAN -o out.html",
     "simulate": "simulate PLAN --per-rank",
@@ -70,7 +70,6 @@ FILES = {
     "DATA": ("data.npz", ""),
     "NEW": ("new.txt", ""),
     "PLAN": ("plan.h5", "compile BIG --model rp -p 8 --data DATA -q -o {path}"),
-    "PART": ("plan.part.8", "export PLAN -o {path}"),
     "WEIGHTS": ("weights.npz", "plancc-run PLAN --epochs 1 --hidden 8 -q --save {path}"),
 }
 """Names of files, and the commands that make some of them."""
@@ -81,7 +80,7 @@ class Signals(Attack):
 
     name = "signals"
     cpu, wall, memory = 1000.0, 600.0, 0
-    chunk, quick, few = 1, 2, 0
+    quick, few = 2, 0
     longest = 6.0
     """Seconds of the latest moment."""
     scale = 15

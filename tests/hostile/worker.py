@@ -2,58 +2,129 @@
 
     python -m tests.hostile.worker FOLDER
 
-Reads lines of JSON, ``{"attack": "lines", "seed": 1, "first": 0, "last": 100}`` or ``{"attack":
-"lines", "seeds": true}``, and writes one when a case begins and when it ends. Whoever reads them
-sees a crash or a hang by what is missing. Attacks are prepared when they are first asked for.
+Reads lines of JSON, ``{"attack": "lines", "seed": 1, "trial": 0}`` or ``{"attack": "lines",
+"trial": "name-of-a-seed"}``, and answers each with one. `Worker` starts such a process and sees a
+crash or a hang by an answer that is missing.
 """
 
+import contextlib
 import json
 import os
 import resource
+import select
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from plancc import guarded_child
 from plancc.errors import PlanccError
 
-from .attack import Attack, Case, Finding
-from .attacks import ATTACKS
-from .manners import check_leftovers, check_words
-from .seeds import seeds_of
+from .attack import Attack, Case, Finding, check_words
+from .attacks import ATTACKS, seed_case
 
-LARGE = 1 << 24
-"""Bytes of a file that is not kept."""
+ROOT = Path(__file__).parents[2]
+START = 600.0
+"""Seconds that a process may take until its first case: imports, kernels, plans to be damaged."""
 SPARE = 2.0
 """Seconds of CPU time beyond an attack's before the system ends the process."""
+
+
+class Worker:
+    """A process that tries cases and is watched; one that crashes or hangs is replaced.
+
+    Attributes:
+        case: Folder with the files of the last case.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.case = home, home / "case"
+        self.process: subprocess.Popen[str] | None = None
+        home.mkdir(parents=True, exist_ok=True)
+
+    def tried(self, attack: str, trial: int | str, seed: int = 0) -> dict[str, str]:
+        """How a case ends: ``outcome``, and ``what`` and ``how`` for a finding."""
+        if self.process is None:
+            self._start()
+        assert self.process is not None and self.process.stdin and self.process.stdout  # noqa: PT018
+        wall = ATTACKS[attack].wall if attack in self.prepared else START
+        self.prepared.add(attack)
+        self.process.stdin.write(
+            json.dumps({"attack": attack, "trial": trial, "seed": seed}) + "\n"
+        )
+        self.process.stdin.flush()
+        if select.select([self.process.stdout], [], [], wall)[0]:
+            if line := self.process.stdout.readline():
+                found: dict[str, str] = json.loads(line)
+                return found
+            hangs = self.process.wait() == -signal.SIGXCPU
+        else:
+            hangs = True
+        code = self.process.returncode
+        self.end()
+        how = (self.home / "how").read_text()[:200]
+        words = (self.home / "stderr.txt").read_text(errors="replace").strip().splitlines()
+        died = f"exit code {code}; {words[-1][:200] if words else 'no word'}"
+        return {"outcome": "hang" if hangs else "crash", "what": how if hangs else died, "how": how}
+
+    def _start(self) -> None:
+        self.prepared: set[str] = set()
+        (self.home / "how").write_text("before its first case")
+        with (self.home / "stderr.txt").open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.hostile.worker", str(self.home)],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                env=os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+            )
+
+    def end(self) -> None:
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.communicate()
+            self.process = None
+
+
+@contextlib.contextmanager
+def worker() -> Iterator[Worker]:
+    """A worker in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="plancc-hostile-", ignore_cleanup_errors=True) as home:
+        made = Worker(Path(home))
+        try:
+            yield made
+        finally:
+            made.end()
 
 
 def main(folder: str) -> None:
     says = os.fdopen(os.dup(1), "w", buffering=1)  # what the program prints goes elsewhere
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    home, prepared = Path(folder), {}
+    home, prepared = Path(folder), dict[str, Attack]()
     for each in ("case", "tmp"):
         (home / each).mkdir(parents=True, exist_ok=True)
     tempfile.tempdir = os.environ["TMPDIR"] = str(home / "tmp")
     guarded_child.CPU_SECONDS = 2  # a whole file needs 0.4; those that never end use up all
     for line in sys.stdin:
         order = json.loads(line)
-        name = order["attack"]
+        name, trial = order["attack"], order["trial"]
         if name not in prepared:
             prepared[name] = ready(ATTACKS[name], home / "base" / name)
         attack = prepared[name]
-        for trial, make in cases(attack, order):
-            print(json.dumps({"begin": trial}), file=says)
-            outcome = tried(attack, make, home)
-            if "what" in outcome:  # the next case may use the folder before anybody has looked
-                keep(home / "case", home / "found" / str(trial))
-            print(json.dumps({"end": trial} | outcome), file=says)
-        print(json.dumps({"done": True}), file=says)
+        if isinstance(trial, str):
+            case = seed_case(trial)
+        else:
+            case = attack.case(attack.numbers(order["seed"], trial))
+        print(json.dumps(tried(attack, case, home)), file=says)
 
 
 def ready(attack: type[Attack], folder: Path) -> Attack:
@@ -67,19 +138,8 @@ def ready(attack: type[Attack], folder: Path) -> Attack:
     return made
 
 
-def cases(attack: Attack, order: dict[str, Any]) -> Iterator[tuple[int | str, Callable[[], Case]]]:
-    """The trials that are ordered: a number or the name of a seed, and what makes the case."""
-    if "seeds" in order:
-        for seed in seeds_of(attack.name)[order.get("first", 0) :]:
-            yield seed.name, seed.case
-        return
-    for trial in range(order["first"], order["last"]):
-        yield trial, lambda trial=trial: attack.case(attack.numbers(order["seed"], trial))  # type: ignore
-
-
-def tried(attack: Attack, make: Callable[[], Case], home: Path) -> dict[str, Any]:
+def tried(attack: Attack, case: Case, home: Path) -> dict[str, Any]:
     """How a case ends: ``outcome``, and ``what`` for a finding."""
-    case = make()
     folder, temporary = home / "case", home / "tmp"
     for each in (folder, temporary):
         shutil.rmtree(each)
@@ -89,42 +149,39 @@ def tried(attack: Attack, make: Callable[[], Case], home: Path) -> dict[str, Any
         (folder / name).write_bytes(content)
     for name in case.fifos:
         os.mkfifo(folder / name)
-    said = " ".join((case.how, *case.words))
-    (home / "how").write_text(ascii(said))
-    start = limited(attack)
-    here = os.getcwd()
+    (home / "how").write_text(ascii(" ".join((case.how, *case.words))))
+    start, here = limited(attack), os.getcwd()
     os.chdir(folder)
     try:
-        outcome = attack.look(case, folder)
-        used = cpu_seconds() - start
-        if used > attack.cpu:
-            raise Finding("hang", f"{used:.0f} s of CPU time ({case.how})")
+        try:
+            outcome = attack.look(case, folder)
+            if (used := cpu_seconds() - start) > attack.cpu:
+                raise Finding("hang", f"{used:.0f} s of CPU time ({case.how})")
+        except PlanccError as error:
+            check_words(str(error), folder)
+            outcome = "refused"
         check_leftovers(case, folder, temporary)
         return {"outcome": outcome}
     except Finding as found:
-        return {"outcome": found.kind, "what": found.what, "how": case.how}
-    except PlanccError as error:
-        try:
-            check_words(str(error), folder)
-            check_leftovers(case, folder, temporary)
-        except Finding as found:
-            return {"outcome": found.kind, "what": found.what, "how": case.how}
-        return {"outcome": "refused"}
+        kind, what = found.kind, found.what
     except MemoryError:
-        return {"outcome": "memory", "what": f"MemoryError {place()}", "how": case.how}
+        kind, what = "memory", f"MemoryError {place()}"
     except (Exception, SystemExit) as error:
-        what = f"{type(error).__name__} {place()}: {' '.join(str(error).split())[:200]}"
-        return {"outcome": "traceback", "what": what, "how": case.how}
+        said = " ".join(str(error).split())[:200]
+        kind, what = "traceback", f"{type(error).__name__} {place()}: {said}"
     finally:
         os.chdir(here)
+    return {"outcome": kind, "what": what, "how": ascii(case.how)}
 
 
-def keep(folder: Path, to: Path) -> None:
-    """Copy the regular files of a folder: a pipe would be waited for."""
-    for path in folder.rglob("*"):
-        if path.is_file() and not path.is_symlink() and path.stat().st_size < LARGE:
-            (to / path.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, to / path.relative_to(folder))
+def check_leftovers(case: Case, folder: Path, temporary: Path) -> None:
+    """The files of the case are as they were, and nothing temporary is left."""
+    for name, content in case.files.items():
+        if not (folder / name).is_file() or (folder / name).read_bytes() != content:
+            raise Finding("leftover", f"the input {name} was changed")
+    left = [path.name for path in folder.rglob("*.tmp*")] + os.listdir(temporary)
+    if left:
+        raise Finding("leftover", f"{left[0]} was left")
 
 
 def limited(attack: Attack) -> float:
@@ -133,7 +190,8 @@ def limited(attack: Attack) -> float:
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (int(used + attack.cpu + SPARE) + 1, hard))
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    most = address_space() + attack.memory if attack.memory else hard
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + attack.memory if attack.memory else hard
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     return used
 
@@ -141,10 +199,6 @@ def limited(attack: Attack) -> float:
 def cpu_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
-
-
-def address_space() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def place() -> str:
@@ -156,5 +210,5 @@ def place() -> str:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the campaign ends its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
     main(sys.argv[1])

@@ -7,14 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from plancc.errors import InputError
-from plancc.plan.grid import Grid
-from plancc.plan.words import BroadcastWords
 from plancc.predict.machine import Machine
-from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
-from plancc.predict.schedule import Pairs
-from plancc.predict.schedules import Tables, schedule_of
-from plancc.predict.simulation import simulate
-from plancc_cli.main import command
+from plancc.predict.machine_files import read_machine
+from plancc_cli.group import command
 from plancc_cli.progress import QUIET
 from plancc_lab.calibrate import command as calibrate_command
 from plancc_lab.calibrate import measure as calibration
@@ -140,52 +135,6 @@ def test_random_matrices_have_few_full_columns():
         counts = np.sort(matrix.getnnz(axis))[::-1]
         share = counts[: len(counts) // 100].sum() / matrix.nnz
         assert 0.12 < share < 0.25
-
-
-@pytest.mark.parametrize("name", shipped_machines())
-def test_shipped_machines(name):
-    machine = find_machine(name)
-    assert machine.name
-    assert machine.source
-    assert machine.injection <= machine.node.ranks * machine.bandwidth
-    if machine.compute.dense is not None:
-        assert machine.compute.dense > machine.multiply_adds
-    if machine.spmm is not None:
-        per_row = machine.sparse_multiply_adds(np.array([1, 8, 62]), 32)
-        assert (np.diff(per_row) > 0).all()
-
-
-def test_summit_is_slower_by_a_factor_of_three_where_paper_001_says_so():
-    summit = find_machine("summit")
-    ratio = summit.sparse_multiply_adds(62, 64) / summit.sparse_multiply_adds(8, 64)
-    assert float(ratio) == pytest.approx(3)
-
-
-def test_the_share_of_a_node_in_the_network_decides_as_in_figures_1_and_2_of_paper_001():
-    """Sizes of Amazon (its Table III), 16 ranks: halving the words of broadcasts by two copies."""
-    vertices, nonzeros, dims = 14_249_639, 230_788_269, [300, 16, 16, 24]
-    nothing = np.zeros(0, np.int32)
-
-    def broadcasts(machine, grid):
-        parts = grid.num_parts
-        of_part = np.full(parts, 1)
-        tables = Tables(
-            name="Amazon",
-            layout="grid",
-            rows=of_part * (vertices // parts),
-            nonzeros=of_part * (nonzeros // parts),
-            expand=Pairs(parts, nothing, nothing, nothing.astype(np.int64)),
-            grid=grid,
-        )
-        schedule = schedule_of(tables, dims)
-        chosen = [each for each in schedule.operations if isinstance(each.work, BroadcastWords)]
-        only = replace(schedule, operations=chosen)
-        return simulate(only, find_machine(machine)).seconds
-
-    plain, copied = Grid("1d", 16), Grid("1.5d", 8, 2)
-    ratios = {m: broadcasts(m, copied) / broadcasts(m, plain) for m in ("summit", "summit-1gpu")}
-    assert ratios["summit"] > 0.9  # two rings share the way out of a socket
-    assert ratios["summit-1gpu"] < 0.6
 
 
 @pytest.mark.parametrize(

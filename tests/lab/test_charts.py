@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from plancc_cli.tables import short
 from plancc_lab.report.runs import RunLog, read_log
 
 pytest.importorskip("matplotlib")
@@ -60,11 +59,6 @@ def curve(log: RunLog) -> tuple[Chart, np.ndarray, dict[float, float]]:
     return chart, shapes["train"][0][:, 1], ticks
 
 
-def test_labels_are_short():
-    values = [0, 0.25, 7, 950, 12_000, 3_400_000, 5e9]
-    assert list(map(short, values)) == ["0", "0.25", "7", "950", "12 k", "3.4 M", "5 G"]
-
-
 @pytest.mark.parametrize(("low", "high"), [(7, 7), (0, 3), (95, 112), (1234, 98_765)])
 def test_a_histogram_has_every_part_in_bars_between_round_numbers(monkeypatch, low, high):
     monkeypatch.setattr(charts, "MOST_BARS", 0)
@@ -85,19 +79,6 @@ def test_a_histogram_has_every_part_in_bars_between_round_numbers(monkeypatch, l
     assert counted == 300
 
 
-def test_only_a_part_that_has_much_more_is_in_the_strong_colour():
-    def faint(*loads):
-        of_plan = SimpleNamespace(**{name: np.array(loads) for name, *_ in charts.PART_LOADS})
-        shapes, _ = drawn(measures([("A", of_plan)])[0][1])
-        assert [f"part {part}: {load}" for part, load in enumerate(loads)] == list(shapes)
-        assert all("var(--a)" in path.get("style") for _, path in shapes.values())
-        return ["opacity" in path.get("style") for _, path in shapes.values()]
-
-    assert faint(100, 102, 101) == [True] * 3
-    assert faint(100, 120, 100, 120) == [True, False] * 2
-    assert faint(0, 0) == [True] * 2
-
-
 @pytest.mark.parametrize(("seconds", "unit"), [(3.0, "s"), (0.05, "ms"), (4e-5, "us")])
 def test_an_axis_of_seconds_names_its_unit_once(tmp_path, seconds, unit):
     chart = epoch_times("A", logged(tmp_path, [1.0, 1.0], seconds=seconds))
@@ -107,14 +88,6 @@ def test_an_axis_of_seconds_names_its_unit_once(tmp_path, seconds, unit):
     assert max(float(t) for t, _ in texts if re.fullmatch(r"[\d.]+", t)) in (shown, shown * 0.8)
     digits = {"s": "3.000 s", "ms": "50.00 ms", "us": "40.00 us"}[unit]
     assert f"epoch 1: spmm {digits} of {digits}" in chart.svg
-
-
-@pytest.mark.parametrize("value", [5e-324, 1e-320, 2.3e-308, 1e-100, 1e100, 1e300])
-def test_the_smallest_and_largest_numbers_have_a_chart(tmp_path, value):
-    log = logged(tmp_path, [value, 0.0], seconds=value)
-    _, heights, _ = curve(log)
-    assert np.isfinite(heights).all()
-    assert len(drawn(epoch_times("A", log))[0]) == 2  # of the one phase that takes time
 
 
 @pytest.mark.parametrize("losses", [[-1.0, -3.0, -10.0], [4.0, 1.0, -2.0], [-7.5, 0.0, 5.0]])
@@ -139,31 +112,3 @@ def test_a_loss_that_changes_little_fills_its_chart(tmp_path, losses):
     scale, foot = np.polyfit(list(ticks), list(ticks.values()), 1)
     assert np.ptp(heights - scale * np.array(losses) - foot) < 0.5
     assert chart.note.endswith("; the axis does not begin at 0")
-
-
-@pytest.mark.parametrize("losses", [[2.0, 1.0], [2.0, 2.0], [0.0, 0.0]])
-def test_other_losses_are_seen_from_zero(tmp_path, losses):
-    chart, _, ticks = curve(logged(tmp_path, losses))
-    assert 0 in ticks
-    assert "axis" not in chart.note
-
-
-def test_one_epoch_alone_is_a_dot(tmp_path):
-    path = tmp_path / "run.jsonl"
-    figures = {"seconds_mean": {}, "seconds_max": {"total": 1.0}}
-    accuracy = {"train": 0.5, "val": 0.25}
-    lines = [{"epoch": k, "loss": 2.0 - k, "accuracy": accuracy if k == 1 else {}} for k in (0, 1)]
-    path.write_text("\n".join(json.dumps(line | figures) for line in lines))
-    (_, loss), (_, scores) = convergence([("A", read_log(path))])
-    assert "<use" not in loss.svg
-    dots = re.findall(r'<title>(train|val)</title>.*?<use [^>]* x="([\d.]+)"', scores.svg)
-    assert [split for split, _ in dots] == ["train", "val"]
-
-
-def test_a_run_of_many_epochs_is_averaged(tmp_path):
-    chart = epoch_times("A", logged(tmp_path, [1.0] * 500))
-    shapes, _ = drawn(chart)
-    assert "a bar is the mean of 5 epochs" in chart.note
-    assert (
-        sum(title.startswith("epochs ") for title in shapes) == 100
-    )  # of the one phase that took time

@@ -125,8 +125,3 @@ def test_a_notebook_shows_a_plan(plan):
     assert "<script>alert(1)</script>\N{REPLACEMENT CHARACTER}&.mtx" in page.text
     assert f"{plan.metrics().volume:,}" in page.text
     assert f"in {plan.num_parts} parts" in page.text
-
-
-def test_a_notebook_shows_a_plan_that_sends_nothing(graph):
-    alone = plancc.compile(graph, model="block", num_parts=1)
-    assert "in 1 part:" in alone._repr_html_()

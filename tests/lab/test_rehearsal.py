@@ -64,7 +64,7 @@ CASES = {
     "row without overlap": ("row", {"passes": ("order",)}),
     "row, attention": ("row", {"model": "gat", "heads": 2}),
     "row, batch norm and dropout": ("row", {"norm": "batch", "dropout": 0.3}),
-    "row, narrow wire": ("row", {"wire": "int8", "optimizer": "adam"}),
+    "row, narrow wire": ("row", {"wire": "bf16", "optimizer": "adam"}),
     "row, sampled boundary": ("row", {"boundary_sampling": 0.5}),
     "row, mini-batches": ("row", {"batch_size": 30, "steps": 2}),
     "row, owners draw": (

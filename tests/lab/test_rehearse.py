@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_helpers import as_json, fails, ok, plancc_run
+from cli_helpers import as_json, fails, ok
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -16,18 +16,6 @@ def bare(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bare") / "plan.h5"
     ok("compile", graph, "-p", 3, "-o", path, "--dims", "6,8,5")
     return path
-
-
-def test_losses_and_counts_are_those_of_the_run(plan: Path, machine: Path, tmp_path: Path) -> None:
-    found = as_json("rehearse", plan, "--dims", "5,8,4", "--machine", machine, "--dropout", 0.3)
-    results = tmp_path / "run.json"
-    options = ("--hidden", 8, "--dropout", 0.3, "--epochs", 3, "--threads", 1, "--json", results)
-    assert plancc_run(plan, "--ranks", 7, "--eval-every", 0, *options).code == 0
-    run = json.loads(results.read_text())["epochs"]
-    assert found["loss"] == [epoch["loss"] for epoch in run]
-    assert found["words"] == run[-1]["words_sent"] > 0
-    assert found["messages"] == run[-1]["messages_sent"]
-    assert found["words_reduced"] == run[-1]["words_reduced"]
 
 
 def test_times_add_up_and_stand_beside_the_prediction(plan: Path, machine: Path) -> None:
@@ -73,41 +61,6 @@ def test_widths_are_those_of_the_plan_unless_given(bare: Path) -> None:
     assert (found["dims"], found["dims_from"]) == ([7, 8, 8, 5], "given")
     assert found["options"]["features"] == 7
     assert as_json("rehearse", bare, "--dims", "4,3", "--epochs", 1)["dims"] == [4, 3]
-
-
-def test_fewer_ranks_other_nodes_and_numbers_of_8_bytes(bare: Path, machine: Path) -> None:
-    words = (bare, "--machine", machine, "--epochs", 1)
-    found = as_json("rehearse", *words, "-p", 2, "--ranks-per-node", 5, "--dtype", "float64")
-    assert found["num_ranks"] == 2
-    assert found["machine"]["node"]["ranks"] == 5
-    said = as_json("simulate", bare, "--machine", machine, "-p", 2, "--ranks-per-node", 5)
-    assert found["words"] == said["words"]
-    assert found["predicted_seconds"] > said["seconds"]
-
-
-def test_a_random_split_leaves_as_many_rows_live_as_in_the_run(
-    plan: Path, machine: Path, tmp_path: Path
-) -> None:
-    split = ("--split", "0.05,0.1,0.1", "--seed", 4)
-    words = (plan, "--machine", machine, "--dims", "5,8,4")
-    found = as_json("rehearse", *words, "--epochs", 1, *split)
-    simulated = ("simulate", *words, "--passes", "order,constant,dead-rows")
-    said = as_json(*simulated, *split)
-    assert found["words"] == said["words"] < as_json(*simulated)["words"]
-    assert found["notes"] == []
-    refused = fails(tmp_path, "simulate", *words, *split)
-    assert refused == "--split 0.05,0.1,0.1: is for the pass dead-rows"
-
-
-def test_models_that_are_predicted(bare: Path, machine: Path) -> None:
-    words = (bare, "--machine", machine, "--dims", "5,8,4", "--epochs", 1)
-    passes = "order,constant"
-    for model in (("sage", "--aggregator", "max"), ("gat", "--heads", 2)):
-        found = as_json("rehearse", *words, "--model", *model, "--passes", passes)
-        said = as_json("simulate", *words[:5], "--model", *model, "--passes", passes)
-        assert found["predicted_seconds"] == said["seconds"]
-        assert found["words"] == said["words"]
-        assert found["notes"] == []
 
 
 def test_mini_batches_are_predicted_and_have_a_timeline(bare: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -146,38 +145,6 @@ def test_an_epoch_that_a_rank_has_twice_is_no_epoch_of_all(tmp_path):
     assert found.seconds == pytest.approx(400e-6)
     outside = [(strip == NOTHING).mean() for strip in found.strips]
     assert outside == pytest.approx([0, 0.5], abs=1 / COLUMNS)  # from 2000 to 2400, 2100 to 2300
-
-
-def test_time_that_events_of_a_phase_share_counts_once(tmp_path):
-    rng = np.random.default_rng(2)
-    begins = rng.integers(0, 900, 12)
-    ends = begins + rng.integers(0, 60, 12)
-    covered = np.zeros(960, bool)  # by microsecond
-    for begin, end in zip(begins, ends, strict=True):
-        covered[begin:end] = True
-    events = [title(0, "rank 0"), span(0, "epoch 0", 0, 960)]
-    events += [span(0, "spmm", int(b), int(e)) for b, e in zip(begins, ends, strict=True)]
-    events += [span(0, "wait", 100, 500), span(0, "wait", 200, 300)]  # one inside the other
-    assert (begins[1:] < begins[:-1]).any()
-    found = read_timeline(write_trace(tmp_path, events))
-    of_phase = dict(zip(PHASES, found.shares[0].tolist(), strict=True))
-    assert of_phase["spmm"] == pytest.approx(covered.mean())
-    assert of_phase["wait"] == pytest.approx(400 / 960)
-
-
-def test_a_timeline_of_many_ranks_needs_memory_for_those_that_are_shown(tmp_path):
-    ranks = 1500
-    events = [title(rank, f"rank {rank}") for rank in range(ranks)]
-    events += [span(rank, "wait", rank, 2 * ranks) for rank in range(ranks)]
-    path = write_trace(tmp_path, events)
-    tracemalloc.start()
-    found = read_timeline(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < ranks * len(PHASES) * COLUMNS * 8 / 2  # all ranks as doubles: 35 MB
-    waits = 1 - np.arange(ranks) / (2 * ranks)
-    np.testing.assert_allclose(found.shares[:, PHASES.index("wait")], waits)
-    assert len(found.ranks) == len(found.strips) == 48
 
 
 def test_a_timeline_that_is_too_large_is_refused(tmp_path, monkeypatch):

@@ -1,11 +1,10 @@
 """`plancc simulate --sweep`: a table, JSON, a figure, and one sentence for what makes no sense."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-from cli_helpers import as_json, ok, plancc
+from cli_helpers import as_json, ok
 
 from plancc.predict.machine_files import find_machine
 from plancc_lab.simulate.scaling import Cell, Sweep
@@ -54,16 +53,6 @@ def test_numbers_in_place_of_a_graph(machine: Path) -> None:
     assert said.startswith("no graph: 10,000,000 vertices, 100,000,000 nonzeros")
     assert "hp: assumed boundary fractions\n" in said
     assert "rp: assumed boundary fractions, those of a random matrix\n" in said
-
-
-def test_without_matplotlib(
-    graph: Path, machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    words = ("--machine", machine, "--plot", tmp_path / "s.png")
-    done = plancc("simulate", graph, *SWEEP, *words)
-    assert done.code == 1
-    assert "pip install 'plancc[report]'" in done.error
 
 
 def test_an_epoch_of_no_time_has_speed_up_0(capsys: pytest.CaptureFixture[str]) -> None:

@@ -191,27 +191,11 @@ def test_wrong_contenders(text: str, words: str) -> None:
         parse_contenders(text)
 
 
-def test_an_objective_of_no_model_is_refused_before_a_graph_is_read(tmp_path):
-    with pytest.raises(InputError, match="unknown objective 'most': choose from cut, volume, "):
-        study([tmp_path / "none.mtx"], [Contender.parse("hp")], [2], settings={"objective": "most"})
-
-
 def test_wrong_baseline() -> None:
     with pytest.raises(InputError, match=r"unknown baseline 'mien'.*mine"):
         parse_contenders("rp,mine=hp", "mien")
     with pytest.raises(InputError, match="`baseline` 'hp:effort=x': unknown effort 'x'"):
         parse_contenders("rp", "hp:effort=x")
-
-
-def test_wrong_files(graphs: list[Path], tmp_path: Path) -> None:
-    rp = parse_contenders("rp")
-    with pytest.raises(InputError, match=r"'one\.mtx' is there twice"):
-        study([graphs[0], graphs[0]], rp, [2])
-    with pytest.raises(InputError, match="not a file of kept rows"):
-        study(graphs, rp, [2], keep=graphs[0])
-    with pytest.raises(InputError, match="no such file"):
-        study([tmp_path / "none.mtx"], rp, [2])
-    assert graphs[0].read_text().startswith("%%MatrixMarket")
 
 
 def test_lines_of_others_do_not_count(graphs: list[Path], tmp_path: Path) -> None:
@@ -257,11 +241,6 @@ def test_an_error_of_a_third_party_is_a_row(
     rows = study(graphs[:1], parse_contenders("rp,block"), [2]).rows
     assert rows[0].why == "unexpected ZeroDivisionError: of theirs"
     assert rows[1].figures
-
-
-def test_options_are_spelt_as_options_or_as_parameters():
-    one, two = parse_contenders("a=stochastic-hp:batch-size=8,b=stochastic-hp:batch_size=8")
-    assert one.options == two.options == {"batch_size": 8}
 
 
 def test_epochs_until_plans_of_a_study_pay(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,8 +77,9 @@ def test_a_changed_entry_is_found_by_the_rank_that_reads_it(layout, name, files,
     with h5py.File(path, "r") as file:
         found = file[name][()]
     now = sealing.leaves_of(arrays | {name: found})[name]
-    with pytest.raises(PlanError, match=f"/{name} "):
-        load(path)
+    for read in (load, lambda at: PlanFile(at).check_content()):
+        with pytest.raises(PlanError, match=f"/{name} "):
+            read(path)
     refuse = readers_that_refuse(path, 4)
     if name == "rows/original_id":  # which ranks read where they write predictions
         assert refuse == set()

@@ -355,7 +355,7 @@ def test_errors_have_no_words_of_hdf5(path, tmp_path):
         (tmp_path / "damaged.h5").write_bytes(damaged)
         try:
             with PlanFile(tmp_path / "damaged.h5") as file:
-                file.read_plan()
+                file.check_content()
         except PlanError as error:
             said.add(str(error).rpartition(": ")[2])
     assert "its checksum does not match" in said
@@ -366,7 +366,7 @@ def test_errors_have_no_words_of_hdf5(path, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("mesh.part.4", b"0\n1\n", "not a plan but a part vector: compare it with a plan"),
+        ("mesh.part.4", b"0\n1\n", "not a plan but a part vector: compile it with model"),
         ("none.h5", b"", "not a plan: the file is empty"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import worlds
-from cases import pairs
+from cases import turns
 from predict_helpers import rmat
 
 import plancc
@@ -40,7 +40,7 @@ NETWORKS = {
 ROWS_ONLY = ("gat", "max")
 LAYOUTS = {
     **{"row": ("row",), "edge": ("edge",), "1d": ("1d 4", "1d 4 sparse")},
-    **{"1.5d": ("1.5d 4x2", "1.5d 5x3", "1.5d 5x2 sparse"), "2d": ("2d 2x3",)},
+    **{"1.5d": ("1.5d 2x2", "1.5d 3x2", "1.5d 3x2 sparse"), "2d": ("2d 2x3",)},
     **{"3d": ("3d 2x2x2",), "feature": ("feature 2x6",)},
 }
 PASSES = [(), ("order",), ("constant",), ("order", "constant"), ("order", "constant", "dead-rows")]
@@ -116,28 +116,31 @@ def test_memory_that_is_not_the_layers_own_is_noted(network):
     assert ("memory is that of a GCN of these widths" in found.schedule.notes) != is_product
 
 
-def has_no_epoch(network, kind, shape, passes, hidden):
+TRAINED = [
+    (network, kind)
+    for k, network in enumerate(NETWORKS)
+    for j, kind in enumerate(LAYOUTS)
+    if (kind == "row" or (j + k) % 3 == 0) and not (network in ROWS_ONLY and kind != "row")
+]
+"""Every network on rows, and in turn on the other kinds, whose steps are counted one by one."""
+
+
+def has_no_epoch(way, shape, passes, hidden):
+    kind = way[1]
     own_rows, has_grid = kind == "row", kind not in ("row", "edge")
-    return (
-        (network in ROWS_ONLY and not own_rows)
-        or ("dead-rows" in passes and not own_rows)
-        or ("order" not in passes and has_grid)
-    )
+    return ("dead-rows" in passes and not own_rows) or ("order" not in passes and has_grid)
 
 
-@pairs(
-    unless=has_no_epoch,
-    **{"network": NETWORKS, "kind": LAYOUTS, "shape": range(3), "passes": PASSES},
-    hidden=[6, 10],
-)
-def test_every_rank_moves_what_it_counts(network, kind, shape, passes, hidden, tmp_path):
+@turns(has_no_epoch, way=TRAINED, shape=range(3), passes=PASSES, hidden=[6, 10])
+def test_every_rank_moves_what_it_counts(way, shape, passes, hidden, tmp_path):
     """On a directed matrix, or on one with a diagonal that was added."""
+    network, kind = way
     layout = LAYOUTS[kind][shape % len(LAYOUTS[kind])]
     plan = worlds.plan("directed" if network in ("gcn", "max") else "undirected", layout, 3)
     loops = replace(plan.header, self_loops=network not in ("gcn", "max"))
     plan = replace(plan, header=loops)
     plan.save(tmp_path / "plan.h5")
-    how = {"epochs": 2, "layers": 3, "hidden": hidden, "eval_every": 0, "threads": 1}
+    how = {"epochs": 1, "layers": 3, "hidden": hidden, "eval_every": 0, "threads": 1}
     options = TrainOptions(passes=passes, **how, **NETWORKS[network])
 
     def work(transport):

@@ -99,4 +99,4 @@ def test_what_has_no_live_rows_is_refused(plan, tmp_path):
         schedule_of(tables_of(plan, live_layers=2), (12, 8, 8, CLASSES), passes)
     plancc.compile(rmat(), "libra", 2).save(tmp_path / "edge.h5")
     with pytest.raises(InputError, match="an edge plan; the pass dead-rows is for row plans"):
-        read_tables(tmp_path / "edge.h5", live_layers=2)
+        schedule_of(tmp_path / "edge.h5", (12, 8, CLASSES), passes)

@@ -21,6 +21,7 @@ from plancc.predict.schedule import DenseProduct, Pairs, SparseProduct
 from plancc.predict.schedules import (
     Tables,
     pairs_of,
+    read_tables,
     schedule_of,
     tables_of,
     tables_of_owners,
@@ -161,6 +162,22 @@ def test_owners_of_grids():
     sparse = Grid("1d", 4, sparse=True)
     pairs = pairs_of(pair_volumes(graph, owner, 4))
     assert tables_of_owners(graph, Owners(owner), 4, sparse).expand.rows.sum() == pairs.rows.sum()
+
+
+def test_files_are_read_without_values(tmp_path):
+    """A plan whose values and columns are damaged has the same schedule: nobody looks at them."""
+    import h5py
+
+    plan = worlds.plan("directed", "edge", 3)
+    plan.save(tmp_path / "plan.h5")
+    whole = schedule_of(tmp_path / "plan.h5", DIMS).counts()
+    with h5py.File(tmp_path / "plan.h5", "r+") as file:
+        for name in ("matrix/column", "matrix/value", "rows/global_id"):
+            file[name][...] = 77
+    assert schedule_of(tmp_path / "plan.h5", DIMS).counts().words_sent.tolist() == (
+        whole.words_sent.tolist()
+    )
+    assert read_tables(tmp_path / "plan.h5").num_ranks == 3
 
 
 def test_wrong_words():

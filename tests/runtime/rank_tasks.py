@@ -11,7 +11,6 @@ import torch
 from launcher import alone
 
 import plancc
-from plancc.errors import InputError, PlanccError, PlanError
 from plancc_cli import ranks as job
 from plancc_runtime.data import load_data
 from plancc_runtime.execution.choice import execution_of
@@ -20,7 +19,6 @@ from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.run import make_network
-from plancc_runtime.slices import check_contents, check_slices
 from plancc_runtime.train import train
 
 RATE = 0.5
@@ -120,26 +118,3 @@ def without(transport, missing, *words):
     lacking = {name: None for name in [missing.get(transport.rank)] if name}
     with patch.dict(sys.modules, lacking), patch.object(job, "ALONE", 0.01):
         return alone(*words)
-
-
-def agreed(transport, failing):
-    """What every rank sees when the ranks in `failing` bring an error."""
-    try:
-        with transport.agreement():
-            if transport.rank in failing:
-                raise {"I": InputError, "P": PlanError}[failing[transport.rank][0]](
-                    failing[transport.rank][1:]
-                )
-    except PlanccError as error:
-        return type(error).__name__, str(error), error is transport.agreed_error
-    return None
-
-
-def checked_slices(transport, parts, contents, paths=None):
-    rank = transport.rank
-    try:
-        check_contents(contents[rank], transport, *(paths[rank:][:1] if paths else ()))
-        check_slices(parts[rank], transport)
-    except PlanError as error:
-        return str(error)
-    return None

@@ -9,18 +9,16 @@ import reference
 import torch
 from cases import long, turns
 from runs import on_ranks
-from scipy.sparse import csr_matrix
 
 from plancc.plan.layers import COEFFICIENTS
 from plancc_runtime.layouts import matrices
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import draw, halo_vertices, ready_to_draw
+from plancc_runtime.layouts.boundary import draw, ready_to_draw
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 
 N, EPOCHS = 40, 1000
-SIGMAS = 5  # of a mean that is tested; of a thousand entries none is expected outside
 
 
 def a_matrix() -> np.ndarray:
@@ -82,20 +80,6 @@ def dense_of(blocks: list[Block]) -> np.ndarray:
 RATES = {"boundary_sampling": BOUNDARY, "boundary_edge_sampling": BOUNDARY, "drop_edge": ~ADDED}
 
 
-@pytest.mark.parametrize("epochs", [200, pytest.param(500, marks=long)])
-@pytest.mark.parametrize("name", RATES)
-def test_the_expected_matrix_is_the_whole_one(name, epochs):
-    """Every entry is A_ij / rate with probability rate: its mean has a known deviation."""
-    rate = 0.4
-    options = TrainOptions(**{name: rate}, seed=1)
-    blocks = blocks_of(options)
-    total = np.zeros((N, N))
-    for epoch in range(epochs):
-        total += dense_of(sampled(blocks, options, epoch))
-    deviation = A * np.sqrt((1 - rate) / rate / epochs)
-    assert (np.abs(total / epochs - A) <= SIGMAS * deviation + 1e-12).all()
-
-
 @turns(name=["mean", "sum"], rate=RATES)
 def test_coefficients_of_a_sample_are_those_of_the_whole_scaled(name, rate):
     options = TrainOptions(**{rate: 0.5})
@@ -151,44 +135,6 @@ def test_products_are_those_of_the_sampled_matrix(rates, group, monkeypatch):
             np.testing.assert_allclose(x_grad, (dense.T @ g)[block.inputs], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("rate", [0.5, pytest.param(0.2, marks=long)])
-def test_variance_of_boundary_sampling(rate):
-    """Appendix A of Wan et al. 2022 for draws that are independent of each other.
-
-    Z~_v - Z_v = sum over halo rows u of (x_u / p - 1) P_vu h_u with x_u in {0, 1}, E[x_u] = p and
-    so E[(x_u / p - 1)^2] = (1 - p) / p; the mixed terms vanish. Hence
-
-        E ||Z~ - Z||_F^2 = (1 - p) / p  sum_v sum_u ||P_vu h_u||^2
-
-    which is below the appendix's bound, gamma^2 ||P_VB||_F^2 / p with gamma = max ||h_u||.
-    """
-    options = TrainOptions(boundary_sampling=rate, drop_edge=1.0, seed=7)  # which tells `halo`
-    blocks = blocks_of(options)
-    h = np.random.default_rng(8).normal(size=(N, 3))
-    outside = A * BOUNDARY
-    exact = (1 - rate) / rate * (outside**2 @ (h**2).sum(axis=1)).sum()
-    errors = np.zeros(EPOCHS)
-    for rank, block in enumerate(blocks):
-        z = A[block.inputs] @ h
-        for epoch in range(EPOCHS):
-            part = draw(block, options.sampling, rank, epoch).block
-            matrix = csr_matrix((part.value, part.column, part.row_ptr))
-            known = h[np.concatenate([part.inputs, part.halo])]
-            errors[epoch] += ((matrix @ known[: matrix.shape[1]] - z) ** 2).sum()
-    deviation = errors.std() / np.sqrt(EPOCHS)
-    assert abs(errors.mean() - exact) < SIGMAS * deviation
-    assert SIGMAS * deviation < rate * exact  # it can tell (1 - p) / p from 1 / p
-    bound = (h**2).sum(axis=1).max() * (outside**2).sum() / rate
-    assert errors.mean() < bound
-
-
-@pytest.mark.parametrize("name", RATES)
-def test_a_rate_of_one_keeps_all(name):
-    for options in (TrainOptions(**{name: 1.0}), TrainOptions()):
-        assert not options.sampling.active
-        np.testing.assert_array_equal(dense_of(sampled(blocks_of(options), options, 0)), A)
-
-
 def test_a_rate_of_zero_leaves_nothing_of_it():
     for name in ("boundary_sampling", "boundary_edge_sampling"):
         options = TrainOptions(**{name: 0.0})
@@ -199,16 +145,3 @@ def test_a_rate_of_zero_leaves_nothing_of_it():
         np.testing.assert_array_equal(dense_of(alone), A * ~BOUNDARY)
     options = TrainOptions(drop_edge=0.0)
     np.testing.assert_array_equal(dense_of(sampled(blocks_of(options), options, 0)), A * ADDED)
-
-
-def test_halo_vertices_are_those_that_the_senders_own():
-    header, parts = reference.make_parts(A, OWNER, 4)
-
-    def work(transport):
-        block = Block.of_part(parts[transport.rank], header.self_loops)
-        return halo_vertices(block, transport)
-
-    for rank, halo in enumerate(on_ranks(4, work)):
-        needed = np.flatnonzero((A[rank == OWNER] != 0).any(axis=0) & (rank != OWNER))
-        needed = reference.in_plan_order(needed, A, OWNER)
-        np.testing.assert_array_equal(halo, sorted(needed, key=lambda v: OWNER[v]))

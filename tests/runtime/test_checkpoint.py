@@ -192,20 +192,6 @@ def test_a_resumed_run_takes_the_options_of_its_checkpoint(plans, words, tmp_pat
     assert "; cannot resume with 7: leave --hidden out" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("epochs", "x"), ("lr", [1]), ("passes", [3]), ("model_options", 2), ("residual", 1)],
-)
-def test_options_of_another_type_are_one_sentence(plans, name, value, tmp_path):
-    words = ["--checkpoint", tmp_path, "--threads", 1]
-    assert alone(plans[0], *words, "--epochs", 1).returncode == 0
-    rewritten(tmp_path / "last.safetensors", with_value("options", name, value=value))
-    done = alone(plans[0], *words, "--resume")
-    assert done.returncode == 2
-    [line] = done.stderr.splitlines()
-    assert f"last.safetensors: is damaged: its option '{name}' is" in line
-
-
 def test_the_best_weights_are_kept_beside_the_last(plans, tmp_path):
     result = run(plans[0], PARTS, tmp_path, epochs=20, eval_every=1, every=1)[0]
     losses = [e.val_loss for e in result.epochs]  # before the update of every epoch
@@ -375,9 +361,9 @@ def with_value(*keys, value):
 
 WRONG = [
     *[("epoch", value) for value in ("x", -1, 2.5, None, True, float("nan"), 10**400, "gone")],
-    *[("num_ranks", value) for value in (-1, 0, "2", 10**400, 3)],
-    *[("kernels", value) for value in ("numba", [1, 2], None, {}, ["numba"], "gone")],
     *[("options", value) for value in (None, [], "x", 3, "gone")],
+    *(("options", "epochs", "x"), ("options", "lr", [1]), ("options", "passes", [3])),
+    *(("options", "model_options", 2), ("options", "residual", 1)),
     *[("plan", value) for value in (None, 5, ["x"], "gone")],
     *[("best", value) for value in (None, [], "x", {}, "gone")],
     *[("format", value) for value in (None, True, 2, "1", [1], "gone")],
@@ -455,18 +441,6 @@ def test_two_runs_do_not_share_a_folder(plans, tmp_path):
     assert ".lock" not in os.listdir(tmp_path)
 
 
-def test_one_process_locks_a_folder_once(tmp_path):
-    first = files.FolderLock(tmp_path)
-    for _ in range(2):  # refusing it does not end the first
-        with pytest.raises(BlockingIOError):
-            files.FolderLock(tmp_path)
-    assert (tmp_path / ".lock").exists()
-    first.release()
-    again = files.FolderLock(tmp_path)
-    assert again.holds
-    again.release()
-
-
 @pytest.mark.parametrize("error", files.NO_LOCKS)
 def test_a_file_system_without_locks_is_told(plans, error, monkeypatch, tmp_path):
     """The process that `.lock` names is looked up on its own machine alone."""
@@ -515,7 +489,6 @@ OTHER = [
     ({"options hidden": [[[[[[[["x" * 999]]]]]]]]}, {}, "is damaged: its option 'hidden'"),
     ({"options lr": "\x1b]0;title\x07"}, {}, "is damaged: its option 'lr'"),
     ({"options model": "gone"}, {}, "is damaged: its option 'model' is 'missing'"),
-    ({"kernels": ["no such", "no such"]}, {}, "kernel of the checkpoint"),
     *(({"steps": steps}, {}, "counts no updates") for steps in (-1, 2**53, 2**63 - 1)),
 ]
 
@@ -534,7 +507,6 @@ def test_other_plans_settings_and_values_are_refused(
             rewritten(last, with_value(*key.split(), value=value))
     before = last.read_bytes()
     chosen = {"plan": 0, "resume": True, **options}
-    ranks = PARTS if "kernels" in changed else ranks  # others choose their own
     with pytest.raises(InputError, match=words) as caught:
         run(plans[chosen.pop("plan")], ranks, tmp_path, **chosen)
     assert str(caught.value).isprintable()

@@ -1,7 +1,5 @@
 """0c and cd-r of DistGNN beside dense simulations: per-part copies, whole histories, autograd."""
 
-import json
-import shutil
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -15,7 +13,7 @@ import torch
 import worlds
 from cases import turns
 
-from plancc.errors import InputError, PlanccError
+from plancc.errors import PlanccError
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
@@ -23,7 +21,6 @@ from plancc.plan.parts import Part
 from plancc.plan.plan import Plan
 from plancc.plan.values import Header
 from plancc.sampling.counter import key_of
-from plancc_runtime.checkpoint import _read_tensors, _write_file
 from plancc_runtime.layouts.clones import bin_of
 from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.options import TrainOptions
@@ -244,17 +241,6 @@ def test_a_run_is_the_simulation_of_copies(passes, chosen):
     assert len(set(losses)) == epochs
 
 
-def test_one_part_is_the_same_with_every_fold():
-    this = case(1)
-    options = {"layers": 3, "dropout": 0.2}
-    sync = trained(this, 4, **options)
-    for fold in ({"fold": "none"}, {"fold": "delayed", "delay": 2}):
-        found = trained(this, 4, **options, **fold)
-        losses = [[epoch.loss for epoch in result.epochs] for result in (found, sync)]
-        np.testing.assert_allclose(*losses, rtol=1e-12)
-        assert {epoch.words_sent for epoch in found.epochs} == {0}
-
-
 def test_evaluation_has_the_exact_product():
     this = case(4)
     for fold in ("none", "delayed"):
@@ -311,88 +297,6 @@ def test_bins_are_even_and_depend_on_the_vertex_alone():
     assert bin_of(vertices, 1).max() == 0
 
 
-@turns(cut=[1, 3, 4, 8], passes=[(), ("constant",)])
-def test_a_resumed_run_ends_with_the_same_bits(cut, passes, tmp_path):
-    """Whatever is on its way after `cut` epochs, of which a bin's cycle has 6."""
-    this = case(3)
-    options = {"layers": 3, "fold": "delayed", "delay": 2, "passes": passes, "optimizer": "adam"}
-    whole = trained(this, 11, **options)
-    options |= {"checkpoint": tmp_path, "every": 2, "keep_last": 2}
-    trained(this, cut, **options)
-    resumed = trained(this, 11, **options, resume=True)
-    assert [epoch.epoch for epoch in resumed.epochs] == list(range(cut, 11))
-    for here, there in zip(resumed.epochs, whole.epochs[cut:], strict=True):
-        assert (here.loss, here.words_sent) == (there.loss, there.words_sent)
-    for key, value in whole.weights.items():
-        np.testing.assert_array_equal(resumed.weights[key], value)
-    # those of checkpoints that are gone have gone with them
-    assert {path.name for path in tmp_path.glob("late-*")} == {"late-11", "late-10"}
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory) -> Path:
-    """A folder with a plan, and its checkpoints after 6 and 4 epochs."""
-    folder = tmp_path_factory.mktemp("checkpoint")
-    case(3).plan().save(folder / "plan.h5")
-    trained(folder / "plan.h5", 6, **LATE, checkpoint=folder)
-    return folder
-
-
-FOLD = {"fold": "delayed", "delay": 2}
-LATE = {**FOLD, "every": 2, "keep_last": 2}
-
-
-HARMS = {
-    "is damaged: cannot be read": lambda own, other: own.write_bytes(own.read_bytes()[:-1]),
-    "is of another checkpoint": lambda own, other: shutil.copy(other, own),
-    "is missing": lambda own, other: own.unlink(),
-}
-
-
-@pytest.mark.parametrize("words", HARMS)
-def test_damaged_sums_are_passed_over_with_their_checkpoint(words, kept, tmp_path):
-    folder = shutil.copytree(kept, tmp_path / "kept")
-    HARMS[words](*(folder / "late-6" / f"{rank}.safetensors" for rank in (1, 0)))
-    options = {**LATE, "checkpoint": folder, "resume": True}
-    resumed = trained(folder / "plan.h5", 8, **options)
-    [said] = [each for each in resumed.remarks if "last.safetensors" in each]
-    assert f"is not whole: {folder / 'late-6' / '1.safetensors'} {words}" in said
-    assert said.endswith("last-1.safetensors, after 4 epochs")
-    whole = trained(folder / "plan.h5", 8, **FOLD)
-    assert [each.loss for each in resumed.epochs] == [each.loss for each in whole.epochs[4:]]
-    # what is whole may still be mended by hand
-    assert (folder / "last.safetensors.damaged").exists()
-    assert (folder / "late-6" / "0.safetensors").exists()
-
-
-def test_what_sums_do_not_fit(kept, tmp_path):
-    folder = shutil.copytree(kept, tmp_path / "kept")
-    this = folder / "plan.h5"
-    options = {**LATE, "checkpoint": folder, "resume": True}
-    for changed, words in (
-        ({"passes": ("constant",)}, "was made with passes order,.*; cannot resume with constant:"),
-        ({"row_order": "rcm"}, "was made with row-order auto; cannot resume with rcm"),
-        ({"delay": 3}, "was made with delay 2; cannot resume with 3"),
-    ):
-        with pytest.raises(InputError, match=words):
-            trained(this, 8, **options | changed)
-    with pytest.raises(InputError, match="belongs to another plan"):
-        trained(case(3, seed=1), 8, **options)
-    with pytest.raises(InputError, match="was made with fold delayed; cannot resume with sync"):
-        trained(this, 8, ranks=2, checkpoint=folder, resume=True)
-    with pytest.raises(
-        InputError, match="cannot resume on 2 ranks; it holds partial sums of 3 ranks"
-    ):
-        trained(this, 8, ranks=2, **options)
-    last = folder / "last.safetensors"
-    text, tensors, _ = _read_tensors(last)
-    late = [folder / "late-6" / f"{rank}.safetensors" for rank in range(3)]
-    digests = [_write_file(path, {"0/0/sums": torch.zeros(2)}, {}) for path in late]
-    _write_file(last, tensors, {**json.loads(text), "late": digests})
-    with pytest.raises(InputError, match=r"late-6/0\.safetensors: belongs to another model: "):
-        trained(this, 8, **options)
-
-
 ENDINGS = {
     "all epochs": {},
     "fewer epochs than the delay": {"delay": 9},
@@ -443,17 +347,13 @@ def test_rounds_under_way_are_finished_at_the_end(ending, passes):
 
 
 @pytest.mark.mpi
-def test_messages_of_mpi_may_be_late(ranks, tmp_path):
-    """Several rounds of one pair of ranks are under way, evaluations and checkpoints between."""
+def test_messages_of_mpi_may_be_late(ranks):
+    """Several rounds of one pair of ranks are under way, evaluations between."""
     this, epochs = case(2), 9
     options = {**COMMON, "layers": 3, "epochs": epochs, "fold": "delayed", "delay": 2}
     options["eval_every"] = 2
     plan = slices(this.plan())
     result, _ = ranks.call(2, rank_tasks.trained, plan, options)[0]
-    kept = {**options, "checkpoint": tmp_path}
-    ranks.call(2, rank_tasks.trained, plan, {**kept, "epochs": 5, "every": 1})
-    resumed, _ = ranks.call(2, rank_tasks.trained, plan, {**kept, "resume": True})[0]
-    assert [each.loss for each in resumed.epochs] == [each.loss for each in result.epochs[5:]]
     losses = [epoch.loss for epoch in result.epochs]
     expected = trained(this, epochs, layers=3, fold="delayed", delay=2)
     np.testing.assert_allclose(losses, [epoch.loss for epoch in expected.epochs], rtol=1e-12)

@@ -54,15 +54,6 @@ def test_ranks_write_a_plan_that_trains(folder, tmp_path, ranks):
     assert trained.returncode == 0, trained.stderr
 
 
-def test_a_variable_alone_is_no_launcher(folder, tmp_path, monkeypatch):
-    """Other programs set WORLD_SIZE for purposes of their own."""
-    monkeypatch.setenv("WORLD_SIZE", "8")
-    words = ["compile", folder, "-p", "4", "--model", "rp", "-o", tmp_path / "p.h5", "-q"]
-    done = alone(*words, program="plancc")
-    assert done.returncode == 0, done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["p.h5"]
-
-
 def test_what_one_process_does_is_not_done_twice(folder, monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")

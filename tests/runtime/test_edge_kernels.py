@@ -1,7 +1,6 @@
 """Edge-wise kernels and their gradients, against plain Python over nonzeros and dense float64."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -22,20 +21,6 @@ from plancc_runtime.nn.operators import (
 )
 
 NATIVE = pytest.mark.parametrize("native", [True, False], ids=["numba", "torch"])
-BINARY = {
-    "copy": lambda a, b: a,
-    "copy_e": lambda a, b: b,
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-}
-REDUCE = {
-    "sum": math.fsum,
-    "mean": lambda values: math.fsum(values) / len(values),
-    "max": max,
-    "min": min,
-}
 # Rows 0 and 4 are empty, row 2 is long, columns are unsorted, column 7 is unused.
 ROWS = [[], [3, 0, 5], [8, 1, 2, 6, 0, 4, 5, 3], [6], [], [2, 1]]
 M, N, D = len(ROWS), 9, 2
@@ -61,59 +46,6 @@ def random_pattern(m: int, n: int, degree: int, seed: int = 1) -> tuple[np.ndarr
     degrees = np.minimum(random.pareto(1.2, m) * degree, n).astype(int)
     np.cumsum(degrees, out=ptr[1:])
     return ptr, random.integers(0, n, ptr[-1]).astype(np.int32)
-
-
-def reference(x, y, by_row: bool, op: str, reduce: str, d: int) -> np.ndarray:
-    out, e = np.zeros((M, d)), 0
-    for i, row in enumerate(ROWS):
-        messages = []
-        for j in row:
-            operand = None if y is None else y[i if by_row else e]
-            messages.append(
-                [
-                    BINARY[op](
-                        x[j, k] if op != "copy_e" else None,
-                        None if operand is None else operand[k % len(operand)],
-                    )
-                    for k in range(d)
-                ]
-            )
-            e += 1
-        if messages:
-            out[i] = [REDUCE[reduce](column) for column in zip(*messages, strict=True)]
-    return out
-
-
-def operand_kinds(op: str) -> list[str]:
-    return {"copy": ["none"], "copy_e": ["scalar", "vector"]}.get(
-        op, ["scalar", "vector", "target"]
-    )
-
-
-@pairs(
-    native=[True, False],
-    reduce=REDUCTIONS,
-    call=[f"{op} {kind}" for op in BINARY for kind in operand_kinds(op)],
-)
-def test_aggregation_and_its_gradients(native, reduce, call):
-    op, kind = call.split()
-    assert set(OPERATORS) == set(BINARY)
-    pattern = small_pattern(native)
-    x = draw(N, D)
-    y = {"none": None, "scalar": draw(NNZ), "vector": draw(NNZ, D), "target": draw(M, D)}[kind]
-    name = "target" if kind == "target" else "weight"
-
-    def call(x, y=None):
-        return aggregate(pattern, x, op=op, reduce=reduce, **{name: y})
-
-    array = None if y is None else y.detach().numpy().reshape(len(y), -1)
-    width = 1 if (op, kind) == ("copy_e", "scalar") else D
-    expected = reference(x.detach().numpy(), array, kind == "target", op, reduce, width)
-    np.testing.assert_allclose(call(x, y).detach(), expected, rtol=1e-12, atol=1e-12)
-    if op == "copy_e":
-        assert torch.autograd.gradcheck(lambda w: call(x, w), (y,), fast_mode=True)
-    else:
-        assert torch.autograd.gradcheck(call, (x,) if y is None else (x, y), fast_mode=True)
 
 
 @NATIVE
@@ -171,22 +103,6 @@ def dense_attention(source, target, x, slope, scale):
     alpha = score.masked_fill(~inside[:, :, None], -math.inf)[filled].softmax(dim=1) * mask[filled]
     out = torch.zeros(M, *x.shape[1:], dtype=torch.float64)
     return out.index_copy(0, torch.tensor(filled), torch.einsum("mnh,nhd->mhd", alpha, x))
-
-
-@pairs(native=[True, False], dropped=[False, True], shape=[(1, 5), (3, 1), (2, 4)])
-def test_attention_and_its_gradients(native, dropped, shape):
-    heads, d = shape
-    pattern = small_pattern(native)
-    source, target, x = draw(N, heads), draw(M, heads, seed=7), draw(N, heads, d)
-    scale = 2.0 * (draw(NNZ, heads).detach() > 0) if dropped else None
-    scale = None if scale is None else scale.double()
-    out = attention(pattern, source, target, x, 0.2, scale)
-    expected = dense_attention(source, target, x, 0.2, scale)
-    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
-    inputs, g = (source, target, x), draw(M, heads, d, seed=3).detach()
-    ours, theirs = (torch.autograd.grad(each, inputs, g) for each in (out, expected))
-    torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
-    assert torch.autograd.gradcheck(lambda *a: attention(pattern, *a, 0.2, scale), inputs)
 
 
 @pairs(
@@ -293,17 +209,6 @@ def test_the_number_of_threads_changes_no_bit(threads):
         results.append(everything(Pattern.from_csr(ptr, column, 1000)))
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
-
-
-def test_ranks_may_be_threads(threads):
-    threads(2)
-    ptr, column = random_pattern(1500, 1000, 2)
-    expected = [everything(Pattern.from_csr(ptr, column, 1000), seed) for seed in range(4)]
-    pattern = Pattern.from_csr(ptr, column, 1000)
-    with ThreadPoolExecutor(4) as ranks:
-        found = list(ranks.map(lambda seed: everything(pattern, seed), range(4)))
-    for a, b in zip(expected, found, strict=True):
-        assert all(torch.equal(s, t) for s, t in zip(a, b, strict=True))
 
 
 def test_torch_operations_agree_with_the_kernels():

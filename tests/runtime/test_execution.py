@@ -1,6 +1,5 @@
 """The passes that avoid communication: exact, and as frugal as they say; on 1, 2 and 3 ranks."""
 
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -9,19 +8,14 @@ import pytest
 import rank_tasks
 import reference
 import torch
-from cases import pairs
-from reference import bound
 from scipy.sparse import csr_matrix
 
 from plancc.graph.vertexdata import VertexData
 from plancc_runtime.data import load_data
 from plancc_runtime.execution.choice import execution_of
 from plancc_runtime.execution.drawn import chosen_batches
-from plancc_runtime.execution.figures import words_of_pass
 from plancc_runtime.layouts.matrices import is_symmetric
-from plancc_runtime.layouts.order import in_cache_order, reordered
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.wire import WIRES
 from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.run import make_network
 from plancc_runtime.transport.local import run_ranks
@@ -254,119 +248,6 @@ def alone(**options):
     return execution, network
 
 
-@pytest.mark.parametrize(
-    ("options", "off"),
-    [
-        ({}, set()),
-        ({"input_dropout": 0.1}, {"constant"}),
-        ({"norm": "batch"}, {"dead-rows"}),
-        ({"norm": "batch", "passes": ("order", "constant")}, set()),
-        ({"boundary_sampling": 0.5}, set()),
-        ({"boundary_sampling": 0.5, "input_dropout": 0.1}, set()),
-        ({"boundary_sampling": 1.0}, set()),
-        ({"batch_size": 8}, {"dead-rows"}),
-        ({"batch_size": 8, "feature_cache": 0, "input_dropout": 0.1}, {"dead-rows"}),
-    ],
-)
-def test_what_does_not_fit_is_off_and_says_why(options, off):
-    execution, network = alone(**options)
-    assert set(execution.off) == off
-    assert all(execution.off.values())
-    view = execution.view(0)
-    passes = options.get("passes", PASSES)
-    batches = "batch_size" in options
-    sampled = options.get("boundary_sampling", 1) < 1 or batches
-    dead = "dead-rows" in passes and "dead-rows" not in off and not batches
-    constant = "constant" in passes and "constant" not in off
-    assert (view.fixed is not None) == (constant and not sampled)
-    assert (view.outputs is not None) == dead
-    assert execution.whole().outputs is None
-    figures = execution.figures(network)
-    assert (figures is None) == batches
-
-
-@pytest.mark.parametrize(
-    "options", [{"batch_size": 8}, {"sampler": "edges", "keep": 0.4}, {"fold": "none"}], ids=str
-)
-def test_words_of_a_pass_are_counted_before_it_is_made(options):
-    """What `figures` cannot say for all epochs alike; of samples, `test_sampled_passes` does."""
-    p, owner, a = 3, owners(3), graph(True)
-    header, parts = reference.make_parts(a, owner, p, data(4))
-    if "fold" in options:
-        of_nonzeros = np.random.default_rng(1).integers(0, p, a.shape)
-        np.fill_diagonal(of_nonzeros, owner)
-        header, parts = reference.make_parts(a, owner, p, data(4), of_nonzeros)
-    options = TrainOptions(dtype="float64", kernel="numba", **options)
-
-    def work(transport):
-        mine = header, parts[transport.rank]
-        given = load_data(mine[1], transport, torch.float64, options)
-        network = make_network(options, given, transport, torch.float64)
-        resources = Resources(transport, torch.float64, kernel="numba")
-        drawn = chosen_batches(mine, options, header) if options.mini_batches else None
-        execution = execution_of(*mine, given, options, resources, drawn)
-        given = execution.prepare(network)
-        found = []
-        for number in range(4):
-            view, batch = execution.view(number), given
-            if drawn is not None:
-                view, batch, _ = execution.batch(number, given)
-            fixed = view.fixed is not None
-            expected = words_of_pass(network, view.graphs, fixed=fixed).sum()
-            before = transport.traffic.words_sent
-            outputs = network(view.graphs, view.rows_of(batch.features), view.fixed)
-            with torch.autograd.set_multithreading_enabled(False):
-                outputs.sum().backward()
-            found.append((transport.traffic.words_sent - before, expected))
-        return found
-
-    words = np.array(run_ranks(p, work, timeout=180))  # [ranks, epochs, (counted, expected)]
-    np.testing.assert_array_equal(words[..., 0], words[..., 1])
-    assert words.any() == (options.fold == "sync")
-
-
-def test_a_view_is_the_same_in_every_epoch_unless_it_is_drawn():
-    execution, _ = alone()
-    assert execution.view(0) is execution.view(1)
-    execution, _ = alone(drop_edge=0.5)
-    first, second = (execution.view(epoch).graphs[0].block for epoch in (0, 1))
-    assert first.column.tobytes() != second.column.tobytes()
-
-
-@pairs(
-    name=["bf16", "fp16", "int8"],
-    dtype=[torch.float32, torch.float64],
-    device=["cpu", "cuda"],
-)
-def test_wire_errors_are_within_their_bounds(name, dtype, device, request):
-    if device == "cuda":
-        request.getfixturevalue("cuda")
-    wire = WIRES[name]
-    random = np.random.default_rng(0)
-    magnitudes = 10.0 ** random.integers(-30 if name != "fp16" else -9, 4, (400, 1))
-    rows = torch.from_numpy(random.standard_normal((400, 17)) * magnitudes).to(dtype)
-    rows[0] = 0
-    rows[1, :] = 0
-    rows[1, 3] = -2.5
-    rows = rows.to(device)
-    packed = wire.empty(400, 17, rows.device)
-    wire.pack(rows, packed)
-    again = torch.full_like(rows, torch.nan)
-    wire.unpack(packed, again)
-    exact = rows.cpu().double().numpy()
-    error = np.abs(again.cpu().double().numpy() - exact)
-    assert (error <= bound(name, exact)).all()
-    assert error.max() > 0
-    assert (again[0] == 0).all()
-    assert again[1, 3] == -2.5
-    rows[5, 2], rows[6, 0] = torch.inf, torch.nan
-    wire.pack(rows, packed)
-    wire.unpack(packed, again)
-    assert not again[5].isfinite().all()
-    assert not again[6].isfinite().all()
-    assert again[7].isfinite().all()
-
-
 def test_symmetry_is_exact():
     random = np.random.default_rng(0)
     dense = np.where(random.random((30, 30)) < 0.2, random.standard_normal((30, 30)), 0)
@@ -390,49 +271,3 @@ def test_symmetry_is_exact():
     assert not is_symmetric(csr_matrix(ring))
     assert not is_symmetric(csr_matrix(dense[:20]))
     assert is_symmetric(csr_matrix((0, 0)))
-
-
-@pytest.mark.parametrize("method", ["rcm", "degree"])
-def test_a_cache_order_keeps_the_product_and_its_messages(method):
-    _, parts = reference.make_parts(graph(True), np.arange(N) * 3 // N, 3, data(20))
-    for part in parts:
-        uses_halo = np.array(
-            [
-                (part.column[first:last] >= part.num_rows).any()
-                for first, last in pairwise(part.row_ptr.tolist())
-            ]
-        )
-        num_interior = int((~uses_halo).sum())
-        assert 0 < num_interior < part.num_rows
-        part = reordered(part, np.argsort(uses_halo, kind="stable"))
-        part = replace(part, num_interior=num_interior)
-        other = in_cache_order(part, method)
-        assert not np.array_equal(other.global_id, part.global_id)
-        halo = [f"halo {c}" for c in range(part.num_halo)]
-        assert entries(other, halo) == entries(part, halo)
-        interior = other.column[: other.row_ptr[num_interior]]
-        assert (interior < other.num_rows).all()
-        assert set(other.global_id[:num_interior]) == set(part.global_id[:num_interior])
-        np.testing.assert_array_equal(
-            other.global_id[other.expand.send.row], part.global_id[part.expand.send.row]
-        )
-        for slice_ in (part, other):
-            np.testing.assert_array_equal(
-                slice_.vertex_data.features, data(20).features[slice_.global_id]
-            )
-    assert in_cache_order(part, "none") is part
-
-
-def entries(part, halo):
-    names = [*part.global_id.tolist(), *halo]
-    rows = np.repeat(part.global_id, np.diff(part.row_ptr)).tolist()
-    return {
-        (i, names[c]): v for i, c, v in zip(rows, part.column, part.value.tolist(), strict=True)
-    }
-
-
-@pytest.mark.parametrize("method", ["rcm", "degree", "none"])
-def test_a_rank_without_rows_has_an_order(method):
-    a = reference.normalised(np.eye(6))
-    _, parts = reference.make_parts(a, np.array([0, 0, 0, 2, 2, 2]), 3)
-    assert in_cache_order(parts[1], method).num_rows == 0

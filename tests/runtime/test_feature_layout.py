@@ -13,7 +13,7 @@ import pytest
 import torch
 import worlds
 from reference import normalised
-from runs import on_ranks, slices_of, trained
+from runs import on_ranks
 
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
@@ -22,10 +22,9 @@ from plancc.plan.grid_slices import with_grid
 from plancc.plan.layers import Aggregate
 from plancc.plan.lowering import lower
 from plancc.plan.slices import read_rank_slice
-from plancc.plan.stages import Batches, wanted_stages
+from plancc.plan.stages import wanted_stages
 from plancc_runtime.layouts.feature import FeatureGraph
 from plancc_runtime.layouts.order import in_order
-from plancc_runtime.layouts.pipeline import bandwidth
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.testing import Layout, LayoutTests
@@ -171,24 +170,6 @@ def test_the_volume_is_the_papers_and_the_same_for_any_number_of_ranks():
         assert sum(counted) == 2 * width * 2 * n * (ranks - 1) / ranks
 
 
-def test_what_a_batch_needs():
-    a = matrix(30, True, reach=3)
-    rows, columns = np.nonzero(a)
-    row_ptr = np.concatenate([[0], np.cumsum(np.count_nonzero(a, axis=1))])
-    assert bandwidth(row_ptr, columns) == np.abs(rows - columns).max() == 3
-    for stages in (1, 2, 4, 7, 30):
-        batches = Batches(30, 2, stages)
-        of_row = np.empty(30, int)
-        for stage in range(stages):
-            of_row[slice(*batches.bounds(stage))] = stage
-        expected = np.maximum.accumulate(
-            [of_row[columns[of_row[rows] == stage]].max(initial=0) for stage in range(stages)]
-        )
-        expected[-1] = stages - 1
-        assert batches.needs(row_ptr, columns) == expected.tolist()
-        assert sorted(np.concatenate([batches.rows_of(k) for k in range(2)])) == list(range(30))
-
-
 def test_stages_follow_the_bandwidth():
     """Proposition 3.5: (n - b) / 2n is at least 1 / s, for the smallest such s."""
     for n, b in ((100, 0), (100, 10), (100, 50), (1000, 899)):
@@ -196,43 +177,3 @@ def test_stages_follow_the_bandwidth():
         assert (n - b) / (2 * n) >= 1 / stages
         assert stages == 2 or (n - b) / (2 * n) < 1 / (stages - 1)
     assert wanted_stages(100, 99) == 2  # 200 would only cost
-
-
-def test_rcm_order_narrows_the_band_and_vertex_data_follow_their_rows():
-    n = 40
-    shuffled = np.random.default_rng(2).permutation(n)
-    a = matrix(n, False, reach=2)[shuffled][:, shuffled]
-    features = np.arange(3 * n, dtype=np.float32).reshape(n, 3)
-    data = VertexData(
-        features=features, labels=np.arange(n, dtype=np.int32), train_mask=np.arange(n) % 3 == 0
-    )
-
-    def work(graph, part):
-        found = part.vertex_data
-        np.testing.assert_array_equal(found.features, features[part.global_id])
-        np.testing.assert_array_equal(found.labels, part.global_id)
-        np.testing.assert_array_equal(found.train_mask, part.global_id % 3 == 0)
-        np.testing.assert_array_equal(graph.vertices.numpy(), part.global_id)
-        edges = (a != 0).sum(1) - 1  # the diagonal was added
-        np.testing.assert_array_equal(graph.degree("edges").numpy(), edges[part.global_id])
-        return part.global_id.tolist(), graph.pipelining
-
-    for options in (TrainOptions(row_order="rcm"), TrainOptions(pipeline="auto")):
-        results = on_grid(a, Grid("feature", 1, 3), work, options, data)
-        assert sorted(v for rows, _ in results for v in rows) == list(range(n))
-    assert {cut.stages for _, cut in results} == {results[0][1].stages}
-    options = TrainOptions(pipeline="5", row_order="none")
-    plain = on_grid(a, Grid("feature", 1, 3), work, options, data)
-    assert results[0][1].bandwidth < plain[0][1].bandwidth
-
-
-def test_packed_rows_of_a_slice_without_columns():
-    """A layer narrower than a group: int8 has no scale to send for a rank that has no column."""
-    options = TrainOptions(epochs=2, hidden=3, dtype="float64", threads=1)
-    plain, packed = (
-        trained(slices_of("directed", "feature 2x4"), replace(options, wire=wire))[0]
-        for wire in ("fp32", "int8")
-    )
-    for here, there in zip(plain.epochs, packed.epochs, strict=True):
-        assert there.loss == pytest.approx(here.loss, rel=0.05)
-        assert there.words_sent == here.words_sent == packed.figures.planned

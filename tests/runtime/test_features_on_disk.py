@@ -1,16 +1,13 @@
 """Mini-batches whose features stay in the plan's file, against those that hold them."""
 
-import json
-
 import h5py
 import numpy as np
 import pytest
 import worlds
-from click.testing import CliRunner
+from cases import turns
 
 import plancc
-from plancc.errors import InputError, PlanccWarning, PlanError
-from plancc_cli.run import command
+from plancc.errors import InputError, PlanError
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
@@ -50,9 +47,9 @@ def trained(path, ranks, **options):
     return run_ranks(ranks, lambda transport: train(path, chosen, transport), timeout=60)[0]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8"])
-@pytest.mark.parametrize(("model", "ranks"), list(zip(MODELS, (1, 2, 4, 2, 1), strict=True)))
-def test_training_is_the_same_to_the_bit(model, ranks, dtype, plan):
+@turns(way=list(zip(MODELS, (1, 2, 4, 2, 1), strict=True)), dtype=["float32", "int8"])
+def test_training_is_the_same_to_the_bit(way, dtype, plan):
+    model, ranks = way
     held = trained(plan(dtype), ranks, **model)
     found = trained(plan(dtype), ranks, **model, features_on_disk=True)
     for one, other in zip((*held.epochs, held.final), (*found.epochs, found.final), strict=True):
@@ -103,31 +100,3 @@ def test_options_that_do_not_go_with_it(change, said, plan):
 def test_plans_whose_rows_cannot_be_read_alone(kind, said, plan):
     with pytest.raises(InputError, match=said):
         trained(plan(**kind), 1, features_on_disk=True)
-
-
-def test_process_grids_have_no_mini_batches(tmp_path):
-    known = {"x": np.ones((16, 3), np.float32), "y": np.arange(16) % 2}
-    a, path = np.roll(np.eye(16), 1, axis=1), tmp_path / "grid.h5"
-    with pytest.warns(PlanccWarning, match="predicted to train slower"):
-        plancc.compile(worlds.graph_of(a + a.T), "cagnet-2d", num_parts=4, data=known).save(path)
-    with pytest.raises(InputError, match="grid"):
-        trained(path, 4, features_on_disk=True, sampler="uniform", fanouts=None)
-
-
-def test_the_command_line_trains_by_it(plan, tmp_path):
-    words = [str(plan()), "--features-on-disk", "--epochs", "1"]
-    refused = CliRunner().invoke(command, words)
-    assert refused.exit_code == 2
-    assert "--features-on-disk: a full batch reads all features" in refused.stderr
-    found = {}
-    for kind, own in (
-        ("held", [words[0], *words[2:]]),
-        ("read", [*words, "--feature-cache", "1K"]),
-    ):
-        path = tmp_path / f"{kind}.json"
-        own += ["--sampler", "neighbour", "--batch-size", "20", "--fanouts", "4,3"]
-        own += ["--json", str(path)]
-        done = CliRunner().invoke(command, own)
-        assert done.exit_code == 0, done.stderr
-        found[kind] = [epoch["loss"] for epoch in json.loads(path.read_text())["epochs"]]
-    assert found["held"] == found["read"]

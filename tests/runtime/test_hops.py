@@ -152,12 +152,12 @@ def test_relays_carry_the_words_that_are_predicted(model):
 
 
 def test_narrow_rows_are_near():
-    exact, *narrow = (
+    exact, narrow = (
         trained(file_of("rp", "2x2"), 4, "nodes", wire=wire)[0][0].epochs[-1].loss
-        for wire in ("fp32", "bf16", "fp16", "int8")
+        for wire in ("fp32", "bf16")
     )
-    assert narrow == pytest.approx([exact] * 3, rel=0.05)
-    assert exact not in narrow
+    assert narrow == pytest.approx(exact, rel=0.05)
+    assert exact != narrow
 
 
 def test_fewer_ranks_have_the_hops_of_their_parts():

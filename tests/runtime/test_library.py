@@ -74,14 +74,6 @@ def test_a_run_without_options_learns(plan_file, tmp_path):
     assert "sgd, lr 0.01, momentum 0.9, clip norm 1" in done.stdout
 
 
-def test_import_is_light():
-    code = (
-        "import sys, plancc_runtime; plancc_runtime.nn.MODELS.names(); "
-        "print(sorted({'torch', 'mpi4py', 'numba', 'h5py'} & set(sys.modules)))"
-    )
-    assert run(None, "-c", code).stdout.strip() == "[]"
-
-
 def test_vertex_data_of_a_rank():
     data = worlds.data(N, 5, 4)
     for graph in on_graphs(lambda graph: graph, torch.float32, **vars(data)):
@@ -151,31 +143,6 @@ def test_reductions_over_ranks():
         assert module.num_batches_tracked.item() == 0
 
     on_graphs(work)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_layers_in_a_script_of_ones_own(dtype):
-    x = torch.randn(N, 6, dtype=dtype)
-    a = torch.tensor(matrix(), dtype=dtype)
-
-    def work(graph):
-        first = GCNConv(6, 4, random=1, dtype=dtype)
-        second = GATConv(4, 2, heads=2, random=2, dtype=dtype)
-        rows = graph.vertices.long()
-        hidden = first(graph, x[rows])
-        torch.testing.assert_close(hidden, (a @ x @ first.weight)[rows])
-        out = second(graph, hidden)
-        assert (out.shape, out.dtype) == ((len(rows), 2), dtype)
-        kept = graph.dropout(x[rows], 0.5, 1, 2) != 0
-        return rows, kept
-
-    kept = torch.zeros(N, 6, dtype=torch.bool)
-    for rows, mine in on_graphs(work, dtype):
-        kept[rows] = mine
-    header, parts = make_parts(matrix(), np.zeros(N, int), 1)
-    whole = plancc_runtime.open((header, parts[0]), dtype=dtype, threads=1)
-    assert torch.equal(whole.dropout(x, 0.5, 1, 2) != 0, kept)
-    assert not torch.equal(whole.dropout(x, 0.5, 1, 3) != 0, kept)
 
 
 def test_errors_are_one_sentence(tmp_path, plan_file):

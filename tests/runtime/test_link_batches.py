@@ -13,7 +13,6 @@ from plancc.plan.lowering import with_links
 from plancc.plan.population import population_of
 from plancc.sampling.counter import bits, key_of
 from plancc.sampling.links import LinkSampler
-from plancc.sampling.negatives import OF_NEGATIVES
 from plancc.sampling.neighbour import _sampled
 from plancc_runtime.options import PASSES
 
@@ -22,17 +21,12 @@ BATCHES = {"batch_size": SIZE, "fanouts": FANOUTS, "negatives": K, "dtype": "flo
 SGD = {"optimizer": "sgd", "lr": 0.5}
 
 
-def drawn(number, apart, of_batch):
+def drawn(number, apart):
     """Links and negatives of a batch, and the dense block of every layer."""
     train = links(0).pairs["train"]
     sampler = LinkSampler(SIZE, FANOUTS, train.shape[1], K)
     chosen, others, epoch = sampler.numbers(SEED, number)
     own, others = train[:, chosen], negatives(epoch, K * train.shape[1])[:, others]
-    if of_batch:  # one after the other, as the module says
-        size, key = own.shape[1], key_of(SEED, number, OF_NEGATIVES)
-        place = [(k, int(bits(key, K * k + j)) >> 32) for k in range(size) for j in range(K)]
-        place = [(k, (k + 1 + (each * (size - 1) >> 32)) % size) for k, each in place]
-        others = np.array([(own[0, k], own[1, other]) for k, other in place]).T
     rows, blocks = np.unique(np.concatenate([own, others], axis=1)), []
     population = population_of(worlds.plan("undirected", "row", 8))
     for hop, fanout in enumerate(FANOUTS):
@@ -47,14 +41,8 @@ def drawn(number, apart, of_batch):
     return own, others, blocks[::-1]
 
 
-@cases.pairs(
-    model=["gcn", "sage"],
-    ranks=[1, 4],
-    apart=[False, True],
-    passes=[(), PASSES],
-    of=["all", "batch"],
-)
-def test_steps_are_those_of_dense_blocks(model, ranks, apart, passes, of):
+@cases.pairs(model=["gcn", "sage"], ranks=[1, 4], apart=[False, True], passes=[(), PASSES])
+def test_steps_are_those_of_dense_blocks(model, ranks, apart, passes):
     before = run(1, model=model, epochs=0)
     weights = {
         name: torch.tensor(w, dtype=torch.float64, requires_grad=True)
@@ -63,7 +51,7 @@ def test_steps_are_those_of_dense_blocks(model, ranks, apart, passes, of):
     loops = worlds.plan("undirected", "row", 8).header.self_loops
 
     def loss(number):
-        own, others, blocks = drawn(number, apart, of == "batch")
+        own, others, blocks = drawn(number, apart)
         x = torch.tensor(worlds.data().features, dtype=torch.float64)
         for k, block in enumerate(blocks):
             of_layer = {n.split(".")[2]: w for n, w in weights.items() if f"convs.{k}." in n}
@@ -76,7 +64,7 @@ def test_steps_are_those_of_dense_blocks(model, ranks, apart, passes, of):
     steps = -(-links(0).pairs["train"].shape[1] // SIZE)
     losses = (loss(number) for number in range(2 * steps))
     expected = reference.descend(list(weights.values()), losses, SGD["lr"])
-    options = {"exclude_links": apart, "negatives_from": of, "passes": passes, **BATCHES, **SGD}
+    options = {"exclude_links": apart, "passes": passes, **BATCHES, **SGD}
     found = run(ranks, model=model, epochs=2, **options)
     assert [step.loss for step in found.steps] == pytest.approx(expected, abs=1e-10)
     assert sum(step.targets for step in found.steps) == 2 * links(0).pairs["train"].shape[1]

@@ -30,13 +30,12 @@ from plancc.plan.lowering import lower
 from plancc.plan.population import population_of
 from plancc.sampling import Population, make_sampler
 from plancc_cli.render_run import step_line
-from plancc_cli.run import command
-from plancc_runtime.execution.mini_batches import MiniBatches
+from plancc_cli.run_command import command
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.results import STEP, TrainResult
-from plancc_runtime.train import prepared, train
+from plancc_runtime.train import train
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
@@ -299,35 +298,6 @@ def test_features_at_hand_and_rows_that_no_layer_reads_change_words_only(model, 
     assert no_room.passes_off["constant"].startswith("features of halo rows take up to 0.0 MiB")
 
 
-def test_rows_of_a_batch_without_idle_ones(plans):
-    """Those of the last layer are the targets; no layer has more rows than the one before."""
-    options = TrainOptions(
-        layers=3, hidden=4, threads=1, steps=3, sampler="neighbour", batch_size=9, fanouts=(3, 2, 5)
-    )
-    run_ = prepared(plans["undirected"], options, SingleTransport())
-    execution, data = run_._execution, run_._data
-    fewer = 0
-    for number in range(3):
-        batch = make_sampler("neighbour", N, batch_size=9, fanouts=(3, 2, 5)).batch(
-            population(worlds.array("undirected")), options.seed, number
-        )
-        view, local, share = execution.batch(number, data)
-        blocks = share.local.blocks
-        for k, block in enumerate(blocks):
-            kept = batch.block(k)
-            read = set(kept.rows.tolist()) | set(kept.columns.tolist())
-            used = np.append(block.column, block.output_places())
-            assert set(block.inputs[used].tolist()) == read
-            assert set(block.inputs[block.output_places()].tolist()) == set(kept.rows.tolist())
-            fewer += len(np.unique(used)) < len(local.labels)
-        assert view.x is data.features  # which the first product reads where they stand
-        assert len(view.x) == blocks[0].num_inputs
-    assert fewer
-    sage = prepared(plans["undirected"], replace(options, model="sage"), SingleTransport())
-    view, _, share = sage._execution.batch(0, data)  # whose steps read own outputs too
-    assert len(view.x) == share.local.blocks[0].num_outputs < N
-
-
 @pytest.mark.parametrize(
     ("kept", "sampler", "model"),
     [
@@ -359,19 +329,6 @@ def test_the_features_that_are_used_most_are_kept(model, sampler, kept, plans):
     assert 0 < fetched < uses.sum()
     words = [sum(step.words_sent for step in result.steps) for result in (whole, partly)]
     assert words[1] - words[0] == width * fetched
-
-
-def test_cases_are_what_they_are_meant_for():
-    """Ranks without a vertex of a batch, and batches without a target, do occur."""
-    data = vertex_data()
-    p = 3
-    rank_of = np.searchsorted(np.arange(p + 1) * PARTS // p, OWNER, side="right") - 1
-    a = worlds.array("directed")
-    assert not (a.any(axis=1) | a.any(axis=0)).all()
-    steps = [batch for _, o in cases() for batch in batches_of(a, o)]
-    assert any(len({rank_of[v] for v in members}) < p for _, members, _ in steps)
-    learnable = data.train_mask & (data.labels >= 0)
-    assert any(not learnable[targets].any() for _, _, targets in steps)
 
 
 def test_the_sampler_that_the_plan_was_compiled_for(tmp_path):
@@ -417,35 +374,6 @@ def test_a_full_batch_on_a_plan_for_mini_batches_is_told(for_batches):
         assert {each.filename for each in caught} <= {__file__}
 
 
-@pytest.mark.parametrize(("batch_size", "between"), [("full", [True, True]), (3, [False, True])])
-def test_what_is_unknown_between_evaluations(batch_size, between, for_batches):
-    """With mini-batches the accuracy of training is that of the batches."""
-    options = {"epochs": 3, "eval_every": 2, "threads": 1, "steps": 2 if batch_size == 3 else None}
-    history = plancc.train(for_batches, batch_size=batch_size, **options).history
-    nans = {split: np.isnan(history[split]).tolist() for split in ("train", "test")}
-    assert nans == {split: [False, nan, False] for split, nan in zip(nans, between, strict=True)}
-
-
-def test_help_says_when_batches_are_drawn(for_batches, bare):
-    """By the help a full batch unless either option is given, and then what the plan has."""
-    help = " ".join(CliRunner().invoke(command, ["--help"]).stdout.replace("│", "").split())
-    assert "[default: full batch; with --batch-size the plan's own, or uniform]" in help
-    assert "[default: full batch; with --sampler the plan's own, or 6% of those" in help
-    size = ["--batch-size", "5", "--steps", "1"]
-    for plan, options, said in (
-        (for_batches, [], ""),
-        (for_batches, size, "neighbour, batch size 5, fanouts 4,2"),
-        (for_batches, ["--sampler", "neighbour"], "neighbour, batch size 3, fanouts 4,2"),
-        (bare, size, "uniform, batch size 5"),
-        (bare, ["--sampler", "uniform"], f"uniform, batch size {round(0.06 * N)}"),
-    ):
-        done = CliRunner().invoke(command, [str(plan), "--epochs", "1", *options])
-        assert done.exit_code == 0, done.stderr
-        lines = [line for line in done.stdout.splitlines() if line.startswith("mini-batches: ")]
-        found = [line.removeprefix("mini-batches: ")[: len(said)] for line in lines]
-        assert found == [said] * bool(said)
-
-
 def test_an_explicit_full_batch_is_the_full_batch(for_batches, bare, tmp_path):
     def trained(plan, **options):
         return train(plan, TrainOptions(seed=SEED, threads=1, **options), SingleTransport())
@@ -479,7 +407,6 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
     [
         ("--batch-size all", "--batch-size 'all': give a number of vertices, or full"),
         ("--batch-size full --sampler walk", "--batch-size full: excludes --sampler"),
-        ("--sampler neighbour --fanouts 10", "--fanouts 10 has 1 number, the model 2 layers"),
         (
             "--sampler train",
             "no train_mask: sampler 'train' needs it (compile with --data)",
@@ -554,23 +481,6 @@ def test_the_parts_of_a_step_add_up_to_it(p, draw, plans, tmp_path, monkeypatch)
     assert (f" ({drawn:,.1f} words), features" in step_line(result)) == (draw == "owners")
     events = json.loads(files["profile"].read_text())["traceEvents"]
     assert {"draw", "features", "dense"} <= {each["name"] for each in events}
-
-
-def test_a_small_network_gives_up_a_core_to_the_next_batch(plans, monkeypatch):
-    monkeypatch.setattr(Transport, "cores_per_rank", lambda self: 2)
-    step, seen = MiniBatches._step, []
-
-    def counted(self, *arguments):
-        seen.append(torch.get_num_threads())
-        return step(self, *arguments)
-
-    monkeypatch.setattr(MiniBatches, "_step", counted)
-    for hidden, threads in ((4, 1), (2**14, 2)):
-        seen.clear()
-        few_steps(plans, 1, sampler="neighbour", fanouts=(2, 2), threads=2, hidden=hidden, epochs=1)
-        assert seen == [threads] * STEPS
-        assert torch.get_num_threads() == 2
-    torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize(
@@ -661,11 +571,8 @@ def test_batches_of_a_loop_of_ones_own(p, k, draw, plans):
 def test_batches_that_cannot_be(plans, tmp_path):
     graph = plancc_runtime.open(plans["directed"], SingleTransport())
     for words, says in (
-        ({"sampler": "foo"}, "unknown sampler 'foo'"),
         ({"sampler": "neighbour", "fanouts": (3,)}, "has 1 number, the model 2 layers"),
-        ({"batch_size": 0}, "`batch_size` 0"),
         ({"draw": "owners"}, "`draw` owners: is for samplers neighbour, walk"),
-        ({"draw": "me"}, "unknown draw 'me'"),
     ):
         with pytest.raises(InputError, match=says):
             next(graph.batches(**words))

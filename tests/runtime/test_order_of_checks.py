@@ -10,14 +10,11 @@ import pytest
 import worlds
 from runs import file_of, on_ranks
 
-import plancc
 import plancc_runtime
 from plancc.errors import InputError, PlanccError
 from plancc.graph.vertexdata import VertexData
 from plancc.kernel import LazyKernel
-from plancc.report.batches import batch_reports
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.predict import predict
 from plancc_runtime.slices import open_plan
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
@@ -129,7 +126,7 @@ OF_LAYOUTS = {
     "feature 1x3": [
         (GAT, "`model` gat: .* element by element"),
         (MAX | {"pipeline": "auto"}, "`aggregator` max"),
-        ({"wire": "int8"}, "`wire` int8: .* one group"),
+        ({"wire": "bf16"}, "`wire` bf16: .* one group"),
         (NARROW, f"^`dtype` bfloat16: {ROW}, and"),
     ],
     "feature 2x2": [({"pipeline": "auto"}, "`pipeline` auto: needs one group")],
@@ -182,42 +179,9 @@ def test_a_plan_that_is_refused_is_closed(folder, tmp_path):
     assert str(tmp_path / "plan.h5") not in left
 
 
-def test_predictions_of_another_network(folder, no_kernels, tmp_path):
-    with pytest.raises(InputError, match="the plan has no features"):
-        predict(folder / "bare.h5", folder / "weights.npz", tmp_path / "x.csv", SingleTransport())
-
-
 def test_the_library(folder, no_kernels):
     with pytest.raises(InputError, match="the library works on plans of layout row"):
         plancc_runtime.open(file_of("directed", "2d 1x1"), SingleTransport())
-
-
-def test_batches_of_inspect(folder, no_kernels):
-    for given, words in (
-        ({"sampler": "edges"}, "needs `keep`"),
-        ({"batch_size": 0}, "`batch_size` 0"),
-        ({"num_ranks": 9}, "9"),
-    ):
-        with pytest.raises(InputError, match=words):
-            batch_reports([folder / "plan.h5"], 3, **given)
-
-
-def test_samplers_of_the_compiler(no_kernels):
-    graph = worlds.graph("directed")
-    for given, words in (
-        ({"sampler": "edges"}, "needs `keep`"),
-        ({"batch_size": 0}, "`batch_size` 0"),
-        ({"sampler": "neighbour", "fanouts": (0,)}, "`fanouts` 0"),
-        ({"sampler": "neighbour", "fanouts": (3,), "dims": (8, 4, 2)}, "has 1 number"),
-    ):
-        with pytest.raises(InputError, match=words):
-            plancc.compile(graph, "stochastic-hp", 2, **given)
-
-
-@pytest.mark.parametrize("balance", ["weights", "train", "rows,weights"])
-def test_balances_of_what_is_not_there(balance, no_kernels):
-    with pytest.raises(InputError, match=r"weights|train_mask"):
-        plancc.compile(worlds.graph("directed"), num_parts=2, balance=balance)
 
 
 def test_the_kernels_are_found(folder, no_kernels):

@@ -16,7 +16,6 @@ from plancc.clock import Clock
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.exchange import Exchange, Side, offsets
 from plancc.plan.lowering import lower
 from plancc.plan.population import population_of
 from plancc.plan.reader import load
@@ -31,7 +30,7 @@ from plancc_runtime.learner import Learner
 from plancc_runtime.options import DRAWS, PASSES, TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
-from plancc_runtime.transport.row_numbers import RowBits, finished
+from plancc_runtime.transport.row_numbers import finished
 
 
 def random_plan(random, n, parts):
@@ -155,16 +154,6 @@ def test_few_features_are_kept_as_if_every_rank_drew(plan_file):
     room = 128 * 8 * 30
     whole, own = (trained(plan_file, 3, draw=d, feature_cache=room) for d in DRAWS[:0:-1])
     assert [replace(step, words_drawn=0) for step in own[0].steps] == whole[0].steps
-
-
-def test_auto_is_everywhere_where_messages_take_longer_than_drawing(plan_file):
-    def words(p, **options):
-        return sum(step.words_drawn for step in trained(plan_file, p, **options)[0].steps)
-
-    small = {"batch_size": 1, "fanouts": (1, 1), "steps": 2}
-    assert words(8, **small) == 0
-    assert words(8, **small, draw="owners") > 0
-    assert words(2, batch_size=90, fanouts=(40, 40)) > 0
 
 
 def test_auto_is_owners_where_patterns_of_all_ranks_are_too_large(plan_file, monkeypatch):
@@ -307,31 +296,3 @@ def test_words_of_walks(plan_file):
     words, rows = np.array(run_ranks(plan.num_parts, work)).T
     assert words.sum() == expected > 0
     assert rows.sum() == len(visited)
-
-
-def test_bits_reach_the_other_end():
-    """Messages of 1, 32, 33 and more rows; none, some and all of them told."""
-    random = np.random.default_rng(0)
-    sizes = {(0, 1): 1, (0, 2): 32, (1, 0): 33, (1, 2): 100, (2, 1): 64}
-    told = [
-        {e: np.flatnonzero(random.random(s) < q) for e, s in sizes.items()} for q in (0.5, 0, 1)
-    ]
-
-    def work(transport):
-        of_ends = [[e for e in sizes if e[end] == transport.rank] for end in (0, 1)]
-        starts = [offsets(np.array([sizes[e] for e in own], int)) for own in of_ends]
-        sides = [
-            Side.of_rank(np.array([e[1 - end] for e in own], np.int32), starts[end])
-            for end, own in enumerate(of_ends)
-        ]
-        bits = RowBits(Exchange(*sides), transport)
-        for each in told:
-            here, there = (
-                np.concatenate(
-                    [np.zeros(0, int), *(each[e] + s for e, s in zip(own, ptr, strict=False))]
-                )
-                for own, ptr in zip(of_ends, starts, strict=True)
-            )
-            np.testing.assert_array_equal(finished(bits.tell(here)), there)
-
-    run_ranks(3, work)

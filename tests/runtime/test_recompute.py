@@ -5,7 +5,6 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from cases import long
 from runs import file_of, trained
 from worlds import CLASSES, WIDTH, N
 
@@ -17,17 +16,12 @@ from plancc_runtime.transport.single import SingleTransport
 COMMON = {"layers": 3, "hidden": 6, "epochs": 2, "dtype": "float64", "threads": 1}
 COMMON |= {"optimizer": "sgd", "lr": 0.05}
 RUNS = {
-    "row": ("row", {}),
     "sage": ("row", {"model": "sage", "residual": True, "norm": "layer"}),
     "gat": ("row", {"model": "gat", "heads": 2, "dropout": 0.3}),
-    "attention dropout": ("row", {"model": "gat", "heads": 2, "attention_dropout": 0.4}),
     "batch norm": ("row", {"norm": "batch", "residual": True}),
-    "no passes but order": ("row", {"passes": ("order",), "model": "gin"}),
-    "boundary sampling": ("row", {"boundary_sampling": 0.5, "model": "sage"}),
     "mini-batches": ("row", {"sampler": "neighbour", "fanouts": (2, 2, 2), "batch_size": 4}),
     "bfloat16": ("row", {"dtype": "bfloat16", "norm": "layer", "residual": True}),
     "edge plan": ("edge", {"model": "sage"}),
-    "no fold": ("edge", {"fold": "none"}),
     "delayed fold": ("edge", {"fold": "delayed", "delay": 1}),
 }
 
@@ -37,12 +31,7 @@ def run(layout: str, num_ranks: int = 3, **options):
     return trained(plan, TrainOptions(**COMMON | options), num_ranks)[0]
 
 
-LONG = ("row", "attention dropout", "no passes but order", "boundary sampling", "no fold")
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=long if case in LONG else ()) for case in RUNS]
-)
+@pytest.mark.parametrize("case", RUNS)
 def test_a_run_is_the_same_and_sends_the_same(case, monkeypatch):
     monkeypatch.setattr(recompute, "AT_ONCE", 5 * WIDTH)
     layout, chosen = RUNS[case]

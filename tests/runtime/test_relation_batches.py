@@ -1,13 +1,13 @@
 """Mini-batches of graphs with types: fan-outs by relation, beside dense matrices."""
 
 from dataclasses import asdict
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from cases import pairs
+from cases import turns
 from scipy.stats import chisquare
 from test_relational_training import WIDTHS, data
 from test_typed import COUNTS, relations
@@ -156,33 +156,34 @@ def test_a_step_on_ranks_is_that_of_dense_matrices_of_the_drawn_blocks(plan, mod
             assert np.abs(result.weights[name] - weight).max() < 1e-10, name
 
 
-@pairs(
-    model=("rgcn", "sage", "gat"),
-    sampler=(
-        SAMPLED | {"relation_fanouts": {"paper:cites:paper": "1,2"}},
-        {"sampler": "uniform", "batch_size": 60},
-        {"sampler": "walk", "batch_size": 30},
-        {"sampler": "train", "batch_size": 15},
-        {"sampler": "edges", "keep": 0.5},
-    ),
-    passes=(PASSES, ()),
+SAMPLERS = [
+    SAMPLED | {"relation_fanouts": {"paper:cites:paper": "1,2"}},
+    {"sampler": "uniform", "batch_size": 60},
+    {"sampler": "walk", "batch_size": 30},
+    {"sampler": "train", "batch_size": 15},
+    {"sampler": "edges", "keep": 0.5},
+]
+
+
+@turns(
+    sampler=SAMPLERS,
+    way=tuple(product(("rgcn", "sage", "gat"), (PASSES, ()))),
     between=({}, {"norm": "batch", "standardize_features": True}, {"residual": True}),
     cache=(None, 200),
+    ranks=(3, 8),
 )
-def test_ranks_train_alike_on_batches_of_any_sampler(plan, model, sampler, passes, between, cache):
+def test_ranks_train_alike_on_batches_of_any_sampler(plan, sampler, way, between, cache, ranks):
+    model, passes = way
     options = TrainOptions(
         **{"model": model, "hidden": 8, "epochs": 2, "lr": 0.1, "dtype": "float64"},
         **{"passes": passes, "eval_every": 1, "feature_cache": cache, **sampler, **between},
     )
-    alone, *others = (
-        run_ranks(ranks, lambda t: train(plan, options, t), 180)[0] for ranks in (1, 3, 8)
-    )
+    alone, found = (run_ranks(p, lambda t: train(plan, options, t), 180)[0] for p in (1, ranks))
     assert alone.epochs[-1].loss != alone.epochs[0].loss
-    for each in others:
-        for mine, other in zip(each.epochs, alone.epochs, strict=True):
-            assert mine.loss == pytest.approx(other.loss, abs=1e-10)
-            assert mine.val_loss == pytest.approx(other.val_loss, abs=1e-10, nan_ok=True)
-        assert [step.vertices for step in each.steps] == [step.vertices for step in alone.steps]
+    for mine, other in zip(found.epochs, alone.epochs, strict=True):
+        assert mine.loss == pytest.approx(other.loss, abs=1e-10)
+        assert mine.val_loss == pytest.approx(other.val_loss, abs=1e-10, nan_ok=True)
+    assert [step.vertices for step in found.steps] == [step.vertices for step in alone.steps]
 
 
 def test_every_set_of_neighbours_in_a_relation_is_as_likely():

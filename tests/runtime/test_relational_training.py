@@ -1,9 +1,11 @@
 """Training by relation: losses on ranks, and what is refused."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import pairs
+from cases import turns
 from test_typed import COUNTS, WRITES, relations
 
 import plancc
@@ -45,38 +47,41 @@ def data(labels: str = "classes", target: str = "paper") -> dict:
     return found
 
 
-@pairs(
-    model=tuple(MODELS),
+BETWEEN = [
+    {},
+    {"norm": "batch", "standardize_features": True},
+    {"norm": "layer", "residual": True},
+    {"residual": True, "standardize_features": True, "dropout": 0.3},
+]
+
+
+@turns(
+    way=tuple(zip(2 * tuple(MODELS), 3 * BETWEEN, strict=True)),
     labels=("classes", "several", "numbers"),
-    target=("paper", "venue", "author"),
+    target=("paper", "venue", "author", "paper", "author"),  # not in step with the labels
     passes=(PASSES, ()),
-    split=(None, (0.5, 0.3, 0.2)),
-    between=(
-        {},
-        {"norm": "batch", "standardize_features": True},
-        {"norm": "layer", "residual": True},
-        {"residual": True, "standardize_features": True, "dropout": 0.3},
-    ),
-    parallel=(False, True),
-    ranks=(3, 8),
+    split=(None, None, None, (0.5, 0.3, 0.2)),
+    parallel=(False, False, True, True),
+    ranks=(3, 3, 3, 8),
 )
 def test_ranks_train_alike_and_send_the_words_that_are_planned(
-    tmp_path, model, labels, target, passes, split, between, parallel, ranks
+    tmp_path, way, labels, target, passes, split, parallel, ranks
 ):
+    model, between = way
     path, graph = tmp_path / "plan.h5", relations()
     if parallel:  # several relations of the same two types, one of the same edges
         graph["paper", "like", "paper"] = sp.random(60, 60, 0.07, "csr", rng=9)
         graph["paper", "quote", "paper"] = graph["paper", "cites", "paper"]
-    plancc.compile(graph, "hp", 8, data=data(labels, target), seed=1).save(path)
+    plancc.compile(graph, "rp", 8, data=data(labels, target), seed=1).save(path)
     options = TrainOptions(
         **MODELS[model],
         hidden=8,
-        epochs=4,
+        epochs=2,
         lr=0.1,
         dtype="float64",
         passes=passes,
         split=split,
-        eval_every=2,
+        eval_every=1,
         **between,
     )
     alone = train(path, options, SingleTransport())
@@ -97,14 +102,16 @@ def few_labels(tmp_path_factory):
     return path
 
 
-@pairs(
-    model=MODELS,
-    passes=((), ("order",), ("order", "constant"), ("order", "constant", "dead-rows")),
-    size=((1, 4), (3, 4), (3, 10), (8, 10)),
+ORDER, CONSTANT, DEAD = (PASSES[:count] for count in (1, 2, 3))
+
+
+@turns(
+    way=tuple(product(MODELS, ((), DEAD))) + tuple(zip(MODELS, 3 * (ORDER, CONSTANT), strict=True)),
+    size=((3, 4), (1, 4), (3, 10), (3, 10), (8, 10)),
 )
-def test_predicted_words_are_those_that_ranks_count(few_labels, model, passes, size):
-    ranks, hidden = size
-    options = TrainOptions(**MODELS[model], hidden=hidden, epochs=2, passes=passes, eval_every=0)
+def test_predicted_words_are_those_that_ranks_count(few_labels, way, size):
+    (model, passes), (ranks, hidden) = way, size
+    options = TrainOptions(**MODELS[model], hidden=hidden, epochs=1, passes=passes, eval_every=0)
     found = run_ranks(ranks, lambda transport: train(few_labels, options, transport), 180)[0]
     given = options.conv_options(("aggregator", "heads", "bases"))
     network = convolution_of(options.model, given, True)
@@ -166,15 +173,3 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
     random = train(none, TrainOptions(model="gat", target="venue", epochs=2), SingleTransport())
     assert random.random_labels
     assert random.split_sizes["train"] == COUNTS["venue"]
-
-
-def test_ranks_without_a_vertex_of_the_target_write_empty_parts(tmp_path):
-    path, of_parts = tmp_path / "plan.h5", tmp_path / "{part}.csv"
-    plancc.compile(relations(), "block", 8, data=data("classes", "venue")).save(path)
-    options = TrainOptions(model="rgcn", epochs=1, predict=of_parts)
-    run_ranks(8, lambda transport: train(path, options, transport), 180)
-    parts = [(tmp_path / f"{k}.csv").read_text().splitlines() for k in range(8)]
-    assert len({lines[0] for lines in parts}) == 1
-    assert 1 in map(len, parts)
-    ids = sorted(int(row.split(",")[0]) for lines in parts for row in lines[1:])
-    assert ids == list(range(COUNTS["venue"]))

@@ -1,6 +1,5 @@
 """What a run says of its own learning: by hand, and from runs that learn or cannot."""
 
-import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -30,13 +29,6 @@ def path_of_four(file, **data):
     return file
 
 
-def history(losses, val_losses=None):
-    found = [SimpleNamespace(epoch=k, loss=x, val_loss=None) for k, x in enumerate(losses)]
-    for k, loss in (val_losses or {}).items():
-        found[k].val_loss = loss
-    return found
-
-
 def scores(accuracy, shares, split="test"):
     value = {split: accuracy}
     return Scores(
@@ -59,37 +51,25 @@ def test_constant_score(shares, kind, expected):
 
 
 def test_near_the_largest_class():
-    falling = history(np.linspace(2, 1.9, 30))
-    options = TrainOptions(epochs=30, optimizer="sgd")
-    [said] = remarks(options, falling, scores(0.52, [0.5, 0.5]), True, OneClass)
+    ran = [SimpleNamespace(epoch=0)]
+    options, told = TrainOptions(), TrainOptions(standardize_features=True)
+    [said] = remarks(options, ran, scores(0.52, [0.5, 0.5]), True, OneClass)
     assert said == (
         "the test accuracy 0.5200 is near 0.5000, the share of the largest class: the network has "
-        "hardly learnt; try first `epochs` 100 with `optimizer` adam, then `standardize_features`, "
-        "then `norm` layer"
+        "hardly learnt; try `standardize_features`, more `epochs`, or another `optimizer` or `lr`"
     )
-    assert not remarks(options, falling, scores(0.6, [0.5, 0.5]), True, OneClass)
-    tried = TrainOptions(epochs=300, optimizer="adam", norm="batch")
-    [said] = remarks(tried, falling, scores(0.3, [0.5, 0.5], "val"), True, OneClass)
-    assert said.startswith(
-        "the val accuracy 0.3000 is below 0.5000, the share of the largest class: "
-    )
-    assert said.endswith("; try first `standardize_features`, then another `lr` than 0.01")
-    [said] = remarks(tried, falling, scores(0.46, [0.5, 0.5]), True, OneClass)
-    assert said.startswith("the test accuracy 0.4600 is near 0.5000")
-    tried = replace(tried, standardize_features=True)
-    [said] = remarks(tried, falling, scores(0.3, [0.5, 0.5], "val"), True, OneClass)
-    assert said.endswith("; try another `lr` than 0.01")
+    assert not remarks(options, ran, scores(0.6, [0.5, 0.5]), True, OneClass)
     assert not remarks(options, [], scores(0.5, [0.5, 0.5]), True, OneClass)
-    [said] = remarks(options, falling, scores(0.01, [0.3, 0.1]), True, ManyClasses)
+    [said] = remarks(told, ran, scores(0.3, [0.5, 0.5], "val"), True, OneClass)
+    assert said.startswith("the val accuracy 0.3000 is below 0.5000, the share of the largest")
+    assert said.endswith("; try more `epochs`, or another `optimizer` or `lr`")
+    [said] = remarks(options, ran, scores(0.46, [0.5, 0.5]), True, OneClass)
+    assert said.startswith("the test accuracy 0.4600 is near 0.5000")
+    [said] = remarks(options, ran, scores(0.01, [0.3, 0.1]), True, ManyClasses)
     assert "the test micro F1 0.0100 is near 0.0000, that of the same answer for every" in said
-
-
-def test_what_helps_a_loss_that_rose():
-    """More epochs make it worse; so it is with a loss 400 times the first."""
-    rising = history(np.geomspace(1, 400, 30))
-    [said] = remarks(TrainOptions(epochs=30, lr=5), rising, scores(0.3, [0.5, 0.5]), True, OneClass)
-    assert "; try first a smaller `lr` than 5, then `standardize_features`, then `norm`" in said
-    assert "epochs" not in said
+    [said] = remarks(options, ran, scores(0.5, [0.5, 0.5]), False, OneClass)
+    assert said.endswith("the network has hardly learnt, as its features are random")
+    assert not remarks(options, ran, scores(0.9, [0.5, 0.5]), False, OneClass)
 
 
 @pytest.mark.parametrize(
@@ -105,48 +85,6 @@ def test_options_without_effect(options, cores, words):
     found = of_options(TrainOptions(**options), False, cores)
     assert len(found) == len(words)
     assert all(a in b for a, b in zip(words, found, strict=True))
-
-
-def test_of_random_features_no_option_is_blamed():
-    falling, options = history(np.linspace(2, 1, 30)), TrainOptions(epochs=30)
-    [said] = remarks(options, falling, scores(0.5, [0.5, 0.5]), False, OneClass)
-    assert said.endswith("the network has hardly learnt, as its features are random")
-    assert not remarks(options, falling, scores(0.9, [0.5, 0.5]), False, OneClass)
-
-
-def test_still_improving():
-    options, good = TrainOptions(epochs=20, optimizer="adam"), scores(0.9, [0.5, 0.5])
-    [said] = remarks(options, history(np.linspace(2, 1, 20)), good, True, OneClass)
-    assert said == (
-        "the training loss still falls quickly, from 1.1579 to 1.0000 in the last 4 epochs; try "
-        "more `epochs` than 20"
-    )
-    done = 0.3 + 1.7 * np.exp(-np.arange(20) / 3)
-    assert not remarks(options, history(done), good, True, OneClass)
-    noisy = 1 + np.random.default_rng(0).normal(size=20) / 3
-    assert not remarks(options, history(noisy), good, True, OneClass)
-    # the validation loss has risen: more epochs would not help
-    learnt = history(np.linspace(2, 1, 20), {0: 2.0, 10: 1.0, 19: 1.1})
-    assert not remarks(options, learnt, good, True, OneClass)
-    assert not remarks(options, history([2, 1, 0.5]), good, True, OneClass)
-
-
-def test_a_validation_loss_that_rose():
-    def said(values, final, **options):
-        made = history(np.linspace(0.5, 0.45, 20), values)
-        for each in made:
-            each.epoch += 100
-        found = replace(scores(0.9, [0.5, 0.5]), loss={"test": 1.0, "val": final})
-        return remarks(TrainOptions(**options), made, found, True, OneClass)
-
-    [sentence] = said({0: 2.0, 10: 0.96, 19: 1.4}, 1.5)
-    assert sentence == (
-        "the loss on val rose from 0.9600 (epoch 110) to 1.5000: `patience` 5 keeps the best "
-        "weights"
-    )
-    assert not said({0: 2.0, 10: 0.96}, 1.1)  # hardly
-    assert not said({0: 2.0, 10: 0.96}, 1.5, patience=100)
-    assert not said({}, 1.5)  # never evaluated
 
 
 @pytest.fixture(scope="module")
@@ -182,33 +120,15 @@ def test_the_command_says_it_in_its_own_words(plan, tmp_path):
     said = [line for line in done.stderr.splitlines() if "warning" in line]
     assert len(said) == 1
     assert said[0].startswith("plancc-run: warning: the train accuracy ")
-    assert "try first --epochs 100 with --optimizer adam, then --standardize-features" in said[0]
+    assert "try --standardize-features, more --epochs, or another --optimizer or --lr" in said[0]
     untested = "200 vertices train and none is tested: the plan has no masks for it; --split 0.6"
     assert untested in done.stdout
     assert "none is tested" not in alone(plan, "--epochs", 1, "--split", "0.6,0.2,0.2").stdout
-    split = "--split", "0.1,0.5,0.4", "--eval-every", 1, "--standardize-features", "--hidden", 64
-    rose = alone(plan, "--epochs", 150, "--lr", 0.1, *split)
-    assert rose.stderr.count("--patience 5 keeps the best weights") == 1
-    kept = alone(plan, "--epochs", 150, "--lr", 0.1, *split, "--patience", 5)
-    assert "--patience" not in kept.stderr
     random = alone(bare, "--epochs", 5, "--ranks", 1)  # labels of which there is nothing to learn
     [line] = random.stderr.splitlines()
     assert line.startswith("plancc-run: warning: the plan has neither labels nor features: ")
     assert "which --data has by the key labels or y" in line
     assert "none is tested" not in random.stdout
-
-
-def test_labels_without_features_are_told_before_the_run(tmp_path):
-    log = tmp_path / "run.json"
-    plan = path_of_four(tmp_path / "plan.h5", labels=np.arange(4, dtype=np.int32) % 2)
-    done = alone(plan, "--epochs", 5, "--json", log)
-    assert done.returncode == 0
-    said = [line for line in done.stderr.splitlines() if "warning" in line]
-    assert said[0].startswith("plancc-run: warning: the plan has labels but no features: ")
-    assert "--lr" not in done.stderr
-    remarks = json.loads(log.read_text())["remarks"]
-    assert len(remarks) == len(said)
-    assert remarks[0].startswith("the plan has labels but no features")
 
 
 def test_split_stands_in_place_of_masks(tmp_path):
@@ -267,40 +187,8 @@ def plan_with(row, path):
     return with_data(plan, data, path)
 
 
-def test_rows_that_overflow_on_the_wire_are_not_blamed_on_features(tmp_path):
-    """65,504 is the largest number of fp16; as fp32 and bf16 the same features train."""
-    path = plan_with([1e5] * 3, tmp_path / "big.h5")
-    told = {(): "features of up to 100,000", ("constant",): "rows of larger numbers"}
-    for passes, what in told.items():
-        for wire in ("fp32", "bf16"):
-            trained(path, TrainOptions(epochs=1, wire=wire, passes=passes), 2)
-        with pytest.raises(PlanccError, match=f": {what} do not travel as `wire` fp16, which "):
-            trained(path, TrainOptions(epochs=1, wire="fp16", passes=passes), 2)
-
-
-def test_a_run_that_diverges_names_a_wire_that_may_be_why(tmp_path):
-    """Gradients travel too: 6e4 does as fp16, and the steps that follow it do not."""
-    path, than = plan_with([6e4] * 3, tmp_path / "plan.h5"), r"try a smaller `lr` than 1e\+30"
-    for wire, end in (("fp32", "$"), ("fp16", ", or `wire` bf16: fp16 holds up to 65,504$")):
-        with pytest.raises(PlanccError, match=than + end):
-            trained(path, TrainOptions(epochs=9, wire=wire, lr=1e30), 2)
-
-
-@pytest.mark.parametrize("passes", [(), ("constant",)])
-@pytest.mark.parametrize(
-    ("wire", "row", "lost"),
-    [
-        ("int8", [1, 0.01, 0.003, -2e-7, 0], 2),
-        ("int8", [1, 0.5, 0.004, -0.1, 0], 0),
-        ("fp16", [1, 2.0**-25, 2.0**-24, 0.5, 0], 1),
-        ("bf16", [1, 0.01, 1e-30, -2, 0], 0),
-    ],
-)
-def test_columns_that_a_wire_rounds_to_0_are_counted(wire, row, lost, passes, tmp_path):
-    """Half a step of 1 is 0.0039; 2^-25 is half of the least number of fp16."""
-    path = plan_with(row, tmp_path / "plan.h5")
-    options = TrainOptions(epochs=0, wire=wire, passes=passes)
-    told = [each for each in trained(path, options, 2)[0].remarks if "wire" in each]
-    sentence = f"`wire` {wire} rounds {lost} of 5 columns of features to 0 in all rows that "
-    assert [each.startswith(sentence) for each in told] == [True] * (lost > 0)
-    assert not any("wire" in each for each in trained(path, options, 1)[0].remarks)
+@pytest.mark.parametrize("wire", ["fp32", "bf16"])
+def test_a_run_that_diverges_names_its_rate(wire, tmp_path):
+    path = plan_with([6e4] * 3, tmp_path / "plan.h5")
+    with pytest.raises(PlanccError, match=r"try a smaller `lr` than 1e\+30$"):
+        trained(path, TrainOptions(epochs=9, wire=wire, lr=1e30), 2)

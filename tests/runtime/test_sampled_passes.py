@@ -15,10 +15,7 @@ from rank_tasks import RATE
 from test_execution import CLASSES, EPOCHS, WIDTH, N, outputs, owners
 
 from plancc.graph.vertexdata import VertexData
-from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import draw, ready_to_draw
-from plancc_runtime.layouts.live import live_blocks
-from plancc_runtime.options import PASSES, TrainOptions
+from plancc_runtime.options import PASSES
 from plancc_runtime.transport.local import run_ranks
 
 HIDDEN, LAYERS = 6, 3
@@ -166,57 +163,3 @@ def test_passes_of_sampled_epochs_change_nothing_but_words(name, rates):
     np.testing.assert_allclose(outputs, expected, rtol=0, atol=1e-11)
     assert counted.sum() < most.sum()
     assert (found["rows"][-1] < plain["rows"][-1]) == (not found["off"])
-
-
-@pytest.mark.parametrize("name", [*RATES, "nothing"])
-def test_live_rows_are_drawn_as_the_whole_block_draws_them(name):
-    p, a, owner, rates = 4, graph(True), owners(4), RATES.get(name, {})
-    header, parts = reference.make_parts(a, owner, p, data())
-    options = TrainOptions(**rates, seed=5)
-
-    def work(transport):
-        part = parts[transport.rank]
-        block = ready_to_draw(Block.of_part(part, header.self_loops), options.sampling, transport)
-        wanted = np.flatnonzero(part.vertex_data.train_mask)
-        blocks, _ = live_blocks(block, wanted, LAYERS, transport)
-        every, _ = live_blocks(block, np.arange(part.num_rows), LAYERS, transport)
-        assert name != "nothing" or all(each is block for each in every)
-        return [
-            [draw(each, options.sampling, transport.rank, epoch) for each in (block, *blocks)]
-            for epoch in range(EPOCHS)
-        ]
-
-    ranks, fewer = run_ranks(p, work, timeout=180), 0
-    train = np.flatnonzero(data().train_mask).tolist()
-    sets = reference.live_sets(a, train, LAYERS)
-    for epoch in range(EPOCHS):
-        matrix = sampled_matrix(a, owner, 5, epoch, rates)
-        for layer, live in enumerate([range(N), *sets[1:]]):
-            for rank in range(p):
-                sample = ranks[rank][epoch][layer]
-                block = sample.block
-                found = np.zeros((N, N))
-                columns = np.concatenate([block.inputs, block.halo])
-                for i, place in enumerate(block.output_places()):
-                    at = slice(block.row_ptr[i], block.row_ptr[i + 1])
-                    found[block.inputs[place], columns[block.column[at]]] = block.value[at]
-                mine = sorted(v for v in live if owner[v] == rank)
-                expected = np.zeros((N, N))
-                expected[mine] = matrix[mine]
-                np.testing.assert_allclose(found, expected, rtol=1e-12)
-                kept = {
-                    *zip(
-                        block.expand.receive.peer.tolist(),
-                        np.diff(block.expand.receive.row_ptr),
-                        strict=True,
-                    )
-                }
-                assert kept == {
-                    (q, np.diff(sent.expand.send.row_ptr)[k])
-                    for q in range(p)
-                    for sent in [ranks[q][epoch][layer]]
-                    for k in np.flatnonzero(sent.expand.send.peer == rank)
-                }
-                kept, whole = sample.received.sum(), ranks[rank][epoch][0].received.sum()
-                fewer += kept < whole
-    assert fewer > 0

@@ -16,7 +16,6 @@ from worlds import CLASSES, WIDTH, N
 import plancc
 import plancc_runtime
 from plancc.errors import InputError
-from plancc_runtime.saved import Description
 from plancc_runtime.weights import DESCRIPTION, read_weights, save_weights
 
 
@@ -110,27 +109,6 @@ def test_a_loaded_network_computes_what_the_formulas_say(model, case):
     torch.testing.assert_close(found, h[graph.vertices.long()])
     sums = network.probabilities(found).sum(dim=1)
     torch.testing.assert_close(sums, torch.ones_like(sums))
-
-
-def test_all_that_makes_a_network_is_described(case):
-    folder, *_ = case
-    path = folder / "gat.npz"
-    done = alone(
-        *(folder / "plan.h5", "--model", "gat", "--heads", 2, "--layers", 3, "--norm", "batch"),
-        *("--residual", "--activation", "tanh", "--bias", "--epochs", 2, "--save", path),
-    )
-    assert done.returncode == 0, done.stderr
-    network = plancc_runtime.load_network(path)
-    assert [conv.options.heads for conv in network.network.convs] == [2, 2, 2]
-    with np.load(path) as file:
-        state = network.network.state_dict()
-        assert sorted(state) == sorted(set(file.files) - {DESCRIPTION})
-        for key, value in state.items():
-            np.testing.assert_array_equal(value, file[key])
-    again = Description.from_dict(
-        network.description.to_dict() | {"dims": [WIDTH, 16, 16, CLASSES]}, "x"
-    )
-    assert again == network.description
 
 
 def test_a_graph_without_such_features_is_refused(case, weights):

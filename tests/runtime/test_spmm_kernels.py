@@ -1,7 +1,6 @@
 """Local sparse products against dense float64 ones, and what is done with rows around them."""
 
 import itertools
-import pickle
 import sys
 import threading
 from functools import cache
@@ -16,12 +15,11 @@ from scipy.sparse import csr_matrix
 from plancc.errors import InputError
 from plancc.graph.canonical import to_scipy
 from plancc_datasets import load_dataset
-from plancc_runtime.kernels import numba_spmm, openmp, spmm
+from plancc_runtime.kernels import numba_spmm, openmp
 from plancc_runtime.kernels.claims import claim
-from plancc_runtime.kernels.column_blocks import best_count, split
 from plancc_runtime.kernels.order import ORDERS, cache_order
 from plancc_runtime.kernels.rows import add_rows, pack
-from plancc_runtime.kernels.spmm import KERNELS, _quickest, choose_kernel, prepare
+from plancc_runtime.kernels.spmm import KERNELS, prepare, usual_kernel
 
 DTYPES = (torch.float32, torch.float64)
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -97,24 +95,6 @@ def check_product(kernel, device, dtype, width):
         assert row.isnan().all()
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_all_options_against_dense(place, dtype):
-    kernel, device = place
-    a = dense(50, 70, seed=1)
-    options = {"dtype": dtype, "device": device}
-    x, bias = normal(70, 23, **options), normal(23, seed=1, **options)
-    out, where = normal(90, 23, seed=2, **options), normal(50, 23, seed=3, **options)
-    where[::7] = 0
-    rows = np.random.default_rng(5).permutation(90)[:50]
-    expected = out.double().cpu().numpy()
-    total = expected[rows] + a @ x.double().cpu().numpy() + bias.double().cpu().numpy()
-    expected[rows] = np.where(where.cpu().numpy() <= 0, 0, np.maximum(total, 0))
-    matrix = prepare(csr_matrix(a), dtype, device, kernel)
-    at = torch.from_numpy(rows).to(device)
-    matrix.multiply(x, out, add=True, rows=at, bias=bias, relu=True, where=where)
-    close(out, expected, dtype)
-
-
 @pytest.mark.parametrize("width", [7, 32, 100])
 def test_fused_is_the_same_as_one_after_the_other(place, width):
     for options in itertools.product([False, True], repeat=5):
@@ -129,34 +109,6 @@ def test_column_blocks_change_nothing_but_the_order_of_sums(count, monkeypatch, 
         check_product("numba", "cpu", torch.float64, width)
         for options in itertools.product([False, True], repeat=5):
             check_fused("numba", "cpu", width, *options, tolerance=1e-5)
-
-
-def test_the_sum_of_column_blocks_is_the_matrix():
-    a = csr_matrix(dense(50, 33, seed=8))
-    parts = split(a.indptr.astype(np.int64), a.indices, a.data, 33, 4)
-    whole = [
-        csr_matrix((values, columns, ptr), a.shape).toarray() for ptr, columns, values in parts
-    ]
-    assert np.array_equal(sum(whole), a.toarray())
-    for k, part in enumerate(whole):  # ceil(33 / 4) = 9 columns each
-        assert not np.delete(part, np.s_[9 * k : 9 * k + 9], axis=1).any()
-
-
-def test_how_many_column_blocks():
-    """Caches of 64 and 256 rows of x, three quarters of which may be used."""
-    random, n = np.random.default_rng(1), 4096
-
-    def count(columns: np.ndarray, caches: tuple[int, int] = (64 * 512, 256 * 512)) -> int:
-        per_row = columns.shape[1]
-        row_ptr = np.arange(0, len(columns) * per_row + 1, per_row)
-        return best_count(row_ptr, columns.ravel().astype(np.int32), n, 512, caches)
-
-    full = random.integers(0, n, (n, 200))
-    assert count(full) > 4
-    assert count(full, (2 * n * 512, 4 * n * 512)) == 1  # all rows fit
-    assert count(random.integers(0, n, (n, 6))) == 1  # few nonzeros per row
-    band = (np.arange(n)[:, None] + np.arange(-15, 16)) % n
-    assert count(band) == 1  # neighbouring rows use the same rows of x
 
 
 def check_fused(kernel, device, width, add, scatter, biased, relu, masked, tolerance=0.0):
@@ -222,18 +174,6 @@ def test_not_a_number_and_infinity_pass_through(place):
     assert out[1:].flatten().tolist() == [float("inf"), 0]
 
 
-@pytest.mark.parametrize("kernel", KERNELS.names())
-def test_same_bits_again(kernel, threads):
-    matrix = prepare(skewed(), torch.float32, "cpu", kernel)
-    x = normal(4096, 40)
-    threads(2)
-    first, second = torch.empty(4096, 40), torch.empty(4096, 40)
-    matrix.multiply(x, first)
-    for _ in range(8):
-        matrix.multiply(x, second.fill_(7))
-        assert torch.equal(first, second)
-
-
 def test_numba_gives_the_same_bits_with_any_number_of_threads_and_any_width(threads):
     matrix = prepare(skewed(), torch.float32, "cpu", "numba")
     x = normal(4096, 100)
@@ -288,19 +228,6 @@ def count_call(calls):
     claim(carray(calls, 1))  # an atomic increment
 
 
-def test_a_copy_of_a_matrix_is_a_matrix_of_its_own():
-    a = dense(20, 10, seed=6)
-    copies = [
-        pickle.loads(pickle.dumps(prepare(csr_matrix(a), torch.float64, "cpu", "numba")))
-        for _ in range(3)
-    ]
-    x = normal(10, 5, dtype=torch.float64)
-    for each in copies:
-        out = torch.empty(20, 5, dtype=torch.float64)
-        each.multiply(x, out)
-        close(out, a @ x.numpy(), torch.float64)
-
-
 def test_wrong_operands_are_refused(place):
     kernel, device = place
     matrix = prepare(csr_matrix(np.eye(4, 5)), torch.float32, device, kernel)
@@ -340,17 +267,9 @@ def test_numba_refuses_what_would_leave_its_arrays():
         prepare(csr_matrix((3, 3)), torch.float32, "meta", "numba")
 
 
-def test_the_quickest_kernel(threads, monkeypatch):
-    threads(2)
-    assert choose_kernel(skewed(), torch.float32, 32, 1) == "numba"  # small: nothing is measured
-    monkeypatch.setattr(spmm, "SMALL", 0)
-    for matrix in (skewed(), csr_matrix((0, 0)), csr_matrix((5, 3)), csr_matrix(np.eye(3))):
-        assert choose_kernel(matrix, torch.float32, 32, 1) in KERNELS.names()
-    assert torch.get_num_threads() == 2
-    assert choose_kernel(skewed(), torch.float32, 32, 1, "meta") == "torch"
-    assert _quickest({"a": 1.0, "b": 0.9}) == "a"  # a tie goes to the first
-    assert _quickest({"a": 1.0, "b": 0.5}) == "b"
-    assert _quickest({"a": 1.0, "b": 0.5, "c": 0.4, "d": 0.2}) == "d"
+def test_the_usual_kernel():
+    assert usual_kernel(torch.device("cpu")) == "numba"
+    assert usual_kernel(torch.device("meta")) == "torch"
 
 
 @pairs(method=ORDERS, num_interior=[None, 0, 17, 40])

@@ -125,34 +125,6 @@ def test_r2_of_a_constant_target_is_that_of_scikit_learn(error):
 
 
 @pytest.mark.parametrize(
-    ("model", "kind", "least"),
-    [("gin", "numbers", 0.95), ("gin", "class", 0.9)],
-)
-def test_narrow_outputs_are_learnt(model, kind, least, tmp_path):
-    """One number, or two classes, of sums over the neighbours of neighbours: PyTorch Geometric's
-    GIN of two layers, 16 -> 16 -> 1, has an R2 above 0.99 and an accuracy of 0.93 on 1,000 of
-    them."""
-    n, random = 500, np.random.default_rng(0)
-    edges = random.integers(0, n, (2, n))
-    edges = np.unique(np.concatenate([edges, edges[::-1]], 1), axis=1)
-    edges = edges[:, edges[0] != edges[1]]
-    a = np.zeros((n, n), np.float32)
-    a[edges[0], edges[1]] = 1
-    x = random.standard_normal((n, 8)).astype(np.float32)
-    z = np.tanh(x[:, 0] + a @ x[:, 0])
-    y = z + a @ z
-    masks = {f"{name}_mask": np.arange(n) % 5 != k for name, k in (("train", 0), ("test", 9))}
-    masks["test_mask"] = ~masks["train_mask"]
-    goal = {"y": (y / y.std()).astype(np.float32) if kind == "numbers" else (y > 0).astype(int)}
-    data = {"x": x, **goal, **masks}
-    plancc.compile((n, edges), "hp", 1, data=data, effort="fast").save(tmp_path / "p.h5")
-    done = plancc.train(
-        tmp_path / "p.h5", model=model, hidden=16, epochs=200, lr=0.01, threads=1
-    ).result.final
-    assert (done.r2 if kind == "numbers" else done.accuracy)["test"] > least
-
-
-@pytest.mark.parametrize(
     ("kind", "score", "more"),
     [("numbers", "r2", {}), ("class", "accuracy", {"class_weights": "balanced"})],
 )
@@ -206,22 +178,6 @@ def test_areas_are_those_of_scikit_learn(ranks, values):
                     assert ap[g, c] == pytest.approx(average_precision_score(y, s), abs=1e-12)
                 else:
                     assert np.isnan(ap[g, c])
-
-
-def test_no_rank_sorts_the_scores_of_all():
-    """Each has about its share of them."""
-    random = np.random.default_rng(0)
-    scores, truth = random.random((4000, 2)), random.random((4000, 2)) < 0.3
-    most = []
-
-    def work(transport):
-        own = slice(transport.rank, None, 4)
-        mine = curves._counted([(scores[own], truth[own])])
-        most.append(len(curves._sorted_together(mine, transport)[0]))
-
-    on_ranks(4, work)
-    assert sum(most) == 8000
-    assert max(most) < 3000
 
 
 @RANKS

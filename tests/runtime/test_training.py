@@ -22,11 +22,8 @@ from plancc.graph.vertexdata import VertexData
 from plancc.sampling.splits import random_split
 from plancc_cli.run_command import SECTIONS, command
 from plancc_runtime.options import OPTION_NAMES, TrainOptions
-from plancc_runtime.results import TIMES, Measure, Scores, Spent, summarise
 from plancc_runtime.train import prepared
-from plancc_runtime.transport.base import Traffic
 from plancc_runtime.transport.local import run_ranks
-from plancc_runtime.transport.single import SingleTransport
 
 N, PARTS, CLASSES, WIDTH, HIDDEN = 60, 3, 4, 7, 6
 COMMON = {
@@ -307,17 +304,6 @@ def test_the_log_has_a_line_per_epoch_as_it_happens(ranks, tmp_path):
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert rows == [json.loads(json.dumps(asdict(epoch))) for epoch in result.epochs]
     assert all(row["words_sent"] > 0 for row in rows) == (ranks > 1)
-
-
-def test_figures_of_epochs_are_those_of_their_measures():
-    traffic, seconds = Traffic().as_array(), [dict.fromkeys(TIMES, k + 0.5) for k in range(5)]
-    kept = [
-        Measure(k, 1 / (1 + k), 0.01, Scores(), Spent(seconds[k], traffic + 7)) for k in range(5)
-    ]
-    found = summarise(kept, SingleTransport())
-    assert [each.loss for each in found] == [1 / (1 + epoch) for epoch in range(5)]
-    assert found[3].seconds_max == found[3].seconds_mean == dict.fromkeys(TIMES, 3.5)
-    assert (found[3].epoch, found[3].words_sent, found[3].volume_per_step) == (3, 7, None)
 
 
 def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path):

@@ -1,5 +1,6 @@
 """Errors and Ctrl-C in a search with threads: it ends at once, and leaves nothing running."""
 
+import math
 import signal
 import threading
 import time
@@ -10,6 +11,7 @@ from search_helpers import small_graph
 
 from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
+from plancc.passes.deadline import Deadline
 from plancc.search import memetic, rows, search
 
 SEED, PROMPT, PATIENCE = 5, 60.0, 240.0
@@ -89,3 +91,15 @@ def test_a_report_that_fails_ends_the_search(stopped):
             raise RuntimeError("no more")
 
     assert stopped(RuntimeError, effort="balanced", report=report) < PROMPT
+
+
+def test_deadlines():
+    never, soon = Deadline(), Deadline.after(100.0)
+    assert never.earlier(5.0).at == math.inf
+    assert 94 < soon.earlier(5.0).seconds_left() < 95.1
+    asked = Deadline.after(None, lambda: True)
+    assert asked.passed()
+    assert asked.stopped()
+    assert asked.earlier(1.0).passed()
+    assert asked.seconds_left() == -math.inf
+    assert Deadline(-math.inf).earlier(-math.inf).passed()

@@ -35,8 +35,8 @@ def package(tmp_path_factory):
 CODE = """
 import sys
 import pytest
-from plancc_cli.main import command
-from plancc_cli.run import command as run
+from plancc_cli.group import command
+from plancc_cli.run_command import command as run
 failed = pytest.main(["-p", "no:cacheprovider", "-rs", "test_mine.py", "test_gathered.py"])
 for program, *words in map(str.split, sys.stdin):
     {"plancc": command, "plancc-run": run}[program].main(words, standalone_mode=False)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from plancc.fields import option
 from plancc.graph.canonical import build_graph
 from plancc.graph.convert import as_graph
 from plancc.graph.formats import FORMATS, Format
@@ -36,17 +35,9 @@ def partitioned(change):
     return replace(ADAPTER, name="faulty", run=run)
 
 
-def changed_weights(problem, owner, num_parts):
-    problem.vertex_weights[:] += 1
-    return owner
-
-
 CALLS = count()
 UNSEEDED = partitioned(lambda problem, owner, p: (owner + next(CALLS)) % p)
-CHANGED = partitioned(changed_weights)
 UNEVEN = partitioned(lambda problem, owner, p: np.maximum(owner - 1, 0))
-WRONG_NAME = replace(ADAPTER, name="another")
-NO_OBJECTIVE = replace(ADAPTER, name="faulty", objectives=())
 
 
 @dataclass(frozen=True)
@@ -65,30 +56,9 @@ class Repeated(Faulty):
         return replace(problem, pins=problem.pins // 2 * 2, net_sources=None)
 
 
-class Unseeded(Faulty):
-    """Costs of their own."""
-
-    def change(self, problem):
-        return replace(problem, net_costs=CHANGES.integers(1, 2**40, problem.num_nets))
-
-
-class Elsewhere(Faulty):
-    """Sources that are no pins."""
-
-    def change(self, problem):
-        return replace(problem, net_sources=np.roll(problem.net_sources, 1))
-
-
 class Undocumented(Faulty):
     def change(self, problem):
         return problem
-
-
-@dataclass(frozen=True)
-class Seeded(HypergraphModel):
-    """An option of `plancc.compile`."""
-
-    seed: int = option(1, "another seed")
 
 
 class OneWay(GraphModel):
@@ -124,23 +94,6 @@ class Unrepeatable(UniformSampler):
         return super().batch(population, seed + int(CHANGES.integers(2**30)), number, stream)
 
 
-@dataclass(frozen=True)
-class Threaded(UniformSampler):
-    """An option of `plancc.compile`."""
-
-    name = "faulty"
-    threads: int = option(1, "threads that draw")
-
-
-class Streamless(UniformSampler):
-    """One stream."""
-
-    name = "faulty"
-
-    def batch(self, population, seed, number, stream=0):
-        return super().batch(population, seed, number)
-
-
 class Optimistic(UniformSampler):
     """Probabilities that are too small."""
 
@@ -160,23 +113,15 @@ class Lines(FormatTests):
 SIZE = {"batch_size": 12}
 CASES = [
     (PARTITIONERS, "UNSEEDED", PartitionerTests, "test_seed_and_epsilon", "adapter"),
-    (PARTITIONERS, "CHANGED", PartitionerTests, "test_seed_and_epsilon", "adapter"),
     (PARTITIONERS, "UNEVEN", PartitionerTests, "test_weights_and_costs", "adapter"),
-    (PARTITIONERS, "WRONG_NAME", PartitionerTests, "test_declaration", None),
-    (PARTITIONERS, "NO_OBJECTIVE", PartitionerTests, "test_declaration", None),
     (MODELS, "Repeated", ModelTests, "test_what_it_builds", "model"),
-    (MODELS, "Unseeded", ModelTests, "test_what_it_builds", "model"),
-    (MODELS, "Elsewhere", ModelTests, "test_what_it_builds", "model"),
     (MODELS, "OneWay", ModelTests, "test_what_it_builds", "model"),
     (MODELS, "Undocumented", ModelTests, "test_declaration", "model"),
-    (MODELS, "Seeded", ModelTests, "test_option_names", "model"),
     (FORMATS, "LINES", Lines, "test_ways_to_read", "path"),
     (FORMATS, "LINES", Lines, "test_damage", "path"),
     (FORMATS, "BLIND", Lines, "test_gzip", "path"),
     (FORMATS, "BLIND", Lines, "test_a_wrong_line_is_named", "path"),
     (SAMPLERS, "Unrepeatable", SamplerTests, "test_seed_stream_and_number_say_which_batch", "s"),
-    (SAMPLERS, "Streamless", SamplerTests, "test_seed_stream_and_number_say_which_batch", "s"),
-    (SAMPLERS, "Threaded", SamplerTests, "test_option_names", "s"),
     (SAMPLERS, "Optimistic", SamplerTests, "test_probabilities_are_those_of_batches", "s"),
     (SAMPLERS, "UniformSampler", SamplerTests, "test_declaration", "s"),  # under another name
 ]

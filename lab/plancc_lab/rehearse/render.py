@@ -102,7 +102,6 @@ def _where(epoch: EpochTimeline) -> Table:
         add(f"  {name}", seconds)
     add("messages, collectives", epoch.networked)
     add("waits for others", epoch.waited)
-    table.add_section()
     add("epoch", np.full(len(epoch.ranks), epoch.seconds))
     return table
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--certificate", is_flag=True, help="Show what no row plan of parts as full can undercut."
 )
-@options.epoch_of_plans
+@options.predicted_epoch
 @verbosity
 def command(
     plans: tuple[str, ...],

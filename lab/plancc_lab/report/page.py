@@ -160,7 +160,7 @@ def _section(letter: str, plan: Planned, span: tuple[float, float], several: boo
 
 def _tables(report: Report, several: bool) -> Iterable[Table | str]:
     """Its tables; beside other plans without the figures that the comparison has."""
-    for table in report_tables(report, per_part=report.num_ranks <= MOST_CELLS, hints=False):
+    for table in report_tables(report, per_part=report.num_ranks <= MOST_CELLS):
         if not several or isinstance(table, str) or not table.title.startswith(COMPARED):
             yield table
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import AbstractContextManager
 from typing import Any
 
 import click
@@ -14,7 +12,6 @@ from plancc.models.weights import DEFAULT_BALANCE
 from plancc.options import SearchOptions
 from plancc_cli import options
 from plancc_cli.progress import progress, verbosity
-from plancc_cli.signals import say_if_interrupted
 from plancc_cli.words import say
 
 KEPT = "plancc-study.jsonl"
@@ -124,11 +121,6 @@ def command(
     names = (*OF_ALL, *options.READING)
     settings = {name: given[name] for name in names if given[name] is not None}
     with progress(given["budget"]) as shown:
-
-        def stage(name: str) -> AbstractContextManager[None]:
-            _tell_kept(keep)
-            return shown.stage(name)
-
         found = study(
             graphs,
             contenders,
@@ -137,9 +129,8 @@ def command(
             baseline=baseline,
             settings=settings,
             keep=keep,
-            observer=stage,
+            observer=shown.stage,
         )
-        _tell_kept(keep)
     if not any(row.figures for row in found.rows):
         row = found.rows[0]
         raise InputError(f"no plan of the study was made: {row.graph}, {row.label}: {row.why}")
@@ -150,10 +141,3 @@ def command(
         say(
             f"{found.num_kept} of {len(found.rows)} rows are from {keep}; --keep names another file"
         )
-
-
-def _tell_kept(path: str) -> None:
-    """Tell what to say of an interruption, once a row is kept."""
-    if os.path.exists(path):
-        kept = f"the rows so far are kept in {path}, and the same command goes on"
-        say_if_interrupted(f"interrupted; {kept}")

@@ -156,11 +156,11 @@ def _cells(study: Study, row: Row, names: Sequence[str], spread: Row | None) -> 
 
 
 def _table(lines: Sequence[Line], names: Sequence[str], title: str) -> Table:
-    """Rows with these columns, and a line where the number of parts changes."""
+    """Rows with these columns."""
     table = Table(names, title, left=0)
     table.justify = ["left" if name in LABELS else "right" for name in names]
-    for (row, cells), following in zip(lines, [*lines[1:], None], strict=True):
-        table.add_row(*cells, end_section=following is not None and following[0].parts != row.parts)
+    for _, cells in lines:
+        table.add_row(*cells)
     return table
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from plancc.errors import InputError
@@ -79,7 +80,7 @@ SCHEDULERS = {
 
 
 def schedule_of(
-    tables: Tables,
+    plan: str | PathLike[str] | Tables,
     dims: Sequence[int],
     passes: Sequence[str] = COMMON_PASSES,
     approximation: Approximation | None = None,
@@ -89,7 +90,7 @@ def schedule_of(
     """The operations of one training epoch.
 
     Parameters:
-        tables: Of a plan, of owners, or made of sizes of parts and messages alone.
+        plan: `read_tables(path)`, `tables_of(plan)`, or made of sizes of parts and messages alone.
         dims: Widths d_0..d_L.
         passes: Names in `plancc.predict.passes.PASSES`; "dead-rows" of row plans only.
         approximation: What the epoch leaves out; the pass "order" may be off then
@@ -98,13 +99,17 @@ def schedule_of(
         pipeline: Of a feature plan with one group.
 
     Raises:
-        InputError: If there is no such pass, a width is too small for the grid, the plan cannot
-            leave that out, or the convolution is not predicted for it.
+        InputError: If the file is missing, there is no such pass, a width is too small for the
+            grid, the plan cannot leave that out, or the convolution is not predicted for it.
+        PlanError: If the file is damaged.
     """
     if approximation is not None and approximation.is_exact:
         approximation = None
     network = convolution or Convolution()
-    notes = tables.notes
+    if not isinstance(plan, Tables):
+        live_layers = len(dims) - 1 if DEAD_ROWS in passes else 0
+        plan = read_tables(plan, copies=approximation is not None, live_layers=live_layers)
+    tables, notes = plan, plan.notes
     own = None if tables.live is None else tables.live.scheduler
     if DEAD_ROWS in passes or own:
         if tables.live is None or len(tables.live.layers) != len(dims) - 1:

@@ -1,26 +1,32 @@
-"""Tables of plans, from a file or in memory."""
+"""Tables of plans, from a file or in memory.
+
+From a plan file only offsets and peers are read; the columns too, part by part, where a process
+grid divides a part's nonzeros by them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from plancc.errors import PlanError
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.exchange import Int32Array, Int64Array, Side, interval
-from plancc.plan.grid import Grid
+from plancc.plan.digests import cut_points
+from plancc.plan.exchange import Int32Array, Int64Array
+from plancc.plan.format import NODES
 from plancc.plan.links import places_of
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
-from plancc.plan.reader import PlanFile
-from plancc.plan.values import LINKS, Header
+from plancc.plan.reader import PlanFile, within
+from plancc.plan.values import HOPS, LINKS, Header
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.links import LinkTables, LinkTask
 from plancc.predict.schedules.owner_tables import live_tables, pairs_of, tables_of_owners
@@ -38,21 +44,26 @@ from plancc.sampling.splits import random_split
 def read_tables(
     path: str | PathLike[str],
     num_ranks: int | None = None,
+    blocks: bool = True,
     copies: bool = False,
     live_layers: int = 0,
     target: str | None = None,
     task: LinkTask | None = None,
     split: tuple[Sequence[float], int] | None = None,
 ) -> Tables:
-    """The tables of a plan file, which is checked.
+    """The tables of a plan file; values and features are never read.
 
     Parameters:
-        num_ranks: As after merging the parts of a row plan onto fewer ranks.
+        num_ranks: As after merging the parts of a row plan onto fewer ranks, which reads the whole
+            plan.
+        blocks: Whether `Tables.blocks` are counted where a grid has them, which reads all columns.
         copies: Whether `Tables.halo_nonzeros` or `Tables.leaves` are counted, which approximations
-            need.
-        live_layers: Number of layers for which `Tables.live` is counted; 0: not.
+            need; it reads all columns or all rows of messages.
+        live_layers: Number of layers for which `Tables.live` is counted, which reads the whole
+            plan; 0: not.
         target, split: As of `training_vertices`.
-        task: Of a plan with links: count `Tables.links`, and all rows as live.
+        task: Of a plan with links: count `Tables.links`, which reads the whole plan, and all rows
+            as live.
 
     Raises:
         InputError: If there is no such file, the plan does not run on `num_ranks`, or layers
@@ -62,19 +73,16 @@ def read_tables(
     with PlanFile(path) as file:
         if live_layers:
             file.check_row_plan("the pass dead-rows")
-        parts = file.checked_ranks(num_ranks)
-        plan = file.read_plan()
-        if parts == plan.num_parts:
-            found = tables_of(plan, file.path, copies)
-        else:
-            found = merged_tables(file, plan, parts)
-    if live_layers:
         wanted: Any = {"target": target, "split": split, "all_rows": task is not None}
-        found = replace(found, live=_live(plan, parts, live_layers, **wanted))
-    if task is None:
-        return found
-    rank_of_part = rank_of_parts(plan.num_parts, found.num_ranks)
-    return replace(found, links=_link_tables(plan, rank_of_part, task))
+        live = partial(_live, num_layers=live_layers, **wanted)
+        if num_ranks is not None and num_ranks != file.header.num_ranks:
+            found = _merged(file, num_ranks, live if live_layers else None)
+        else:
+            found = _tables(file, blocks, copies, live if live_layers else None)
+        if task is None:
+            return found
+        ranks = rank_of_parts(file.header.num_parts, found.num_ranks)
+        return replace(found, links=_link_tables(file.read_plan(), ranks, task))
 
 
 def training_vertices(
@@ -128,12 +136,20 @@ def _live_hops(plan: Plan, part: Int32Array, vertex: Int32Array) -> tuple[Pairs,
     return tuple(reversed(found))
 
 
-def merged_tables(file: PlanFile, plan: Plan, num_ranks: int) -> Tables:
-    """The tables of the plan in a file after merging its parts; InputError for no row plan."""
+_LiveOf: TypeAlias = Callable[[Plan, int], Live]
+
+
+def _merged(file: PlanFile, num_ranks: int, live: _LiveOf | None) -> Tables:
+    header = file.header
+    file.checked_ranks(num_ranks)
     file.check_row_plan("a prediction for fewer ranks than parts")
-    owners = owners_of(plan).renumbered(rank_of_parts(plan.num_parts, num_ranks))
-    found = tables_of_owners(graph_of(plan), owners, num_ranks, name=file.path)
-    return replace(found, undirected=_undirected(plan.header))
+    plan = file.read_plan()
+    owners = owners_of(plan).renumbered(rank_of_parts(header.num_parts, num_ranks))
+    return replace(
+        tables_of_owners(graph_of(plan), owners, num_ranks, name=file.path),
+        undirected=_undirected(header),
+        live=None if live is None else live(plan, num_ranks),
+    )
 
 
 def _link_tables(plan: Plan, rank_of_part: Int32Array, task: LinkTask) -> LinkTables:
@@ -178,72 +194,151 @@ def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
     return np.searchsorted(blocks, np.arange(num_parts), side="right").astype(np.int32) - 1
 
 
-def tables_of(plan: Plan, name: str = "plan", copies: bool = False, live_layers: int = 0) -> Tables:
-    """The tables of a plan in memory; `copies` and `live_layers` as of `read_tables`."""
-    header, fold, ptr = plan.header, plan.fold, plan.local_ptr
-    rows = np.diff(plan.part_ptr)
-    first, last = plan.row_ptr[ptr[:-1]], plan.row_ptr[ptr[1:]]
+def tables_of(
+    plan: Plan,
+    name: str = "plan",
+    blocks: bool = True,
+    copies: bool = False,
+    live_layers: int = 0,
+) -> Tables:
+    """The tables of a plan in memory; `blocks`, `copies`, `live_layers` as of `read_tables`."""
+    live = partial(_live, num_layers=live_layers) if live_layers else None
+    return _tables(_InMemory(plan, name), blocks, copies, live)
+
+
+class _InMemory:
+    """A plan that is read as its file is.
+
+    Parameters:
+        path: Its name in tables and messages.
+    """
+
+    def __init__(self, plan: Plan, path: str) -> None:
+        self.path, self.header, self._plan, self._arrays = path, plan.header, plan, plan.arrays()
+
+    def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
+        array, cut = self._arrays[name], NODES[name].cut
+        if not cut:
+            return array
+        points = cut_points(cut, self._arrays.__getitem__)
+        stop = len(points) - 1 if last is None else last
+        return array[points[first] : points[stop] + NODES[name].shared]
+
+    def read_offsets(self, name: str, total: int) -> Int64Array:
+        return self._arrays[name]
+
+    def read_messages(self, table: str) -> tuple[Int64Array, Int32Array, Int64Array]:
+        ptr, peer, row_ptr = (self._arrays[f"{table}_{of}"] for of in ("ptr", "peer", "row_ptr"))
+        return ptr, peer, row_ptr
+
+    def read_plan(self) -> Plan:
+        return self._plan
+
+
+_Source: TypeAlias = "PlanFile | _InMemory"
+
+
+def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
+    """The messages of a table, with the offsets of messages and of rows."""
+    ptr, peer, row_ptr = source.read_messages(table)
+    num_parts = source.header.num_parts
+    sender = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
+    return Pairs(num_parts, sender, peer, np.diff(row_ptr)), ptr, row_ptr
+
+
+def _route(source: _Source, step: str) -> tuple[Pairs, ...] | None:
+    """The hops of a step; None: there are none."""
+    if not source.header.has_hops:
+        return None
+    return tuple(_pairs(source, f"{step}_{hop}/send")[0] for hop in HOPS)
+
+
+def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
+    """PlanError unless these numbers of a dataset are from 0 and below `bound`."""
+    if not within(numbers, bound):
+        raise PlanError(f"{source.path}: /{node} is damaged: a number is out of range")
+
+
+def _tables(source: _Source, with_blocks: bool, with_copies: bool, live: _LiveOf | None) -> Tables:
+    header = source.header
+    expand, fold = _pairs(source, "expand/send")[0], None
+    part_ptr = source.read_offsets("rows/part_ptr", header.num_vertices)
+    row_ptr = source.read_offsets("matrix/row_ptr", header.num_nonzeros)
+    rows, local_ptr = np.diff(part_ptr), part_ptr
+    if header.layout == "edge":
+        fold, ptr, fold_ptr = _pairs(source, "fold/send")
+        local_ptr = part_ptr + fold_ptr[ptr]
+    first, last = row_ptr[local_ptr[:-1]], row_ptr[local_ptr[1:]]
+    interior = local_ptr[:-1] + np.clip(source.read("rows/num_interior"), 0, rows)
     found = Tables(
-        name=name,
+        name=source.path,
         layout=header.layout,
         rows=rows,
         nonzeros=last - first,
-        expand=_pairs(plan.send),
-        fold=None if fold is None else _pairs(fold.send),
+        expand=expand,
+        fold=fold,
         grid=header.grid,
-        own_nonzeros=None if fold is None else plan.row_ptr[ptr[:-1] + rows] - first,
-        boundary_nonzeros=last - plan.row_ptr[ptr[:-1] + plan.num_interior],
+        own_nonzeros=None if fold is None else row_ptr[local_ptr[:-1] + rows] - first,
+        boundary_nonzeros=last - row_ptr[interior],
         undirected=_undirected(header) and fold is None,
         self_loops=header.self_loops,
         topology=header.topology,
-        route=_route(plan, "expand"),
-        fold_route=_route(plan, "fold"),
-        live=_live(plan, plan.num_parts, live_layers) if live_layers else None,
+        route=_route(source, "expand"),
+        fold_route=None if fold is None else _route(source, "fold"),
+        live=None if live is None else live(source.read_plan(), len(rows)),
     )
     if header.grid is not None:
-        return replace(found, blocks=_count_blocks(plan, header.grid))
-    if not copies:
-        return found
-    if fold is not None:
-        return replace(found, leaves=_leaves(plan))
-    received = [plan.column[a:b] >= n for a, b, n in zip(first, last, rows, strict=True)]
-    return replace(found, halo_nonzeros=np.array([*map(np.count_nonzero, received)], np.int64))
+        counts = with_blocks and divides_columns(header.grid)
+        return replace(found, blocks=_count_blocks(source, found)) if counts else found
+    if with_copies:  # what approximations need
+        leaves = None if fold is None else _leaves(source, found)
+        return replace(found, leaves=leaves, halo_nonzeros=_halo_nonzeros(source, found))
+    return found
 
 
-def _pairs(side: Side) -> Pairs:
-    """The messages of one end, from the parts that have it to their peers."""
-    parts = np.arange(len(side.ptr) - 1, dtype=np.int32)
-    sender = np.repeat(parts, side.messages_per_part())
-    return Pairs(len(parts), sender, side.peer, np.diff(side.row_ptr))
-
-
-def _route(plan: Plan, step: str) -> tuple[Pairs, ...] | None:
-    """The hops of a step; None: there are none."""
-    return tuple(_pairs(hop.send) for hop in plan.exchanges.hops(step)) or None
-
-
-def _leaves(plan: Plan) -> Pairs:
-    """Count distinct remote vertices per pair of parts: received rows plus folded rows."""
-    assert plan.fold is not None
-    keys = [
-        side.part_of_row() * plan.num_vertices + plan.part_ptr[side.peer_of_row()] + side.row
-        for side in (plan.receive, plan.fold.send)
-    ]
-    part, vertex = np.divmod(np.unique(np.concatenate(keys)), plan.num_vertices)
-    pair, rows = np.unique(
-        interval(vertex, plan.part_ptr) * plan.num_parts + part, return_counts=True
-    )
-    sender, receiver = (end.astype(np.int32) for end in np.divmod(pair, plan.num_parts))
-    return Pairs(plan.num_parts, sender, receiver, rows)
-
-
-def _count_blocks(plan: Plan, grid: Grid) -> Int64Array | None:
-    """`Tables.blocks` of a plan, part by part: for memory."""
-    if not divides_columns(grid):
+def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
+    """`Tables.halo_nonzeros` of a row plan."""
+    if tables.fold is not None:
         return None
-    piece, pieces = piece_of_rows(grid, plan.part_ptr), pieces_of_grid(grid)
-    parts = (plan.all_parts.of_parts(k, k + 1) for k in range(plan.num_parts))
-    return np.array([np.bincount(piece[p.place_of_columns()], minlength=pieces) for p in parts])
+    columns = (source.read("matrix/column", k, k + 1) for k in range(tables.num_parts))
+    counts = (np.count_nonzero(c >= n) for c, n in zip(columns, tables.rows, strict=True))
+    return np.fromiter(counts, np.int64)
+
+
+def _leaves(source: _Source, tables: Tables) -> Pairs:
+    """Count distinct remote vertices per pair of parts: received rows plus folded rows."""
+    keys = []
+    for table in ("expand/recv", "fold/send"):
+        pairs, _, row_ptr = _pairs(source, table)
+        row = source.read(f"{table}_row")
+        _check(source, f"{table}_row", row, int(tables.part_ptr[-1]))
+        vertex = np.repeat(tables.part_ptr[pairs.target], np.diff(row_ptr)) + row
+        keys.append(np.repeat(pairs.source, np.diff(row_ptr)) * tables.part_ptr[-1] + vertex)
+    part, vertex = np.divmod(np.unique(np.concatenate(keys)), tables.part_ptr[-1])
+    owner = np.searchsorted(tables.part_ptr, vertex, side="right") - 1
+    pair, rows = np.unique(owner * tables.num_parts + part, return_counts=True)
+    sender, receiver = (end.astype(np.int32) for end in np.divmod(pair, tables.num_parts))
+    return Pairs(tables.num_parts, sender, receiver, rows)
+
+
+def _count_blocks(source: _Source, tables: Tables) -> Int64Array:
+    """`Tables.blocks` of a plan."""
+    grid, part_ptr = tables.grid, tables.part_ptr
+    assert grid is not None
+    received, ptr, halo_ptr = _pairs(source, "expand/recv")
+    piece = piece_of_rows(grid, part_ptr)
+    blocks = np.zeros((grid.num_parts, pieces_of_grid(grid)), np.int64)
+    for part in range(grid.num_parts):
+        messages = slice(int(ptr[part]), int(ptr[part + 1]))
+        halo = halo_ptr[messages.start : messages.stop + 1]
+        row = source.read("expand/recv_row", part, part + 1)
+        place = np.repeat(part_ptr[received.target[messages]], np.diff(halo)) + row
+        _check(source, "expand/recv_row", place, int(part_ptr[-1]))
+        held = np.concatenate([piece[part_ptr[part] : part_ptr[part + 1]], piece[place]])
+        column = source.read("matrix/column", part, part + 1)
+        _check(source, "matrix/column", column, len(held))
+        blocks[part] = np.bincount(held[column], minlength=blocks.shape[1])
+    return blocks
 
 
 def _undirected(header: Header) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.figures import figures_of
@@ -69,22 +68,6 @@ class LateFolds(FullBatch):
             if "constant" in self._passes and epoch <= self._settled:
                 self._fix(settled=epoch == self._settled)
         return self._training
-
-    def carried(self) -> dict[str, Tensor]:
-        return {
-            f"{k}/{name}": value
-            for k, sums in enumerate(self._sums)
-            if not sums.constant  # made again of the features
-            for name, value in sums.state().items()
-        }
-
-    def carry_on(self, epoch: int) -> None:
-        for k, sums in enumerate(self._sums):
-            if not sums.constant:
-                sums.go_on(epoch, self._network.dims[k])
-        if any(sums.constant for sums in self._sums):
-            for past in range(min(epoch, self._settled + 1)):
-                self.view(past)
 
     @property
     def _settled(self) -> int:

@@ -119,8 +119,7 @@ def _of_links(
         num_links = int(np.count_nonzero(file.read("links/kind") == 0))
     found = chosen_sampler(recorded, num_vertices, num_links, NeighbourSampler.name, **given)
     known = {each.name: getattr(found, each.name) for each in options_of(found)}
-    known |= {"negatives": options.negatives, "of_batch": options.negatives_from == "batch"}
-    return LinkSampler(**known, num_links=num_links)
+    return LinkSampler(**known, negatives=options.negatives, num_links=num_links)
 
 
 def _by_relation(sampler: Sampler, types: Types | None, options: TrainOptions) -> Sampler:

@@ -27,7 +27,6 @@ from plancc.plan.values import Header
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.figures import figures_of, words_of_pass
 from plancc_runtime.execution.protocol import Execution
-from plancc_runtime.kernels.spmm import choose_kernel
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import (
     BoolArray,
@@ -39,7 +38,6 @@ from plancc_runtime.layouts.boundary import (
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
 from plancc_runtime.layouts.local import LocalGraph, local_graph
-from plancc_runtime.layouts.matrices import matrix_of
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.nn.conv import Conv
@@ -74,10 +72,6 @@ class FullBatch(Execution):
 
             self._block = replace(self._block, halo=halo_vertices(self._block, self._transport))
             TypedBlock.of(self._block, self._types, self._transport).check(self._transport)
-        if options.kernel == "auto":
-            kernel = quickest_kernel(self._block, options.hidden, resources)
-            self._resources = replace(resources, kernel=kernel)
-        self.kernel = self._resources.kernel
         if options.sampling.active:
             self._block = ready_to_draw(self._block, options.sampling, self._transport)
         self._set_graph(self._graph_of(self._block))
@@ -240,9 +234,3 @@ class Columns:
 
 def _local(graphs: Sequence[LayerGraph]) -> list[LocalGraph]:
     return [local_graph(graph, "sampling") for graph in graphs]
-
-
-def quickest_kernel(block: Block, width: int, resources: Resources) -> str:
-    """The local product that takes least time on the nonzeros of a block."""
-    threads = torch.get_num_threads()
-    return choose_kernel(matrix_of(block), resources.dtype, width, threads, resources.device)

@@ -12,9 +12,8 @@ from plancc.plan.layers import Aggregate
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc_runtime.data import LocalData
-from plancc_runtime.execution.full_batch import DROPS_FEATURES, quickest_kernel
+from plancc_runtime.execution.full_batch import DROPS_FEATURES
 from plancc_runtime.execution.protocol import Execution
-from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.feature import FeatureGraph
 from plancc_runtime.layouts.grid import GridGraph
 from plancc_runtime.layouts.resources import CPU, Resources
@@ -36,27 +35,14 @@ class Grids(Execution):
         super().__init__(data, options, resources, _misfits(options))
         grid = header.grid
         assert grid is not None
-        width = options.hidden  # of what a rank multiplies with
-        if grid.splits_columns or grid.layout == "feature":
-            width = max(1, width // grid.columns)
-        measured = options.kernel == "auto"
-        graph: GridGraph | FeatureGraph
         if grid.layout == "feature":
-            assert part.grid is not None
-            assert part.grid.block is not None
-            if measured:
-                device = CPU if options.aggregate_on == "cpu" else resources.device
-                block = Block.of_part(part.grid.block, header.self_loops)
-                kernel = quickest_kernel(block, width, replace(resources, device=device))
-                resources = replace(resources, kernel=kernel)
-            graph = FeatureGraph(part, header, resources, options.pipeline, options.aggregate_on)
-            self.kernel = resources.kernel
+            if options.aggregate_on == "cpu":
+                self.kernel = replace(resources, device=CPU).kernel_name
+            self._set_graph(
+                FeatureGraph(part, header, resources, options.pipeline, options.aggregate_on)
+            )
         else:
-            graph = GridGraph(part, header, resources)
-            if measured:
-                graph.use_kernel(quickest_kernel(graph.block(), width, resources))
-            self.kernel = graph.resources.kernel
-        self._set_graph(graph)
+            self._set_graph(GridGraph(part, header, resources))
 
     def prepare(self, network: Network) -> LocalData:
         data, graph = self._data, self._whole.graphs[0]

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
-from torch import Tensor
-
 from plancc.errors import PlanccError
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.figures import figures_of, stages_counted, steps_remark
@@ -51,7 +49,7 @@ class Execution(ABC):
         misfits: Passes that do not fit the options or the layout: why.
 
     Attributes:
-        kernel: Kernel of local products, the measured one for "auto".
+        kernel: Kernel of local products.
         off (dict of str to str): Passes that were asked for and do not fit: why.
         evaluates (bool): Whether the outputs of a training pass are those of all rows, as an
             evaluation has them; known after `prepare`.
@@ -64,7 +62,6 @@ class Execution(ABC):
             leaves messages under way.
     """
 
-    kernel: str
     sampler = ""
     steps_per_epoch = 0
     alike = True
@@ -78,7 +75,7 @@ class Execution(ABC):
         misfits: dict[str, str],
     ) -> None:
         self._data, self._options, self._resources = data, options, resources
-        self._transport = resources.transport
+        self._transport, self.kernel = resources.transport, resources.kernel_name
         self.off = {name: why for name, why in misfits.items() if name in options.passes}
         self._passes = [name for name in options.passes if name not in self.off]
         self.evaluates = options.norm != "batch"
@@ -141,19 +138,6 @@ class Execution(ABC):
                 self.finish()
             raise
         self.finish()
-
-    def carried(self) -> dict[str, Tensor]:
-        """What later epochs use of earlier ones beside the network, by name. Collective.
-
-        Of this rank; by default nothing. What is under way is received.
-        """
-        return {}
-
-    def carry_on(self, epoch: int) -> None:  # noqa: B027
-        """Begin at a later epoch than 0, after `prepare`. Collective.
-
-        The caller fills the tensors of `carried` with what they were then.
-        """
 
     def finish(self) -> None:  # noqa: B027
         """Receive what is under way; by default nothing is. Collective."""

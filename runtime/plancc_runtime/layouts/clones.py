@@ -322,7 +322,6 @@ class Delay:
 
     def __init__(self, clones: Clones, epochs: int, resources: Resources) -> None:
         self.num_own, self.epochs, self.epoch = clones.num_own, epochs, 0
-        self.clock, self.resources = resources.clock, resources
         trees, vertices = clones.trees, clones.block.inputs
         sent = bin_of(vertices[trees.send.row], epochs)
         received = bin_of(vertices[self.num_own :], epochs)
@@ -441,46 +440,9 @@ class DelayedSums:
 
     def finish(self) -> None:
         """Receive all that is under way, and forget it. Collective."""
-        self._receive_all()
-        self._turns = []
-
-    def state(self) -> dict[str, Tensor]:
-        """What later epochs use of earlier ones; what is under way is received. Collective."""
-        self._receive_all()
-        return {
-            f"{number}/{name}": value
-            for number, turn in enumerate(self._turns)
-            for name in ("sums", "next_sums", "totals", "next_totals")
-            if (value := getattr(turn, name)) is not None
-        }
-
-    def go_on(self, epoch: int, width: int) -> None:
-        """Begin at a later epoch, with zeros for what `state` then has; not collective.
-
-        Parameters:
-            width: Columns of the layer's input.
-        """
-        delay = self._delay
-        dtype, device = delay.resources.dtype, delay.resources.device
-
-        def zeros(rows: Tensor) -> Tensor:
-            return torch.zeros(len(rows), width, dtype=dtype, device=device)
-
-        self._turns = [_Turns() for _ in delay.bins]
-        for number, (each, turn) in enumerate(zip(delay.bins, self._turns, strict=True)):
-            past = len(range(number, epoch, delay.epochs))
-            if past > 0:
-                turn.next_sums = zeros(each.roots)
-            if past > 1:
-                turn.sums = zeros(each.roots)
-            if past > 1 and self.returns:
-                turn.next_totals = zeros(each.leaves)
-            if past > 2 and self.returns:
-                turn.totals = zeros(each.leaves)
-
-    def _receive_all(self) -> None:
         for each, turn in zip(self._delay.bins, self._turns, strict=False):
             self._receive(each, turn)
+        self._turns = []
 
     def _receive(self, each: Bin, turn: _Turns) -> None:
         if turn.rising and turn.up is not None:

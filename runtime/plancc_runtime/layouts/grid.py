@@ -150,10 +150,6 @@ class GridGraph(ProgramGraph):
         held = x if self._needed is None else x[: self._block.num_inputs]
         return {"x": x, "held": held, "sums": sums, "y": y}
 
-    def use_kernel(self, name: str) -> None:
-        """Make products by this kernel; before the first one."""
-        self.resources = replace(self.resources, kernel=name)
-
     def lay_out(self, coefficients: str) -> Executor:
         """As of `ProgramGraph`. Collective."""
         if coefficients not in self._executors:

@@ -20,7 +20,6 @@ from plancc.plan.exchange import Exchange
 from plancc.plan.metrics import StepTraffic
 from plancc_runtime.kernels.rows import add_rows, pack
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.wire import WIRES, CountsNumbers
 from plancc_runtime.transport.base import Channel
 
 ALL = slice(None)
@@ -82,8 +81,8 @@ class MessageBuffers(Buffers):
     Attributes:
         outer (Tensor[rows in the send masks, width]): Copies of own rows: sent by `Halo.expand`,
             received by `Halo.reduce`.
-        outer_packed, halo_packed: The same rows as they travel; the same tensors where the wire
-            changes nothing.
+        outer_packed, halo_packed: The same rows as they travel; the same tensors where they are not
+            rounded.
         expand, reduce: Channels of the packed rows: forward, and back.
     """
 
@@ -197,7 +196,7 @@ class Halo(HaloExchange[MessageBuffers]):
     def __init__(self, exchange: Exchange, num_inputs: int, resources: Resources) -> None:
         send, receive = exchange.send, exchange.receive
         super().__init__(num_inputs, receive.volume, resources)
-        self._wire = WIRES[resources.wire]
+        self._rounds = resources.wire == "bf16"
         self._send = list(zip(send.peer.tolist(), _slices(send.row_ptr), strict=True))
         self._recv = list(zip(receive.peer.tolist(), _slices(receive.row_ptr), strict=True))
         self.idle = not self._send and not self._recv
@@ -219,27 +218,21 @@ class Halo(HaloExchange[MessageBuffers]):
         outer = torch.empty(num_outer, width, dtype=dtype, device=device)
         if halo is None:
             halo = torch.empty(self.num_halo, width, dtype=dtype, device=device)
-        wire, transport = self._wire, self.resources.transport
+        transport = self.resources.transport
         outer_packed, halo_packed = outer, halo
-        if wire is not None:
+        if self._rounds:
             outer_packed, halo_packed = (
-                wire.empty(len(rows), width, device) for rows in (outer, halo)
+                torch.empty_like(rows, dtype=torch.bfloat16) for rows in (outer, halo)
             )
         out = [(n, outer_packed[at]) for n, at in self._send]
         into = [(n, halo_packed[at]) for n, at in self._recv]
-        expand = transport.exchange(out, into)
-        reduce = transport.exchange(into, out)
-        if wire is not None and wire.overhead and width:
-            there, back = num_outer * wire.overhead, self.num_halo * wire.overhead
-            expand = CountsNumbers(expand, transport.traffic, there, back)
-            reduce = CountsNumbers(reduce, transport.traffic, back, there)
         return MessageBuffers(
             halo=halo,
             outer=outer,
             outer_packed=outer_packed,
             halo_packed=halo_packed,
-            expand=expand,
-            reduce=reduce,
+            expand=transport.exchange(out, into),
+            reduce=transport.exchange(into, out),
         )
 
     def send_rows(self, h: Tensor, buffers: MessageBuffers) -> None:
@@ -249,8 +242,8 @@ class Halo(HaloExchange[MessageBuffers]):
         for outer in self._outer:
             with clock("pack"):
                 pack(h, outer.rows, buffers.outer[outer.at])
-                if self._wire is not None:
-                    self._wire.pack(buffers.outer[outer.at], buffers.outer_packed[outer.at])
+                if self._rounds:
+                    buffers.outer_packed[outer.at].copy_(buffers.outer[outer.at])
             with clock("wait"):
                 for k in outer.messages:
                     buffers.expand.send(k)
@@ -272,9 +265,9 @@ class Halo(HaloExchange[MessageBuffers]):
         return self._received(ALL, buffers)
 
     def _received(self, at: slice, buffers: MessageBuffers) -> Tensor:
-        if self._wire is not None:
+        if self._rounds:
             with self._clock("pack"):
-                self._wire.unpack(buffers.halo_packed[at], buffers.halo[at])
+                buffers.halo[at].copy_(buffers.halo_packed[at])
         return buffers.halo[at]
 
     def leaving(
@@ -292,9 +285,9 @@ class Halo(HaloExchange[MessageBuffers]):
         self._send_back(range(len(self._recv)), ALL, buffers)
 
     def _send_back(self, messages: range, at: slice, buffers: MessageBuffers) -> None:
-        if self._wire is not None:
+        if self._rounds:
             with self._clock("pack"):
-                self._wire.pack(buffers.halo[at], buffers.halo_packed[at])
+                buffers.halo_packed[at].copy_(buffers.halo[at])
         with self._clock("wait"):
             for k in messages:
                 buffers.reduce.send(k)
@@ -309,8 +302,8 @@ class Halo(HaloExchange[MessageBuffers]):
                 break
             with clock("pack"):
                 rows = buffers.outer[outer.at]
-                if self._wire is not None:
-                    self._wire.unpack(buffers.outer_packed[outer.at], rows)
+                if self._rounds:
+                    rows.copy_(buffers.outer_packed[outer.at])
                 add_rows(out, outer.rows, rows)
         with clock("wait"):
             buffers.reduce.finish()

@@ -14,7 +14,7 @@ from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.sampling.kernels import distinct
 from plancc.sampling.links import LinkSampler
-from plancc.sampling.negatives import ends_of_negatives, other_links
+from plancc.sampling.negatives import ends_of_negatives
 from plancc.sampling.owned import OwnedBlock
 from plancc_runtime.layouts.ends import Directory, Ends, columns_of_rows
 from plancc_runtime.layouts.resources import Resources
@@ -105,11 +105,8 @@ class LinkBatches:
         """This rank's share of the links of a batch. Collective."""
         rows = self._num_rows
         links, negatives, epoch = self._sampler.numbers(self._seed, number)
-        places, own = _found(links, self._number)
-        if self._sampler.of_batch:
-            source, rank, row = self._of_batch(places, own, len(links), number)
-        else:
-            source, rank, row = self._of_all(negatives, epoch)
+        _, own = _found(links, self._number)
+        source, rank, row = self._ends_of(negatives, epoch)
         source = np.concatenate([self._source[own], source])
         column, exchange = columns_of_rows(
             np.concatenate([self._rank[own], rank]),
@@ -125,12 +122,10 @@ class LinkBatches:
         send = exchange.send.called(np.searchsorted(seeds, exchange.send.row).astype(np.int32))
         kept = Exchange(send, exchange.receive)
         ends = Ends(np.searchsorted(seeds, source), column, kept, len(seeds), self._resources)
-        pairs = len(links)
-        if pairs > 1 or not self._sampler.of_batch:
-            pairs += len(negatives)
+        pairs = len(links) + len(negatives)
         return LinkBatch(seeds, ends, len(own), len(links), pairs, apart)
 
-    def _of_all(self, negatives: Int64Array, epoch: int) -> tuple[Int64Array, ...]:
+    def _ends_of(self, negatives: Int64Array, epoch: int) -> tuple[Int64Array, ...]:
         """Rows of sources here of some negatives; rank and row of their targets. Collective."""
         n, total = self._directory.num_vertices, self._sampler.negatives * self._sampler.num_links
         source, target = ends_of_negatives(negatives, n, total, (self._seed, epoch))
@@ -138,16 +133,6 @@ class LinkBatches:
         vertices, place = np.unique(target[mine], return_inverse=True)
         rank, row = self._directory.places(vertices)
         return self._order[at], rank[place], row[place]
-
-    def _of_batch(
-        self, places: Int64Array, own: Int64Array, size: int, number: int
-    ) -> tuple[Int64Array, ...]:
-        """`_of_all` of negatives with targets of other links; `own`: links at `places` of all."""
-        targets = np.zeros((2, size), np.int64)
-        targets[:, places] = self._rank[own], self._row[own]
-        self._resources.transport.allreduce_sum(targets)
-        link, other = other_links(places, self._sampler.negatives, size, (self._seed, number))
-        return self._source[own][link], *targets[:, other]
 
     def _set_apart(
         self, own: Int64Array, column: Int64Array, exchange: Exchange

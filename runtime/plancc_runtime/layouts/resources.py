@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from plancc.clock import Clock
 from plancc_runtime.kernels.base import SparseMatrix
-from plancc_runtime.kernels.spmm import prepare
+from plancc_runtime.kernels.spmm import prepare, usual_kernel
 from plancc_runtime.transport.base import Transport
 
 CPU = torch.device("cpu")
@@ -24,9 +24,9 @@ class Resources:
         dtype (torch.dtype): Type of dense rows, and of the matrix.
         clock: Gets the time of "mask", "spmm", "pack" and "wait".
         overlap: Whether messages travel while products are made; the results have the same bits.
-        wire: How halo rows travel: a name in `layouts.wire.WIRES`.
-        kernel: Kernel of local products: a name in `kernels.spmm.KERNELS`, or "auto": the usual one
-            of the device.
+        wire: How halo rows travel: "fp32", as they are, or "bf16", rounded to bfloat16.
+        kernel: Kernel of local products: a name in `kernels.spmm.KERNELS`, or "auto": the
+            `usual_kernel` of the device.
         device: Device of the rows.
     """
 
@@ -38,9 +38,11 @@ class Resources:
     kernel: str = "auto"
     device: torch.device = CPU
 
+    @property
+    def kernel_name(self) -> str:
+        """The kernel by its own name."""
+        return usual_kernel(self.device) if self.kernel == "auto" else self.kernel
+
     def lay_out(self, matrix: csr_matrix) -> SparseMatrix:
         """The matrix, laid out for products with rows on the device."""
-        kernel = self.kernel
-        if kernel == "auto":
-            kernel = "numba" if self.device.type == "cpu" else "torch"
-        return prepare(matrix, self.dtype, self.device, kernel)
+        return prepare(matrix, self.dtype, self.device, self.kernel_name)

@@ -239,11 +239,8 @@ class Transport(ABC):
         rank, size: Number of this rank, and of all.
         traffic: The messages of a round count when it starts.
         timeout: Longest wait in seconds; infinity for no limit.
-        patient: Whether longer waits are right as long as another rank computes
-            (`transport.watchdog`).
         max_words: Longest message in words; a longer buffer travels as several.
-        say: Prints the last sentence of a rank that ends the job by itself and, with False as
-            second argument, what is no error.
+        say: Prints the last sentence of a rank that ends the job by itself.
         thread: This rank's number in its process; None if it is the only rank there.
         agreed_error: The last error that `agree` raised, and with it every rank.
         far: Whether every rank is on another node, where that is known: for `traffic`.
@@ -253,9 +250,8 @@ class Transport(ABC):
     size: int
     traffic: Traffic
     timeout: float
-    patient: bool = False
     max_words: int = MAX_WORDS_PER_MESSAGE
-    say: Callable[..., None]
+    say: Callable[[str], None]
     thread: int | None = None
     agreed_error: PlanccError | None = None
     far: Sequence[bool] | None = None
@@ -475,7 +471,7 @@ def is_lack_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError)
 
 
-def say(sentence: str, is_error: bool = True) -> None:
+def say(sentence: str) -> None:
     """Write a line to stderr in one call: torchrun's ranks write unbuffered, and theirs mingle."""
     lines = [message(line) for line in sentence.splitlines()]
     sys.stderr.write("\n".join(lines) + "\n")

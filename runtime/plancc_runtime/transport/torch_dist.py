@@ -213,7 +213,7 @@ class TorchTransport(Transport):
         except RuntimeError as error:
             time.sleep(GRACE)  # whoever broke it may say why, and the launcher end us
             lost = f"lost the connection while waiting for {what()} ({first_line(error)})"
-            raise TransportError(lost + self._watchdog.others(what())) from error
+            raise TransportError(lost) from error
 
     @contextmanager
     def queued(self) -> Iterator[Callable[[], None]]:

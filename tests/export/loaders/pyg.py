@@ -8,7 +8,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from plancc_cli.main import command
+from plancc_cli.group import command
 
 for line in sys.stdin:
     target, plan, folder, script, *words = line.split()
