@@ -40,9 +40,6 @@ from plancc.predict.schedules.tables import (
 from plancc.sampling.negatives import drawn_negatives
 from plancc.sampling.splits import random_split
 
-CHUNK = 1 << 24
-"""Columns that are read at a time."""
-
 
 def read_tables(
     path: str | PathLike[str],
