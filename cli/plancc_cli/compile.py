@@ -20,7 +20,7 @@ from plancc_cli.run import started_by_launcher
 from plancc_runtime.launch import TIMEOUT
 
 TAKEN = options.taken()
-"""Names that a model's option cannot have here."""
+"""Names of options that a model's cannot replace."""
 OF_MODELS = options.fields_of(
     {name: model.option_fields() for name, model in MODELS.loaded().items()}, TAKEN
 )
@@ -139,16 +139,12 @@ def command(
     from plancc.report.costs import product_of
     from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import decoded, reached, read_tried
-    from plancc.sampling import sampler_options
     from plancc_cli.render import print_summary
     from plancc_cli.tables import print_data
 
     search = SearchOptions(**divided(settings, SearchOptions)[0])
     settings["balance"] = balance_of(settings["balance"], settings["weights"])
     model = MODELS[settings["model"]]
-    samplers = sampler_options() if model.of_batches else {}
-    own = [name for name in model.option_fields() if name not in samplers]
-    options.refuse_taken(f"model '{settings['model']}'", own, TAKEN)
     data = settings.pop("data")
     edge_features = settings.pop("edge_features")
     given_files = (settings.get(name) for name in GIVEN_FILES)

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from plancc.errors import BackendUnavailable, InputError
+from plancc.errors import InputError
 from plancc.fields import BOUNDS, checked, default_in_words, help_of, kind_of, options_of, parsed
 from plancc.graph.formats import FORMATS, READING, ReadOptions, split_names
 from plancc.models.capacities import check_capacities, read_capacities
@@ -154,15 +154,6 @@ def fields_of(
             if name not in taken:
                 found.setdefault(name, {})[who] = field
     return found
-
-
-def refuse_taken(who: str, options: Iterable[str], taken: Collection[str]) -> None:
-    """BackendUnavailable if an option has no flag, because its name is one of `taken`."""
-    for name in options:
-        if name in taken:
-            raise BackendUnavailable(
-                f"{who}: its option '{name}' has the name of one of plancc's own"
-            )
 
 
 def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict[str, Any]:
@@ -466,17 +457,6 @@ def sampler_fields() -> Declared:
     return fields_of(declared, taken_beside_batches())
 
 
-def _usable_sampler(
-    context: click.Context, parameter: click.Parameter, name: str | None
-) -> str | None:
-    from plancc.sampling import SAMPLERS
-
-    if name is not None:
-        names = [each.name for each in options_of(SAMPLERS[name])]
-        refuse_taken(f"sampler '{name}'", names, taken_beside_batches())
-    return name
-
-
 def sampling(default: str, of_models: Declared | None = None) -> Decorator:
     """How mini-batches are drawn.
 
@@ -492,7 +472,6 @@ def sampling(default: str, of_models: Declared | None = None) -> Decorator:
         ["--sampler"],
         type=NameIn("sampler", SAMPLERS),
         metavar="NAME",
-        callback=_usable_sampler,
         help=f"Sampler of batches: {', '.join(SAMPLERS)}.  [default: {default}]",
     )
     own = []

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -138,9 +139,6 @@ LINES = {
     "hp": f"{COMPILE} --seed 3 --threads 1 --format edgelist",
     "mini-batches": f"{COMPILE} --model stochastic-hp --batches 4 --sampler uniform --batch-size 2",
     "inspected": "inspect plan.h5 --batches 2 --seed 3 --batch-size 2",
-    # and its own are refused, as their options have names of the commands'
-    "taking": "compile ring.el -p 2 --model taking -o other.h5",
-    "drawing": "inspect plan.h5 --batches 2 --sampler drawing",
     # an option of one name and several types has that of the model that is chosen
     "shared": f"{COMPILE} --json --model shared --groups 0.3 --keep 2 --batches 5",
     "grouped": f"{COMPILE} --json --model mop --groups 2",
@@ -149,7 +147,7 @@ LINES = {
     "no int": f"{COMPILE} --model mop --groups 0.3",
     "no float": f"{COMPILE} --model shared --groups x",
 }
-REFUSED = ("another's option", "taking", "drawing", "no int", "no float")
+REFUSED = ("another's option", "no int", "no float")
 PROGRAM = """
 import contextlib, io, json, sys
 from plancc_cli.group import command
@@ -209,10 +207,7 @@ def test_a_model_of_a_third_party(told: dict[str, str]) -> None:
 
 def test_options_with_names_of_the_commands(told: dict[str, str]) -> None:
     for name in ("hp", "mini-batches", "help", "help of inspect", "inspected"):
-        assert "of its own" not in told[name]
-    for name, what in (("taking", "model"), ("drawing", "sampler")):
-        assert told[name].startswith(f"BackendUnavailable: {what} '{name}'")
-        assert ": its option 'seed' has the name of one of plancc's own" in told[name]
+        assert not re.search("(seed|threads|format|JSON|batches) of its own", told[name])
 
 
 def test_options_of_one_name_and_several_types(told: dict[str, str]) -> None:
