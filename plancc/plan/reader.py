@@ -64,6 +64,7 @@ from plancc.plan.metrics import Metrics
 from plancc.plan.part_invariants import check
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
+from plancc.plan.rank_parts import check_num_ranks
 from plancc.plan.topology import Topology
 from plancc.plan.values import LINKS, STEPS, Header
 from plancc.text import shown
@@ -95,8 +96,6 @@ class PlanFile:
     Attributes:
         header: Header.
         minor (int): Minor version of the format.
-        messages, volume, fold_messages, fold_volume (int): Messages and rows of the expand and of
-            the fold; a row plan has no fold.
         content_sha256 (str): The content hash. The digests of all datasets have it; `read` compares
             these with the data.
     """
@@ -129,12 +128,11 @@ class PlanFile:
             if self.header.links is not None:
                 self._sizes[LINKS] = self._length(f"{LINKS}/source")
             self._steps = {step: self._step_sizes(step) for step in self.header.steps()}
-            self.messages, self.volume = self._steps["expand"]
-            self.fold_messages, self.fold_volume = self._steps.get("fold", (0, 0))
             for step in EXCHANGES:
                 if step not in self._steps:
                     self._check_none(step)
-            self._sizes["rows+1"] = self.header.num_vertices + self.fold_volume + 1
+            folded = self._steps.get("fold", (0, 0))[1]
+            self._sizes["rows+1"] = self.header.num_vertices + folded + 1
             self._read_digests()
         except BaseException:
             self.close()
@@ -159,6 +157,24 @@ class PlanFile:
             if self.header.grid is not None:
                 kind = f"a plan of grid '{self.header.grid}'"
             raise InputError(f"{self.path}: {kind}; {what} is for row plans")
+
+    def checked_ranks(self, num_ranks: int | None) -> int:
+        """The parts of figures for `num_ranks`, all of them if it is None.
+
+        A grid plan runs on the ranks of its grid only, and its figures are of its blocks of rows.
+
+        Raises:
+            InputError: The plan does not run on these ranks.
+        """
+        parts = self.header.num_parts
+        if self.header.grid is not None:
+            if num_ranks is not None:
+                check_num_ranks(self.path, self.header, num_ranks)
+            return parts
+        ranks = parts if num_ranks is None else num_ranks
+        if not 1 <= ranks <= parts:
+            raise InputError(f"{self.path} cannot run on {ranks} ranks; choose 1 to {parts}")
+        return ranks
 
     def attributes(self, group: str) -> dict[str, Any]:
         """The attributes of ``/provenance`` or ``/metrics`` as Python values.

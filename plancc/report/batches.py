@@ -25,7 +25,6 @@ from plancc.errors import InputError, warn
 from plancc.plan.population import num_training, population_of
 from plancc.plan.reader import PlanFile
 from plancc.predict.schedules.plan_tables import rank_of_parts
-from plancc.report.plans import checked_ranks
 from plancc.sampling import Population, chosen_sampler
 
 MOST_BATCHES = 2**31 - 1
@@ -118,7 +117,7 @@ def batch_reports(
     for path in paths:  # before any plan is read whole
         with PlanFile(path) as file:
             file.check_row_plan("what mini-batches move")
-            checked_ranks(file, num_ranks)
+            file.checked_ranks(num_ranks)
             recorded.append(str(file.attributes("provenance").get("sampler", "")))
             have_types |= file.header.types is not None
             sizes.append((file.header.num_vertices, num_training(file)))
@@ -134,7 +133,7 @@ def batch_reports(
     owners, names = [], []
     for path in paths:
         with PlanFile(path) as file:
-            ranks = checked_ranks(file, num_ranks)
+            ranks = file.checked_ranks(num_ranks)
             plan = file.read_plan()
         population = population_of(plan)
         if first is None:

@@ -26,7 +26,6 @@ from plancc.plan.links import NUM_KINDS, OF_SPLITS
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.metrics import Metrics, Traffic, summarize
 from plancc.plan.plan import Plan
-from plancc.plan.rank_parts import check_num_ranks
 from plancc.plan.reader import PlanFile
 from plancc.plan.relations import RelationTraffic, TypeTraffic, relation_traffic, type_traffic
 from plancc.plan.slices import check_tables
@@ -212,7 +211,7 @@ def report(
             "boundary sampling is for training: give the widths of the layers (`dims`) too"
         )
     with PlanFile(path) as file:
-        source = _Source(file, checked_ranks(file, num_ranks))
+        source = _Source(file, file.checked_ranks(num_ranks))
         check_plan(file)
         grid = file.header.grid
         basis = basis or Basis.read(file, dims, machine)
@@ -395,22 +394,6 @@ def check_plan(file: PlanFile) -> None:
     file.check_content()
     check_tables(file)
     file.check_figures(lambda: summarize(_Source(file, file.header.num_parts).parts))
-
-
-def checked_ranks(file: PlanFile, num_ranks: int | None) -> int:
-    """The parts of figures, all of them if it is None; InputError if the plan does not run on it.
-
-    A grid plan runs on the ranks of its grid only, and its figures are of its blocks of rows.
-    """
-    header = file.header
-    if header.grid is not None:
-        if num_ranks is not None:
-            check_num_ranks(file.path, header, num_ranks)
-        return header.num_parts
-    ranks = header.num_parts if num_ranks is None else num_ranks
-    if not 1 <= ranks <= header.num_parts:
-        raise InputError(f"{file.path} cannot run on {ranks} ranks; choose 1 to {header.num_parts}")
-    return ranks
 
 
 def _read_traffic(file: PlanFile) -> Traffic:

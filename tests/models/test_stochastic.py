@@ -413,13 +413,6 @@ def test_balance_batch():
         vertex_weights(graph, Balance(("batch",), expected_nonzeros=np.zeros(4)))
 
 
-def test_pairs():
-    array = random_array(15)
-    pairs = stochastic().source(graph_of(array)).pairs()
-    found = sorted(map(tuple, pairs.tolist()))
-    assert found == sorted((j, i) for i, j in np.argwhere(array).tolist() if i != j)
-
-
 def test_the_default_batch_size():
     array = random_array(16, 100, 0.05)
     train = np.arange(100) < 40

@@ -151,16 +151,6 @@ def test_compile_reaches_what_simulate_says(model, machine, matrix):
     assert reached(read_tried(found)) == found["epoch_seconds"] == predicted
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_compile_numbers_its_parts(model, matrix):
-    """Numbers drawn at random are worse."""
-    how = {"effort": "fast"} if model == "hp" else {}
-    plan = compiled(matrix, model=model, machine=NODES, dims=DIMS, num_parts=PARTS, **how)
-    given, seconds = plancc.plan.matrix.owners_of(plan), plan.provenance["epoch_seconds"]
-    scrambled = np.random.default_rng(1).permutation(PARTS).astype(np.int32)
-    assert seconds < seconds_of(matrix, given.renumbered(scrambled))
-
-
 def test_refine_numbers_its_parts_for_the_time(matrix, owners):
     """Refining for the time alone: whoever refines the volume keeps the numbers."""
     plan = lower(matrix, owners["hp"], PARTS, normalization="none", self_loops=False)

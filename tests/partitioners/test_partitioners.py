@@ -456,13 +456,6 @@ def test_trivial_owners_and_notes_of_several_constraints():
     assert named.warnings[0].startswith("work: the heaviest")
 
 
-def test_scaled_columns():
-    values = np.stack([np.arange(4), np.arange(4) * 2**40], axis=1)
-    found = scaled(values, 2**30)
-    assert found[:, 0].tolist() == [0, 1, 2, 3]
-    assert found[:, 1].tolist() == scaled(values[:, 1], 2**30).tolist()
-
-
 def test_kaminpar_is_given_no_weight_of_zero(tmp_path):
     """With such weights it searches for ever now and then."""
     graph = WeightedGraph(np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1]), np.array([2, 0, 5]))

@@ -20,7 +20,7 @@ from plancc.passes.kernels.coarsening import cluster, contract
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.kernels.traffic import Tariff, flow_of, shift, sweep_traffic
-from plancc.passes.refine import RefineMaxVolume, RefineMessages, RefineTime, refiner
+from plancc.passes.refine import RefineMaxVolume, RefineTime, refiner
 from plancc.plan.lowering import lower
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
@@ -180,18 +180,6 @@ def test_without_extra_volume_the_objective_falls_all_the_same(objective: str) -
     )
     assert better.after.value < better.before.value
     assert better.after.volume <= better.before.volume
-
-
-def test_the_same_seed_gives_the_same_owners() -> None:
-    matrix = _directed(400, 3000, seed=9)
-    problem = hypergraph(matrix, 6)
-    owner = _in_turn(400, 6)
-    for make in (RefineMaxVolume, RefineMessages):
-        first, again = (
-            make(cycles=2).refine(owner, problem, context(problem, 6, seed=4)) for _ in range(2)
-        )
-        assert (first.owner == again.owner).all()
-        assert first.evaluations == again.evaluations
 
 
 def test_what_a_pass_needs() -> None:

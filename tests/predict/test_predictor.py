@@ -10,9 +10,9 @@ from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.predict.machine import Compute, Machine, Node, Overlap
-from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine, shipped_machines
+from plancc.predict.machine_files import find_machine, shipped_machines
 from plancc.predict.passes import DEFAULT_DIMS
-from plancc.predict.predictor import Predictor, default_predictor
+from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import read_tables, tables_of
 
 FLAT = Machine(latency=3e-6, bandwidth=2e9, multiply_adds=7e8)
@@ -140,9 +140,3 @@ def test_one_part_exchanges_nothing():
 def test_overlap_makes_no_rate_negative():
     machine = Machine(latency=1e-9, bandwidth=1e12, multiply_adds=1e9, overlap=Overlap(1.0))
     assert min(Predictor(DIMS, machine).rates(1000, 5000, 4)) >= 0
-
-
-def test_default_predictor():
-    found = default_predictor()
-    assert (found.dims, found.machine) == (DEFAULT_DIMS, find_machine(DEFAULT_MACHINE))
-    assert default_predictor([4, 2], FLAT) == Predictor((4, 2), FLAT)

@@ -225,19 +225,6 @@ def test_replication_gains_nothing_where_ranks_share_the_injection():
     assert shared[0] == pytest.approx(alone[0], rel=1e-3)
 
 
-def test_only_groups_that_leave_a_node_share_its_injection():
-    """Of three pairs of ranks, three of which are on a node, the second alone crosses."""
-    pair = np.arange(6).reshape(3, 2)
-    words = np.full((1, 3), 10)
-    sent = BroadcastWords(ranks=pair, words=words, root=0 * words)
-    node = Node(ranks=3, injection=4.0, bandwidth=8.0, latency=0.25)
-    for shape in ("ring", "tree"):
-        machine = Machine(0.5, 4.0, 1e9, node=node, collective=CollectiveShapes(shape, shape))
-        inside, between = 0.25 + 40 / 8, 0.5 + 40 / 4
-        found = seconds_of(sent, 6, machine)
-        assert found == pytest.approx([inside, inside, between, between, inside, inside])
-
-
 @pytest.mark.parametrize("num_ranks", [4, 64])
 @pytest.mark.parametrize("words", [1, 100_000])
 def test_collectives_may_be_whichever_is_quicker(num_ranks, words):

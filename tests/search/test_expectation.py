@@ -469,14 +469,6 @@ def test_nothing_to_search(effort, self_loops, shift):
                 assert found == pytest.approx((array & ~np.eye(20, dtype=bool)).sum())
 
 
-def test_batches_of_one_vertex_move_nothing():
-    """Balance is kept all the same, and the edge cut or the volume of the start is not given up."""
-    plan = compiled("rmat", batch_size=1)
-    assert plan.provenance["expected_volume"] == 0
-    assert heavy("rmat", plan.owner()) == 0
-    assert plan.metrics().volume < 0.8 * plan.baseline.volume
-
-
 def test_balance_by_batches():
     """Weights by the closed form; one balance, and two."""
     array, data = dense("rmat"), data_of("rmat")

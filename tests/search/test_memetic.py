@@ -23,12 +23,6 @@ COST = np.array([1, 1, 10])
 ALIKE = replace(memetic.EVOLUTION, alike=np.inf, growing_share=0.0)
 
 
-def test_distance_counts_what_nets_cost_more_or_less():
-    population = Members(COST)
-    assert population.distance(member(3, 1, 2, 3), member(4, 2, 1, 3)) == 2
-    assert population.distance(member(3, 1, 1, 1), member(4, 1, 1, 4)) == 30
-
-
 def test_a_child_replaces_the_most_similar_of_those_that_are_worse():
     best, like, far = member(5, 1, 1, 1), member(9, 1, 2, 1), member(8, 5, 5, 1)
     population = Members(COST, size=3, members=[best, like, far])
@@ -41,14 +35,6 @@ def test_a_child_replaces_the_most_similar_of_those_that_are_worse():
     assert population.members == [best, child, other]
     over = member(1, 2, 2, 2, overload=0.1)
     assert not population.add(over)  # balance comes first
-
-
-def test_no_member_comes_twice():
-    population = Members(COST, size=3)
-    assert population.add(member(5, 1, 1, 1))
-    assert not population.add(member(5, 1, 1, 1))
-    assert len(population.members) == 1
-    assert population.alike()
 
 
 def test_a_population_is_alike_where_its_members_cost_the_same_nets():

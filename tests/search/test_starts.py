@@ -16,15 +16,11 @@ from plancc.models.limits import Limits
 from plancc.models.weights import vertex_weights
 from plancc.options import SearchOptions
 from plancc.partitioners import PARTITIONERS, run
-from plancc.partitioners.adapter import Adapter
 from plancc.partitioners.process import run_in_child
 from plancc.search import rows, search, starts
 from plancc.search.presets import OF_KIND, Kinds, Starts
 from plancc.search.starts import (
     beginnings,
-    begins_with_clusters,
-    has_hubs,
-    is_mild,
     kind_of,
     tightest,
 )
@@ -88,19 +84,6 @@ def test_the_best_start_is_first_and_best_has_those_of_all():
         assert set(names(kind, "balanced", grid)) <= {*every}
 
 
-def test_graphs_with_mild_hubs_are_given_to_metis_whole():
-    mild, wild = np.repeat([3, 40], [500, 20]), np.repeat([3, 800], [500, 20])
-    assert [has_hubs(mild), has_hubs(wild), is_mild(mild), is_mild(wild)] == [1, 1, 1, 0]
-    large = {"num_nonzeros": 10**6, "mild": True}
-    grid = small_graph("grid")
-    for balance in ("nnz", "nnz,rows"):
-        assert names("hubs", "fast", grid, balance, **large)[0] == "metis kway cut"
-        assert "clusters" in names("hubs", "fast", grid, balance, 17, **large)[0]
-    cases = [(mild, 16), (mild, 17), (wild, 16)]
-    found = [begins_with_clusters(np.tile(some, 500), "fast", parts) for some, parts in cases]
-    assert found == [False, True, True]
-
-
 @pytest.mark.parametrize(
     ("name", "num_parts", "step"), [("sbm", 4, "of clusters"), ("rmat", 64, "random")]
 )
@@ -118,20 +101,6 @@ def test_a_search_from_clusters_and_where_there_are_none(monkeypatch, name, num_
     result = search(matrix, num_parts, SearchOptions(effort="fast", epsilon=0.1))
     assert step in result.tried[0].step
     check(result, matrix, num_parts, epsilon=0.1)
-
-
-def test_a_partitioner_of_another_package_begins_if_it_is_the_best(monkeypatch):
-    mine = Adapter(
-        name="mine",
-        run=PARTITIONERS["builtin"].run,
-        accepts=PARTITIONERS["builtin"].accepts,
-        presets=("default",),
-        objectives=("cut",),
-        auto_rank={type(problems(small_graph("grid"))[0]): 99},
-    )
-    loaded = PARTITIONERS.loaded() | {"mine": mine}
-    monkeypatch.setattr(type(PARTITIONERS), "loaded", lambda self: loaded)
-    assert names("even", "balanced", small_graph("grid")) == []
 
 
 def test_steps_of_a_road_and_of_a_mesh():

@@ -171,7 +171,6 @@ def _asked(
     from plancc.plan.reader import PlanFile
     from plancc.predict.widths import DataWidths
     from plancc.report.epochs import Basis
-    from plancc.report.plans import checked_ranks
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.run import agree
     from plancc_runtime.slices import as_run
@@ -183,7 +182,7 @@ def _asked(
         basis, data = Basis.read(file, dims, machine, links), DataWidths.read(file)
         if links:
             data = DataWidths(data.features)
-        size = checked_ranks(file, ranks)
+        size = file.checked_ranks(ranks)
     given = {name: settings.pop(name) for name in WIDTHS}
     if given["classes"] is None:
         basis.check(f"{plan}: ")

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from plancc.errors import InputError, PlanError
+from plancc.errors import PlanError
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import cut_points
 from plancc.plan.exchange import Int32Array, Int64Array
@@ -24,7 +24,7 @@ from plancc.plan.format import NODES
 from plancc.plan.links import places_of
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
-from plancc.plan.rank_parts import block_of_parts, check_num_ranks
+from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.reader import PlanFile, within
 from plancc.plan.values import HOPS, LINKS, Header
 from plancc.predict.schedule import Pairs
@@ -39,9 +39,6 @@ from plancc.predict.schedules.tables import (
 )
 from plancc.sampling.negatives import drawn_negatives
 from plancc.sampling.splits import random_split
-
-CHUNK = 1 << 24
-"""Columns that are read at a time."""
 
 
 def read_tables(
@@ -144,12 +141,7 @@ _LiveOf: TypeAlias = Callable[[Plan, int], Live]
 
 def _merged(file: PlanFile, num_ranks: int, live: _LiveOf | None) -> Tables:
     header = file.header
-    if header.grid is not None:
-        check_num_ranks(file.path, header, num_ranks)
-    if not 1 <= num_ranks <= header.num_parts:
-        raise InputError(
-            f"{file.path} cannot run on {num_ranks} ranks; choose 1 to {header.num_parts}"
-        )
+    file.checked_ranks(num_ranks)
     file.check_row_plan("a prediction for fewer ranks than parts")
     plan = file.read_plan()
     owners = owners_of(plan).renumbered(rank_of_parts(header.num_parts, num_ranks))
@@ -345,9 +337,7 @@ def _count_blocks(source: _Source, tables: Tables) -> Int64Array:
         held = np.concatenate([piece[part_ptr[part] : part_ptr[part + 1]], piece[place]])
         column = source.read("matrix/column", part, part + 1)
         _check(source, "matrix/column", column, len(held))
-        for start in range(0, len(column), CHUNK):
-            held_by = held[column[start : start + CHUNK]]
-            blocks[part] += np.bincount(held_by, minlength=blocks.shape[1])
+        blocks[part] = np.bincount(held[column], minlength=blocks.shape[1])
     return blocks
 
 
