@@ -27,7 +27,8 @@ def write(plan: Plan, folder: Path) -> None:
         _write_matrix(folder / f"matrix.{index:05d}", part, halo)
         _write_comm(folder / f"comm.{index:05d}", part, halo)
     names = {key: key for key in ("features", "labels", "targets", "clusters")}
-    np.savez(folder / "vertex_data.npz", **vertex_arrays(plan, names))
+    data = vertex_arrays(plan, names)
+    np.savez(folder / "vertex_data.npz", **data)  # type: ignore[arg-type]
 
 
 def _write_matrix(path: Path, part: Part, halo: Int64Array) -> None:

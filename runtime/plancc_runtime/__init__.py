@@ -26,6 +26,8 @@ __all__ = ["Graph", "TypedGraph", "load_network", "nn", "open", "open_typed"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "pyg":
+        return import_module("plancc_runtime.pyg")
     modules = {"Graph": "graph", "TypedGraph": "typed"}
     if name not in modules:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -67,6 +67,7 @@ class Graph(LocalGraph):
             rank's rows of each type.
         vertices (int32[num_rows]): Vertex of every row (in the order of the graph that was
             compiled).
+        plan_header (Header), plan_part (Part): The plan's, as this rank read it, without data.
         dtype (torch.dtype): Type of the plan's values, and of every x.
         device: Device of every tensor.
     """
@@ -84,9 +85,10 @@ class Graph(LocalGraph):
         block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
         super().__init__(block, Resources(transport, dtype, device=device))
         self.dtype, self.device = dtype, device
+        self._edge_index: Tensor | None = None  # no cached property: these hold a lock of the class
         self._alike: set[tuple[tuple[str, tuple[int, ...]], ...]] = set()
         data = part.vertex_data
-        self._header, self._part = header, replace(part, vertex_data=type(data)())
+        self.plan_header, self.plan_part = header, replace(part, vertex_data=type(data)())
         self.data_of_types = data.of_type
         self.num_vertices, self.types = header.num_vertices, header.types
         self._rows, self._plan, self._content = rows_of_rank(header, part), plan, content
@@ -209,6 +211,45 @@ class Graph(LocalGraph):
         pattern = self.local_pattern(nonzeros)
         return torch.stack([pattern.rows.index.to(torch.int64), pattern.row])
 
+    @property
+    def edge_index(self) -> Tensor:
+        """Ends of this rank's edges as `local_edge_index` numbers them: int64[2, edges].
+
+        Row after row, each by the sources' vertices: an order that does not depend on the ranks.
+        Collective when it is first asked for.
+        """
+        if self._edge_index is None:
+            column, row = self.local_edge_index()
+            order = self.column_vertices().long()[column].argsort(stable=True)
+            self._edge_order = order[row[order].argsort(stable=True)]
+            self._edge_index = torch.stack([column, row])[:, self._edge_order]
+        return self._edge_index
+
+    @property
+    def edge_weight(self) -> Tensor:
+        """Weights of the edges, Tensor[edges], in the order of `edge_index`; collective likewise.
+
+        Raises:
+            InputError: If the plan has normalised values in their place.
+        """
+        if self.plan_header.normalization != "none":
+            raise InputError(
+                f"the plan has values that '{self.plan_header.normalization}' normalised, not "
+                "weights: compile it with normalize 'none'"
+            )
+        return self.edge_values()[self._order_of_edges()]
+
+    @property
+    def edge_attr(self) -> Tensor | None:
+        """Features of edges, Tensor[edges, width], or None; as `edge_weight`."""
+        found = self.edge_features
+        return None if found is None else found[self._order_of_edges()]
+
+    def _order_of_edges(self) -> Tensor:
+        """The place of every edge of `edge_index` in `local_edge_index`."""
+        assert self.edge_index is not None
+        return self._edge_order
+
     def edge_values(self, nonzeros: str = "edges") -> Tensor:
         """The plan's values, Tensor[nonzeros], in the order of `local_edge_index`."""
         check_choice("nonzeros", nonzeros, NONZEROS)
@@ -308,7 +349,7 @@ class Graph(LocalGraph):
         with self.transport.agreement():
             if self._plan is None:
                 raise InputError("mini-batches are drawn from a plan file: open its path")
-        of_rank, drawing = (self._header, self._part), (sampler, options)
+        of_rank, drawing = (self.plan_header, self.plan_part), (sampler, options)
         return drawn_batches(
             *(self._plan, of_rank, self.resources, *drawing),
             layers=layers,

@@ -226,11 +226,12 @@ def test_grid_and_mesh_learn_the_same_on_two_ranks(tmp_path, ranks):
 
 @long  # own_model.py shows the same on two ranks
 @pytest.mark.mpi
-def test_pyg_layer_is_the_same_on_two_ranks(plan_file, ranks):
+def test_pyg_model_is_the_same_on_two_ranks(plan_file, ranks):
     pytest.importorskip("torch_geometric")
-    two = "".join(ranks.call(2, script, EXAMPLES / "pyg_layer.py", plan_file))
-    expected = on_one_rank("pyg_layer.py", plan_file)
+    two = "".join(ranks.call(2, script, EXAMPLES / "pyg_model.py", plan_file))
+    expected = on_one_rank("pyg_model.py", plan_file)
     np.testing.assert_allclose(losses_of(two), expected, rtol=1e-3)
+    assert "equal to one rank: True" in two
 
 
 @pytest.mark.gpu

@@ -68,6 +68,7 @@ class LocalGraph(ProgramGraph):
         self._program = ROW
         self._copies: HaloExchange[Any] | None = None
         self._partials: Halo | None = None
+        self._returning: tuple[Halo, Tensor] | None = None  # of `largest_returned`
         if fold is not None:  # outputs to where they are folded rows; folded rows to owners
             self._program = edge_program(block.num_halo >= block.num_folded)
             self._copies = halo_exchange(
@@ -89,6 +90,7 @@ class LocalGraph(ProgramGraph):
         graph._whole, graph._sample = self, sample
         graph._halo = Halo(sample.expand, sample.whole.num_inputs, self.resources)
         graph._layouts, graph._patterns = {}, {}
+        graph._returning = None
         graph._column_vertices = None
         return graph
 
@@ -149,6 +151,27 @@ class LocalGraph(ProgramGraph):
     def columns(self, x: Tensor) -> Tensor:
         """Own and halo rows of x, as the columns of the matrix are numbered. Collective."""
         return x if self.transport.size == 1 else torch.cat([x, self.halo(x)])
+
+    def returned(self, y: Tensor) -> Tensor:
+        """The adjoint of `columns`: own rows of y, Tensor[num_columns, width], and, added, what
+        other ranks have of them. Collective."""
+        found: Tensor = _Returned.apply(y, self._halo)
+        return found
+
+    def largest_returned(self, y: Tensor) -> Tensor:
+        """As `returned`, but with the maximum in place of the sum, and without gradient.
+
+        Collective; without hops.
+        """
+        if self._returning is None:
+            exchange = self.block.expand
+            back = Halo(exchange.reversed(), exchange.receive.volume, self.resources)
+            at = torch.from_numpy(exchange.send.row.astype(np.int64)).to(y.device)
+            self._returning = back, at
+        back, at = self._returning
+        own, rows = y.detach().split([self.num_inputs, back.num_inputs])
+        at = at[:, None].expand(-1, y.shape[1])
+        return own.scatter_reduce(0, at, halo_rows(rows, back), "amax")
 
     @property
     def folds(self) -> bool:
@@ -369,3 +392,18 @@ class _HaloRows(torch.autograd.Function):
         out = g.new_zeros(ctx.halo.num_inputs, g.shape[1])
         ctx.halo.reduce(out, ctx.buffers)
         return out, None
+
+
+class _Returned(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, halo: HaloExchange[Any]) -> Tensor:
+        ctx.halo, ctx.buffers = halo, halo.buffers_for(y.shape[1])
+        ctx.buffers.halo.copy_(y[halo.num_inputs :])
+        out = y[: halo.num_inputs].clone(memory_format=torch.contiguous_format)
+        halo.reduce(out, ctx.buffers)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Any:
+        return torch.cat([g, ctx.halo.expand(g.contiguous(), ctx.buffers)]), None

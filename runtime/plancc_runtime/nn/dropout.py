@@ -86,7 +86,7 @@ class _Mask(NamedTuple):
         for first in range(0, len(x), step):
             rows = slice(first, first + step)
             vertices = self.vertices[rows]
-            kept = _bits(vertices, x.shape[1], self.key, self.first_column) >= threshold
+            kept = drawn_bits(vertices, x.shape[1], self.key, self.first_column) >= threshold
             torch.mul(x[rows], kept, out=out[rows]).mul_(1 / (1 - self.rate))
 
 
@@ -113,7 +113,7 @@ def _mask_rows(
             )
 
 
-def _bits(vertices: Tensor, width: int, key: np.uint64, first_column: int) -> Tensor:
+def drawn_bits(vertices: Tensor, width: int, key: np.uint64, first_column: int) -> Tensor:
     """The 32 bits of every number, by torch on any device: int64[m, width]."""
     stream = mixed(mixed(vertices.to(torch.int64)) ^ signed(int(key)))
     odd = first_column % 2

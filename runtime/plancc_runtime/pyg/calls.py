@@ -1,0 +1,130 @@
+"""Calls of functions of torch, and which functions treat their arguments alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+
+from plancc.errors import InputError
+
+
+def names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+OPERATORS = names("__getitem__ __setitem__ __len__ __iter__ __repr__ __format__ __hash__")
+RANDOM = names(
+    "rand randn randint randperm rand_like randn_like randint_like normal bernoulli bernoulli_ "
+    "multinomial uniform_ normal_ exponential_ rrelu alpha_dropout feature_alpha_dropout dropout1d "
+    "dropout2d dropout3d gumbel_softmax random_ cauchy_ log_normal_ geometric_ poisson binomial "
+    "feature_dropout rrelu_"
+)
+MADE = names("zeros ones full empty new_zeros new_ones new_full new_empty")
+ASKED = names(
+    "dim ndim device dtype layout is_cuda requires_grad grad_fn stride is_floating_point data_ptr "
+    "is_complex is_sparse is_sparse_csr is_sparse_csc is_contiguous is_leaf element_size "
+    "is_quantized is_nested is_mkldnn get_device _version names has_names is_meta is_cpu "
+    "is_inference requires_grad_ retain_grad register_hook __repr__ __format__ __hash__ names"
+)
+"""Questions about a tensor."""
+# beside what torch tags as pointwise
+BY_ENTRY = names(
+    "to type type_as float double half bfloat16 long int bool cpu cuda contiguous detach clone "
+    "data zeros_like ones_like full_like empty_like relu6 softsign tanhshrink logsigmoid selu "
+    "prelu ne eq lt le gt ge rsub rdiv rtruediv truediv itruediv iadd isub "
+    "imul radd rmul rpow ipow invert and or xor clip nan_to_num broadcast_to fill zero copy "
+    "floordiv mod threshold hardshrink softshrink absolute square requires_grad"
+)
+MOVES = names("transpose t T mT permute movedim unsqueeze swapaxes swapdims")
+RESHAPES = names("view reshape flatten unflatten squeeze expand expand_as view_as repeat")
+PRODUCTS = {"matmul": 0, "mm": 0, "bmm": 0, "rmatmul": 0, "addmm": 1, "baddbmm": 1}
+"""Products of two matrices, and which argument is the first of them."""
+SUMS = names("sum mean var std max min amax amin any all norm")
+ALONG: dict[str, tuple[int, Any]] = {
+    **dict.fromkeys(names("softmax log_softmax logsumexp cumsum cumprod prod"), (1, None)),
+    **dict.fromkeys(names("argmax argmin gather select narrow flip"), (1, None)),
+    **dict.fromkeys(names("sort argsort glu"), (1, -1)),
+    **dict.fromkeys(names("normalize cosine_similarity"), (2, 1)),
+    **dict.fromkeys(names("unbind"), (1, 0)),
+    **dict.fromkeys(names("split chunk tensor_split"), (2, 0)),
+    **dict.fromkeys(names("topk cross linalg_cross"), (2, -1)),
+    **dict.fromkeys(names("linalg_norm linalg_vector_norm layer_norm rms_norm"), (2, None)),
+    **dict.fromkeys(names("roll repeat_interleave"), (2, None)),
+}  # fmt: skip
+"""Functions along one axis: the place of `dim` in the arguments, and its default."""
+ALIASES = {"dim": ("dim", "axis", "dims"), "keepdim": ("keepdim", "keepdims")}
+"""Other names of arguments."""
+COMPARED = {"eq", "ne", "lt", "le", "gt", "ge"}
+KEPT = names(
+    "view reshape unsqueeze repeat expand expand_as clone contiguous to long detach view_as"
+)
+"""Functions of numbers of rows that give such numbers."""
+SCATTERED = {"scatter_add", "scatter_reduce", "scatter", "index_add", "index_reduce", "index_copy"}
+ENDS = "reads the numbers of vertices at the ends of edges"
+
+
+SPECIAL = names(
+    "linear embedding one_hot nonzero unique gru_cell lstm_cell lstm gru einsum batch_norm "
+    "instance_norm"
+)
+"""Functions that a method of `TorchRules` of their name treats."""
+
+
+class Call(NamedTuple):
+    """A call of a function of torch."""
+
+    name: str
+    func: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+
+    def run(self) -> Any:
+        """What torch returns, without marks but those of tensors that it changes in place."""
+        return self.func(*self.args, **self.kwargs)
+
+    def get(self, place: int, name: str, default: Any = None) -> Any:
+        """An argument by its place and name."""
+        if place < len(self.args):
+            return self.args[place]
+        named = [k for k in ALIASES.get(name, (name,)) if k in self.kwargs]
+        return self.kwargs[named[0]] if named else default
+
+    def dims(self, place: int, default: Any, ndim: int) -> set[int]:
+        """The axes, from 0, that the argument `dim` names; None: all."""
+        found = self.get(place, "dim", default)
+        if self.name == "flip" and isinstance(found, int):
+            found = self.args[1:]
+        if self.name in ("layer_norm", "rms_norm"):
+            found = range(-len(self.get(1, "normalized_shape")), 0)
+        found = range(ndim) if found is None or found == () else found
+        return {k % ndim for k in ([found] if isinstance(found, int) else found)} if ndim else set()
+
+
+def refuse(call: Call, why: str) -> NoReturn:
+    """Raise InputError: a function whose result would depend on the number of ranks."""
+    raise InputError(
+        f"`{call.name}` {why}, which would give other numbers on other numbers of ranks: move it "
+        "out of the network, or replace the layer"
+    )
+
+
+def name_of(func: Any) -> str:
+    """What a function is called; properties by their own name, operators without underscores."""
+    name: str = func.__name__ if hasattr(func, "__name__") else type(func).__name__
+    if name == "__get__":
+        return str(func.__self__.__name__)
+    return name.strip("_") if name.startswith("__") and name not in OPERATORS else name
+
+
+@cache
+def is_pointwise(name: str) -> bool:
+    """Whether torch calls an operation of this name, or its form in place, pointwise."""
+    for each in {name, name.rstrip("_")}:
+        packet: Any = getattr(torch.ops.aten, each, None)
+        overloads = packet.overloads() if hasattr(packet, "overloads") else ()
+        if any(torch.Tag.pointwise in getattr(packet, k).tags for k in overloads):
+            return True
+    return False

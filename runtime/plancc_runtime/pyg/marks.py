@@ -1,0 +1,148 @@
+"""Marks on tensors: which of their axes are rows of the graph, and which numbers name rows.
+
+A mark is a class and an attribute, and changes nothing that torch computes: outside of
+`rules.TorchRules` a marked tensor is an ordinary one, and results of functions have no marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from plancc.errors import InputError
+
+
+class Mark(Tensor):
+    """A tensor with a mark."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+
+class Spread(Mark):
+    """The entries of the axis `axis` are spread over the ranks, each entry on one rank.
+
+    Attributes:
+        of: "rows": one for each own row; "edges": any others, such as one for each local edge.
+    """
+
+    axis: int
+    of: str
+
+
+class EdgeEnds(Mark):
+    """int64[2, edges]: both ends of edges; row `source_row` has the sources."""
+
+    source_row: int
+
+
+class Sources(Mark):
+    """int64[...]: numbers of columns, [own rows | halo rows]."""
+
+
+class Targets(Mark):
+    """int64[...]: numbers of own rows."""
+
+
+class Unknown(Mark):
+    """int64[...]: places among all rows, which no rank knows; whatever reads them is refused."""
+
+
+class Count(int):
+    """The size of a spread axis: tensors that are made with it have such an axis.
+
+    As a size it is this rank's number; divided by, as a power or as a float it is that of all
+    ranks, which a mean wants.
+
+    Attributes:
+        of: As of `Spread`.
+        total: Returns the number of all ranks. Collective.
+    """
+
+    of: str
+    total: Callable[[], int]
+
+    def __float__(self) -> float:
+        return float(self.total())
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.total() / other
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / self.total()
+
+    def __pow__(self, other: Any) -> Any:  # type: ignore[override]
+        return self.total() ** other
+
+    def __mul__(self, other: Any) -> Any:
+        if not isinstance(other, int) or isinstance(other, Count):
+            return self.total() * other
+        return counted(int(self) * other, "edges", lambda: self.total() * other)
+
+    __rmul__ = __mul__
+
+    def _refused(self, other: Any) -> Any:
+        raise InputError(
+            "the network computes with this rank's number of rows or edges: only as a size, and "
+            "in products, quotients and powers it is known what is meant"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __floordiv__ = __rfloordiv__ = _refused
+    __mod__ = __rmod__ = _refused
+
+
+M = TypeVar("M", bound=Mark)
+
+
+def marked(x: Tensor, kind: type[M], **what: Any) -> M:
+    """An alias of x with a mark; the gradient passes."""
+    found = x.as_subclass(kind)
+    vars(found).update(what)
+    return found
+
+
+def spread(x: Tensor, axis: int, of: str = "rows") -> Spread:
+    """An alias of x, whose axis `axis` (from 0) is marked as spread."""
+    return marked(x, Spread, axis=axis, of=of)
+
+
+def mark_in_place(x: Tensor, axis: int, of: str = "rows") -> Tensor:
+    """Mark the tensor object x itself, which a function has changed in place."""
+    x.__class__ = Spread
+    vars(x).update(axis=axis, of=of)
+    return x
+
+
+def counted(size: int, of: str, total: Callable[[], int]) -> Count:
+    """The size of an axis that is spread."""
+    found = Count(size)
+    found.of, found.total = of, total
+    return found
+
+
+def is_rows(x: Any, axis: int | None = None) -> bool:
+    """Whether x has one entry for each own row, in this axis if one is given."""
+    return isinstance(x, Spread) and x.of == "rows" and axis in (None, x.axis)
+
+
+def plain(x: Any) -> Any:
+    """x without marks, also in lists, tuples, dicts."""
+    if isinstance(x, Mark):
+        return x.as_subclass(Tensor)
+    if isinstance(x, dict):
+        return {key: plain(each) for key, each in x.items()}
+    if isinstance(x, list | tuple) and any(isinstance(each, Tensor | list | tuple) for each in x):
+        made = [plain(each) for each in x]
+        return type(x)(*made) if hasattr(x, "_fields") else type(x)(made)
+    return x
+
+
+def marks_in(values: Iterable[Any]) -> Iterator[Mark]:
+    """Marked tensors among values, and in lists and tuples of these."""
+    for each in values:
+        if isinstance(each, Mark):
+            yield each
+        elif isinstance(each, list | tuple):
+            yield from marks_in(each)

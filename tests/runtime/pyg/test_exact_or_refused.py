@@ -1,0 +1,245 @@
+"""Forwards that this rank's rows alone would answer wrongly: right on ranks, or refused."""
+
+import pytest
+
+pytest.importorskip("torch_geometric")
+
+import torch
+import torch.nn.functional as F
+from convolutions import OUT, Called, W
+from on_ranks import compare, opened, seeded, world
+from torch_geometric import nn
+
+from plancc.errors import InputError
+from plancc_runtime.pyg import distributed
+from plancc_runtime.transport.local import run_ranks
+
+ROWS, WHOLE = True, False
+"""Whether outputs are of rows, or of the whole graph."""
+
+
+def in_place(x, **_):
+    y = x.clone()
+    y[:, 0] = 2.0
+    y.mul_(x).add_(x.mean(0))
+    y /= x.norm()
+    return y
+
+
+def masked(x, **_):
+    chosen = x[:, 0] > 0
+    y = x.clone()
+    y[chosen] = 0.5
+    return y + x[chosen].mean(0)
+
+
+def attention(x, **_):
+    return torch.nn.MultiheadAttention(W, 2)(x, x, x)[0]
+
+
+def out_of(x, **_):
+    return torch.add(x, x, out=torch.empty_like(x))
+
+
+def set_rows(x, **_):
+    y = x.clone()
+    y[:3] = 0
+    return y
+
+
+def set_by_number(x, **_):
+    y = x.clone()
+    y[torch.tensor([0, 1])] = 0
+    return y
+
+
+EXACT = {
+    "mean": (lambda x, **_: x - x.mean(0), ROWS),
+    "sum": (lambda x, **_: x * x.sum(), ROWS),
+    "sum by axis": (lambda x, **_: x.sum(axis=1, keepdims=True) * x, ROWS),
+    "root of the mean of squares": (lambda x, **_: x / (x * x).mean().sqrt(), ROWS),
+    "std": (lambda x, **_: x / x.std(0), ROWS),
+    "var of axis": (lambda x, **_: x / x.var(dim=0, unbiased=False), ROWS),
+    "norm": (lambda x, **_: x / x.norm(), ROWS),
+    "norm of zeros": (lambda x, **_: x + (0 * x).norm(dim=0) + (0 * x).std(0), ROWS),
+    "max": (lambda x, **_: x / x.abs().max(), ROWS),
+    "max of axis": (lambda x, **_: x - x.max(dim=0).values, ROWS),
+    "edges' max": (lambda x, edge_weight, **_: x * (edge_weight / edge_weight.max()).sum(), ROWS),
+    "edges' mean": (lambda x, edge_attr, **_: x[:, :3] - edge_attr.mean(0), ROWS),
+    "divided by size": (lambda x, **_: x - x.sum(0) / x.size(0), ROWS),
+    "divided by shape": (lambda x, **_: x * x.shape[0] ** -0.5, ROWS),
+    "divided by numel": (lambda x, **_: x - x.sum() / x.numel(), ROWS),
+    "divided by edges": (lambda x, edge_weight, edge_index, **_:
+                         x * edge_weight.sum() / edge_index.size(1), ROWS),
+    "zeros of size": (lambda x, **_: x.new_zeros(x.size(0), 1) + x, ROWS),
+    "covariance": (lambda x, **_: x @ (x.t() @ x), ROWS),
+    "einsum": (lambda x, **_: torch.einsum("nd,dk->nk", x, torch.einsum("nd,nk->dk", x, x)), ROWS),
+    "where": (lambda x, **_: torch.where(x > x.mean(), x, 0.5), ROWS),
+    "masks": (masked, ROWS),
+    "in place": (in_place, ROWS),
+    "flat": (lambda x, **_: x * x.view(-1).sum(), ROWS),
+    "linear attention": (lambda x, **_: x.softmax(1) @ (x.exp().t() @ x), ROWS),
+    "unique": (lambda x, node_type, **_: x + node_type.unique().double().sum(), ROWS),
+    "batch": (lambda x, batch, **_: F.one_hot(batch, 3).double().t() @ x, WHOLE),
+}  # fmt: skip
+REFUSED = {
+    "normalize": lambda x, **_: F.normalize(x, dim=0),
+    "softmax": lambda x, **_: x.softmax(dim=0),
+    "layer norm of rows": lambda x, **_: F.layer_norm(x.t(), (x.size(0),)).t(),
+    "permuted": lambda x, **_: x[torch.arange(20).flip(0)],
+    "range": lambda x, **_: torch.arange(x.size(0)) * x[:, 0],
+    "line": lambda x, **_: torch.linspace(0, 1, x.size(0)) * x[:, 0],
+    "table by row": lambda x, edge_index, **_: torch.ones(99, 1)[edge_index[1]],
+    "table by source": lambda x, edge_index, **_: torch.ones(99, 1)[edge_index[0]],
+    "flip": lambda x, **_: x.flip(0),
+    "flip of both": lambda x, **_: x.flip(1, 0),
+    "roll": lambda x, **_: torch.roll(x, 1, dims=0),
+    "cumsum": lambda x, **_: x.cumsum(0),
+    "all pairs": lambda x, **_: x @ x.t() @ x,
+    "distances": lambda x, **_: torch.cdist(x, x).sum(1),
+    "einsum of pairs": lambda x, **_: torch.einsum("nd,md->nm", x, x).sum(1),
+    "topk": lambda x, **_: x.topk(3, dim=0).values,
+    "argmax": lambda x, **_: x.argmax(0),
+    "place of max": lambda x, **_: x.max(dim=0).indices + 1,
+    "sorted edges": lambda edge_weight, **_: edge_weight.sort().values,
+    "edges by number": lambda edge_attr, **_: edge_attr[torch.tensor([0, 1])],
+    "first edges": lambda edge_attr, **_: edge_attr[:5],
+    "median": lambda x, **_: x.median(),
+    "quantile": lambda x, **_: x.quantile(0.5, dim=0),
+    "1-norm": lambda x, **_: x.norm(p=1),
+    "linalg": lambda x, **_: torch.linalg.norm(x),
+    "svd": lambda x, **_: torch.linalg.svd(x),
+    "fft": lambda x, **_: torch.fft.fft(x, dim=0).real,
+    "attention": attention,
+    "dot-product attention": lambda x, **_: F.scaled_dot_product_attention(x, x, x),
+    "nonzero of edges": lambda edge_weight, **_: (edge_weight > 0.5).nonzero(),
+    "where alone": lambda x, **_: torch.where(x > 0),
+    "bincount": lambda batch, **_: batch.bincount(),
+    "unique with counts": lambda batch, **_: batch.unique(return_counts=True),
+    "apply": lambda x, **_: x.detach().apply_(lambda v: v),
+    "numpy": lambda x, **_: torch.from_numpy(x.detach().numpy()),
+    "tolist": lambda x, **_: torch.tensor(x.tolist()),
+    "item": lambda x, **_: x[:, :1].item(),
+    "length": lambda x, **_: x.sum(0) / len(x),
+    "rows less one": lambda x, **_: x.sum(0) / (x.size(0) - 1),
+    "out": out_of,
+    "rows set": set_rows,
+    "rows set by number": set_by_number,
+    "first rows": lambda x, **_: x[:3],
+    "random": lambda x, **_: x * torch.rand_like(x),
+    "ends as numbers": lambda edge_index, **_: edge_index[0] * 1.0,
+    "token": lambda x, **_: torch.cat([x, torch.ones(1, W)]),
+    "gradient within": lambda x, **_: torch.autograd.grad((x * x).sum(), x)[0],
+    "kron": lambda x, **_: torch.kron(x, x),
+    "squeezed": lambda x, **_: x.squeeze(0),
+    "both axes mixed": lambda x, **_: x.reshape(2, -1),
+    "transposed and viewed": lambda x, **_: x.t().reshape(x.size(0), -1),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _float64():
+    held = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(held)
+
+
+class Forward(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, **tensors):
+        return self.function(**tensors)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_gives_what_one_process_gives(name):
+    function, of_rows = EXACT[name]
+    compare(lambda: Forward(function), 3, of_rows=of_rows)
+
+
+def called(model, steps=1, seed=0, ranks=3):
+    """The outputs of every step on all ranks, by vertex."""
+
+    def work(transport):
+        graph = opened("directed", transport)
+        vertices = graph.vertices.long()
+        net = distributed(seeded(model), graph, seed)
+        on, mine = world(), world().edges_of(vertices)
+        given = {k: x[vertices] for k, x in on.by_vertex.items()}
+        given |= {k: x[mine] for k, x in on.by_edge.items()}
+        out = [net(edge_index=graph.edge_index, **given) for _ in range(steps)]
+        return vertices, out, transport.traffic
+
+    return run_ranks(ranks, work, 180)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_is_refused(name):
+    with pytest.raises(InputError):
+        called(lambda: Forward(REFUSED[name]))
+
+
+class Dropping(torch.nn.Module):
+    """Dropout of rows, and of attention on edges."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.GATConv(W, OUT, heads=2, dropout=0.3)
+
+    def forward(self, x, edge_index):
+        return self.conv(F.dropout(x, 0.4, self.training), edge_index)
+
+
+def by_vertex(answers, step):
+    order = torch.cat([vertices for vertices, *_ in answers]).argsort()
+    return torch.cat([out[step] for _, out, _ in answers])[order].detach()
+
+
+def test_dropout_does_not_depend_on_the_ranks():
+    def model():
+        return Called(Dropping(), "x edge_index")
+
+    one, three = called(model, 2, 4, 1), called(model, 2, 4, 3)
+    for step in (0, 1):
+        assert (by_vertex(one, step) - by_vertex(three, step)).abs().max() < 1e-12
+    assert (by_vertex(one, 0) - by_vertex(one, 1)).abs().max() > 0.1
+    other = called(model, 1, 5, 1)
+    assert (by_vertex(one, 0) - by_vertex(other, 0)).abs().max() > 0.1
+
+
+def test_dropout_keeps_the_mean():
+    def model():
+        return Forward(lambda x, **_: F.dropout(torch.ones_like(x).repeat(1, 50), 0.25))
+
+    found = by_vertex(called(model), 0)
+    assert {*found.unique().tolist()} == {0.0, 1 / 0.75}
+    assert abs(found.mean() - 1) < 0.02
+
+
+WIDTHS = {
+    # the sources' part alone, once for the attention and for the messages
+    "GATv2Conv": (lambda: nn.GATv2Conv(W, 3, heads=2), [6]),
+    # of each layer the degrees' roots, then the messages
+    "GCN": (lambda: nn.GCN(W, 5, 2, OUT, dropout=0.0), [1, 5, 1, OUT]),
+}
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_words_are_those_that_messages_read_of_sources_once(name):
+    make, widths = WIDTHS[name]
+
+    def work(transport):
+        graph = opened("directed", transport)
+        net = distributed(seeded(make), graph)
+        x, ends = world().by_vertex["x"][graph.vertices.long()], graph.edge_index
+        before = transport.traffic.as_array()
+        net(x, ends)
+        send = graph.block.expand.send
+        return transport.traffic.as_array() - before, send.volume, len(send.peer)
+
+    for counted, rows, peers in run_ranks(3, work, 180):
+        messages, words = counted[:2]  # that were sent
+        assert (messages, words) == (peers * len(widths), rows * sum(widths))

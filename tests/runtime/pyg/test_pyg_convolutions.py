@@ -1,0 +1,68 @@
+"""Every layer of `torch_geometric.nn.conv` on ranks, beside the same layer on one process."""
+
+import pytest
+
+pytest.importorskip("torch_geometric")
+
+import torch
+from convolutions import (
+    CASES,
+    REFUSED,
+    REFUSED_CALLS,
+    Called,
+    of_class,
+    spline_basis,
+    spline_weighting,
+)
+from on_ranks import compare, on_ranks, opened, world
+from torch_geometric.nn import conv
+
+from plancc.errors import InputError
+from plancc_runtime.transport.local import run_ranks
+
+RANKS = (1, 3)
+
+
+@pytest.fixture(autouse=True)
+def _float64(monkeypatch):
+    held = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    monkeypatch.setattr(conv.spline_conv, "spline_basis", spline_basis)
+    monkeypatch.setattr(conv.spline_conv, "spline_weighting", spline_weighting)
+    yield
+    torch.set_default_dtype(held)
+
+
+def test_every_layer_has_a_case_or_a_reason():
+    run = {of_class(name) for name in CASES}
+    layers = {*conv.classes} - {"MessagePassing"}
+    assert run | {*REFUSED} == layers
+    assert not run & {*REFUSED}
+    assert len(run) >= 56 or len(layers) != 66
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("name", CASES)
+def test_layer_gives_what_one_process_gives(name, ranks):
+    make, call = CASES[name]
+    graph = "four" if name == "MeshCNNConv" else "directed"
+    compare(lambda: Called(make(), call), ranks, graph)
+
+
+@pytest.mark.parametrize("name", REFUSED_CALLS)
+def test_layer_that_cannot_be_exact_is_refused_by_name(name):
+    make, call = REFUSED_CALLS[name]
+    with pytest.raises(InputError, match=r"layer 'layer[.a-z]*' \((\w+Conv|MultiheadAttention)\)"):
+        on_ranks(lambda: Called(make(), call), 2)
+
+
+def test_edges_are_in_the_order_of_targets_and_sources():
+    def work(transport):
+        graph = opened("directed", transport)
+        source, target = graph.edge_index.as_subclass(torch.Tensor)
+        vertices = graph.vertices.long()
+        columns = torch.cat([vertices, graph.halo(vertices.double()).long()])
+        expected = world().edge_index[:, world().edges_of(vertices)]
+        assert torch.equal(torch.stack([columns[source], vertices[target]]), expected)
+
+    run_ranks(3, work, 180)
