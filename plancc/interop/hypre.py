@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,8 +28,8 @@ def write(plan: Plan, folder: Path) -> None:
         _write_matrix(folder / f"matrix.{index:05d}", part, halo)
         _write_comm(folder / f"comm.{index:05d}", part, halo)
     names = {key: key for key in ("features", "labels", "targets", "clusters")}
-    data = vertex_arrays(plan, names)
-    np.savez(folder / "vertex_data.npz", **data)  # type: ignore[arg-type]
+    arrays: dict[str, Any] = vertex_arrays(plan, names)
+    np.savez(folder / "vertex_data.npz", **arrays)
 
 
 def _write_matrix(path: Path, part: Part, halo: Int64Array) -> None:

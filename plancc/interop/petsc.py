@@ -7,6 +7,7 @@ PETSc gives every rank contiguous rows, which plan order has. The format is that
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,8 @@ def write(plan: Plan, folder: Path) -> None:
     (folder / "halo").mkdir()
     for index, halo in enumerate(halo_rows(plan)):
         _write_index_set(folder / "halo" / f"{index}.is", halo)
-    data = vertex_arrays(plan, {key: key for key in ("features", "labels", "targets", "clusters")})
+    names = {key: key for key in ("features", "labels", "targets", "clusters")}
+    data: dict[str, Any] = vertex_arrays(plan, names)
     for name in ("features", "targets"):
         if name in data:
             header = _big_endian([MATRIX, *data[name].shape, DENSE])
