@@ -69,7 +69,7 @@ THREADS = {
         r"edge_features?|EdgeFeatures",
         r"edge_feature|listed_edges",
     ),
-    "mini-batches": (r"batch|batches|Batch|samplers?|fanouts", r"batch|sampl|draw"),
+    "mini-batches": (r"batch(?!_norm|_first)|batches|Batch|samplers?|fanouts", r"batch|sampl|draw"),
     "disk": (
         r"disk|mapped|external",
         r"disk|mapped|external|folders|csr",

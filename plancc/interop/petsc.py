@@ -49,7 +49,7 @@ def write(plan: Plan, folder: Path) -> None:
             header = _big_endian([MATRIX, *data[name].shape, DENSE])
             numbers = data.pop(name).astype(">f8").tobytes()
             (folder / f"{name}.petsc").write_bytes(header + numbers)
-    np.savez(folder / "vertex_data.npz", **data)  # type: ignore[arg-type]
+    np.savez(folder / "vertex_data.npz", **data)
 
 
 def _big_endian(integers: npt.ArrayLike) -> bytes:

@@ -383,8 +383,7 @@ def _run(
             weights, epsilon = _as_one(weights, epsilon)
     options = options | {"epsilon": epsilon if weights.ndim > 1 else float(np.max(epsilon))}
     if limits.unequal and adapter.capacities:
-        shares = np.array(limits.capacities)
-        options["capacities"] = shares / shares.sum()
+        options["capacities"] = (shares := np.array(limits.capacities)) / shares.sum()
     if not weights.any():
         weights = np.ones(len(weights), dtype=np.int64)
     fitting: Hypergraph | WeightedGraph

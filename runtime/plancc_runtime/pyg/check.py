@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from plancc.plan.exchange import Exchange, Side
+from plancc.plan.parts import Part
 from plancc_runtime.graph import Graph
 from plancc_runtime.kernels.hashing import mixed
-from plancc_runtime.pyg.distributed import Distributed, mapped, tensors_in
+from plancc_runtime.pyg.distributed import Distributed, tensors_in, with_tensors
 from plancc_runtime.pyg.marks import Spread, plain
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.single import SingleTransport
@@ -175,22 +176,14 @@ class _Part:
         sent = [place[need[owner[need] == rank]] for need in needs]
         received = [halo[owner[halo] == r] for r in range(len(rows))]
         exchange = Exchange(_side(sent, rows=True), _side(received, rows=False))
+        data = self.graph.plan_part.vertex_data
+        vertices = self.vertices[mine].numpy().astype(np.int32)
         part = replace(
-            self.graph.plan_part,
-            index=rank,
-            num_parts=len(rows),
-            first_row=0,
-            global_id=self.vertices[mine].numpy().astype(np.int32),
-            num_interior=0,
+            Part.of_rows(rank, len(rows), 0, vertices, data),
             row_ptr=np.concatenate([[0], np.cumsum(counts.numpy())]),
             column=column[self.source[here][order]].numpy().astype(np.int32),
             value=np.ones(int(here.sum())),
             expand=exchange,
-            route=None,
-            claims=None,
-            links=None,
-            link_exchange=None,
-            edge_features=None,
         )
         header = replace(
             self.graph.plan_header,
@@ -233,9 +226,9 @@ def _chosen_arguments(
             found.append(pair)
             return pair[0]
 
-        own[name] = mapped(value, choose)
+        own[name] = with_tensors(value, choose)
         wholes = iter([pair[1] for pair in of_value])
-        whole[name] = mapped(value, lambda _, all_of=wholes: next(all_of))
+        whole[name] = with_tensors(value, lambda _, all_of=wholes: next(all_of))
     return own, whole
 
 
@@ -281,7 +274,7 @@ def _run(model: nn.Module, graph: Graph, named: Mapping[Any, Any], num_args: int
             x = leaves.setdefault(f"{name}.{len(leaves)}", x.clone().requires_grad_())
         return x
 
-    made = {k: mapped(value, lambda x, k=k: leaf(str(k), x)) for k, value in named.items()}
+    made = {k: with_tensors(value, lambda x, k=k: leaf(str(k), x)) for k, value in named.items()}
     args = [made.pop(k) for k in range(num_args)]
     out = net(*args, **made)
     outputs = tensors_in(out)

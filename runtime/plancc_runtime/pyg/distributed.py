@@ -143,7 +143,9 @@ class Distributed(nn.Module):
         if shapes not in self._kinds:
             self._kinds[shapes] = self.kinds_of(named)
         kinds = iter(self._kinds[shapes])
-        return {k: mapped(value, lambda x: _as_kind(x, next(kinds))) for k, value in named.items()}
+        return {
+            k: with_tensors(value, lambda x: _as_kind(x, next(kinds))) for k, value in named.items()
+        }
 
     def kinds_of(self, named: Mapping[Any, Any]) -> list[str]:
         """Whether every tensor has rows, is of edges, or neither: the same on all ranks.
@@ -270,18 +272,18 @@ def tensors_in(value: Any) -> list[Tensor]:
         found.append(x)
         return x
 
-    mapped(value, look)
+    with_tensors(value, look)
     return found
 
 
-def mapped(value: Any, change: Any) -> Any:
+def with_tensors(value: Any, change: Any) -> Any:
     """value with every tensor in it changed; in lists, tuples and dicts too."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, Mapping):
-        return {k: mapped(each, change) for k, each in value.items()}
+        return {k: with_tensors(each, change) for k, each in value.items()}
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return type(value)(mapped(each, change) for each in value)
+        return type(value)(with_tensors(each, change) for each in value)
     return value
 
 

@@ -125,7 +125,7 @@ class OverRanks(TorchFunctionMode):
             return self._extreme(whole, axes, keep, 1 if "max" in name else -1)
         if name in ("max", "min"):  # of one axis: the values, and places that no rank knows
             value = self._extreme(whole, axes, keep, 1 if name == "max" else -1)
-            kind = torch.return_types.max if name == "max" else torch.return_types.min
+            kind = type(torch.zeros(1).max(0) if name == "max" else torch.zeros(1).min(0))
             return kind((value, marked(torch.full_like(value, -1, dtype=torch.int64), Unknown)))
         return refuse(call, "takes the place of a row")
 

@@ -66,7 +66,7 @@ class TorchRules(OverRanks):
     """
 
     def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+        self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         call = Call(name_of(func), func, args, kwargs or {})
         name = call.name
