@@ -64,7 +64,9 @@ CHUNK = 1 << 24
 _NEXT_BYTES = 1 << 16  # in which the line below a line of names is looked for
 _EXACT = 10**15  # smaller ids are exact as float64
 _LETTER = re.compile(rb"[A-Za-z\x80-\xff]")
+_DECIMAL_COMMA = re.compile(rb"-?\d*,\d+([eE][-+]?\d+)?")
 _QUOTED = re.compile(rb'"([-+]?[.\d][-+.\deE]*)"')
+_QUOTED_COMMA = re.compile(rb'"([-+]?[.,\d][-+.,\deE]*)"')
 _NAME = re.compile(rb"[A-Za-z][\w:.-]*")
 _TRAILING = re.compile(rb"(?m)(?<=\S)[ \t]+#.*$")
 _LIKE_NAMES = re.compile(rb"(?m)^[#%][^\s#%].*$")
@@ -90,6 +92,7 @@ class _Table(NamedTuple):
         chosen: Columns of u, v and perhaps weights.
         weights: Name of the weights; "" without.
         ends: Names of the columns of u and v (`plancc.graph.formats.join_names`); "" without.
+        comma: Whether a comma is the decimal point of weights.
         start: Where the first line of edges begins in the text.
         claims: What is said before it.
         named: Whether ids are names.
@@ -101,6 +104,7 @@ class _Table(NamedTuple):
     chosen: tuple[int, ...]
     weights: str
     ends: str
+    comma: bool
     start: int
     claims: Said
     named: bool
@@ -119,8 +123,8 @@ def read_edgelist(
 ) -> Graph:
     """Read an edge list, plain or .gz: one edge ``u v`` or ``u v weight`` per line.
 
-    Columns are separated by blanks, tabs, commas or semicolons, as the first line of data shows.
-    Lines that begin with ``#`` or ``%`` are
+    Columns are separated by blanks, tabs, commas or semicolons, as the first line of data shows;
+    but for commas, weights may have a decimal comma. Lines that begin with ``#`` or ``%`` are
     comments. One line of column names may stand first: words in a .csv or .tsv file, in others
     words above a line of numbers. Vertex ids are whole numbers >= 0, numbered as
     `plancc.graph.ids.number` says, or, where the first line has one, names
@@ -350,10 +354,13 @@ def _warn_of_names(
 def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False) -> Entries:
     """Ids u and v, and weights where there are any; with `pattern` weights may be wrong."""
     if b'"' in data:
-        data = _QUOTED.sub(rb"\1", data)
+        quoted = _QUOTED if table.separator == b"," else _QUOTED_COMMA
+        data = quoted.sub(rb"\1", data)
     is_whole = table.chosen == tuple(range(table.columns))
     if is_whole and data.find(b"#", table.start) >= 0:
         data = _TRAILING.sub(b"", data)
+    if table.comma and b"," in data:
+        data = data.replace(b",", b".")
     layout = table.separator, table.columns
     with suppress(InputError):  # of weights with a decimal point, and of wrong lines
         has_blanks = is_whole and not table.separator
@@ -454,10 +461,11 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
             taken = edge_columns(where, called, wanted, texts)
             chosen = tuple(map(called.index, taken))
         weights = "".join(f"column {show(called[k])}" for k in chosen[2:])
+        comma = bool(weights) and (separator == b";" or (separator != b"," and b"," in text))
         ends = join_names([called[k] for k in chosen[:2]]) if names else ""
         claims = claims_of(data[:start])
         named = not words[0].endswith(b":") and any(is_name(words[k]) for k in chosen[:2])
-        how = separator, len(words), chosen, weights, ends
+        how = separator, len(words), chosen, weights, ends, comma
         return data, _Table(*how, start, claims, named, below or start)
     return data, None
 
@@ -541,8 +549,14 @@ def _words(text: bytes, separator: bytes) -> list[bytes]:
 
 def _separator(text: bytes, tabs: bool) -> bytes:
     """What stands between the columns of a line; `tabs`: a tab does where there is one."""
-    marks = b";", b",", b"\t" * tabs
-    return next((mark for mark in marks if mark and mark in text), b"")
+    words = text.split()
+    if b";" in text:
+        return b";"
+    if b"," in text and not (
+        len(words) == 3 and words[0].isdigit() and _DECIMAL_COMMA.fullmatch(words[2])
+    ):
+        return b","
+    return b"\t" if tabs and b"\t" in text else b""
 
 
 def _refuse_others(

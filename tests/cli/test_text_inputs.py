@@ -353,7 +353,7 @@ CASES = [
     Case("M4: quotes beside weights", {"g.txt": '"0" "3" "0.5"\n"3" "1" "2"\n'},
          entries={(0, 3): 0.5, (3, 1): 2.0}),
     Case("M4: quotes beside decimal commas", {"g.csv": '"0";"3";"0,5"\n"3";"1";"2"\n'},
-         refused="g.csv, line 1: the weight is not a number|0,5"),
+         entries={(0, 3): 0.5, (3, 1): 2.0}),
     Case("M4: quotes in chosen columns", {"g.csv": 'x,"a","b"\n"p,q","0","3"\n"r","3","0"\n'},
          "--columns a,b", entries=ones((0, 3), (3, 0))),
     Case("M4: remarks after edges", {"g.txt": "0 1 # first\n1 2\n2 0\t# last\n"}, entries=TRIANGLE),

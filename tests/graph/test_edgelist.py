@@ -133,7 +133,6 @@ BAD = {
     "large id": ("0 1\n1 9999999999999999999\n", 2, "9999999999999999999"),
     "large id beside weight": ("0 1 .5\n1 9999999999999999999 .5\n", 2, "9999999999999999999"),
     "python's underscore": ("0 1 .5\n1 2 1_0\n", 2, "1_0"),
-    "decimal comma": ("0;1;0,5\n", 1, "0,5"),
     "two signs": ("0 1 .5\n1 2 +-0.5\n", 2, "+-0.5"),
     "vertical tab": ("0 1\n1 \v\n", 2, "\ufffd"),
     "vertical tab beside weight": ("0 1 .5\n1\v2 .5\n", 2, "1\ufffd2"),
@@ -171,6 +170,7 @@ TABLES = {
     "no last newline": ("5,7,,x\n7,5,2,", "1,2", {(5, 7): 1, (7, 5): 1}),
     "tabs": ("5\ta b\t7\t\n7\t\t5\tx\n", "1,3", {(5, 7): 1, (7, 5): 1}),
     "quotes": ('5,"a,b",7\n7,"c",5\n', "1,3", {(5, 7): 1, (7, 5): 1}),
+    "commas": ("5;x;7;0,5\n7;y;5;2,25\n", "1,3,4", {(5, 7): 0.5, (7, 5): 2.25}),
     "names": ("a,b,time,w\n5,7,9,.5\n7,5,8,2\n", "b,a,w", {(7, 5): 0.5, (5, 7): 2}),
     "usual names": ("id,weight,target,source\n1,.5,7,5\n2,2,5,7\n", "", {(5, 7): 0.5, (7, 5): 2}),
     "target first": ("Target,Source\n5,7\n7,9\n", "", {(7, 5): 1, (9, 7): 1}),
@@ -271,6 +271,19 @@ def test_columns_that_are_not_there(tmp_path, text, columns, words):
     path.write_text(text)
     options = {"columns": tuple(columns.split(","))} if columns else {}
     refused(lambda p: read_graph(p, **options), path, words)
+
+
+@pytest.mark.parametrize(
+    "text", ["5;7;0,5\n7;5;2\n", "5 7 0,5\n7 5 2\n", "5\t7\t,5\n7\t5\t2,0e0\n", "5;7;2\n7;5;,5\n"]
+)
+@pytest.mark.parametrize("chunk", [8, 1 << 20])
+def test_decimal_commas(tmp_path, monkeypatch, text, chunk):
+    monkeypatch.setattr("plancc.graph.edgelist.CHUNK", chunk)
+    path = tmp_path / "a.txt"
+    path.write_text(text)
+    expected = {(0, 1): 2, (1, 0): 0.5} if text.startswith("5;7;2") else {(0, 1): 0.5, (1, 0): 2}
+    assert entries(read_graph(path)) == expected
+    assert entries(to_folder(path, tmp_path / "folder", memory=1)) == expected
 
 
 def test_ids_beside_weights_have_as_many_digits(tmp_path):
