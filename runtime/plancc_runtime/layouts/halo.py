@@ -156,7 +156,8 @@ class HaloExchange(RowMover[B]):
 
     def buffers_for(self, width: int) -> B:
         if width not in self._kept:
-            self._kept[width] = self.buffers(width)
+            with torch.inference_mode(False):  # whose tensors serve nothing else afterwards
+                self._kept[width] = self.buffers(width)
         return self._kept[width]
 
     def release_buffers(self) -> None:

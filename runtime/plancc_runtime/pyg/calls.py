@@ -33,7 +33,7 @@ ASKED = names(
 # beside what torch tags as pointwise
 BY_ENTRY = names(
     "to type type_as float double half bfloat16 long int bool cpu cuda contiguous detach clone "
-    "data zeros_like ones_like full_like empty_like relu6 softsign tanhshrink logsigmoid selu "
+    "zeros_like ones_like full_like empty_like relu6 softsign tanhshrink logsigmoid selu "
     "prelu ne eq lt le gt ge rsub rdiv rtruediv truediv itruediv iadd isub "
     "imul radd rmul rpow ipow invert and or xor clip nan_to_num broadcast_to fill zero copy "
     "floordiv mod threshold hardshrink softshrink absolute square requires_grad"
@@ -57,7 +57,7 @@ ALONG: dict[str, tuple[int, Any]] = {
 """Functions along one axis: the place of `dim` in the arguments, and its default."""
 ALIASES = {"dim": ("dim", "axis", "dims"), "keepdim": ("keepdim", "keepdims")}
 """Other names of arguments."""
-COMPARED = {"eq", "ne", "lt", "le", "gt", "ge"}
+COMPARED = {"eq", "ne"}
 KEPT = names(
     "view reshape unsqueeze repeat expand expand_as clone contiguous to long detach view_as"
 )

@@ -26,7 +26,7 @@ from plancc_runtime.transport.single import SingleTransport
 
 VERTICES = 512
 CLOSE = 1e-9
-ROUNDING = 1e-6
+ROUNDING = 1e-3
 """Share of the largest gradient below which another is compared with that share."""
 ROUNDS = 64
 """Steps from the first vertices, at most."""
@@ -260,7 +260,7 @@ class _Result:
 
 def _run(model: nn.Module, graph: Graph, named: Mapping[Any, Any], num_args: int) -> _Result:
     """One forward and backward pass in float64; the loss is a fixed sum of all outputs."""
-    net = Distributed(deepcopy(model).double(), graph, 0).train()
+    net = Distributed(_without_caches(model).double(), graph, 0).train()
     layers: list[tuple[str, Tensor]] = []
     for name, module in net.model.named_modules():
         if name:
@@ -287,6 +287,15 @@ def _run(model: nn.Module, graph: Graph, named: Mapping[Any, Any], num_args: int
         {name: _gradient(x) for name, x in net.model.named_parameters()},
         layers,
     )
+
+
+def _without_caches(model: nn.Module) -> nn.Module:
+    """A copy of a network whose layers have cached nothing of another graph."""
+    found = deepcopy(model)
+    for layer in found.modules():
+        for name in [k for k in vars(layer) if k.startswith("_cached")]:
+            setattr(layer, name, None)
+    return found
 
 
 def _noting(name: str, layers: list[tuple[str, Tensor]]) -> Any:

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from hashlib import sha256
 from inspect import signature
 from itertools import count
+from math import prod
 from traceback import walk_tb
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from plancc.errors import InputError
 from plancc.sampling.counter import key_of
@@ -81,6 +83,8 @@ class Distributed(nn.Module):
         self._columns = FetchedColumns(graph)
         self._kinds: dict[tuple[Any, ...], list[str]] = {}
         self._is_alike = False
+        self._arguments = [*signature(model.forward).parameters]
+        assert graph.edge_index is not None  # collective at first, and for all ranks here
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model returns, for this rank's rows. Collective."""
@@ -94,7 +98,7 @@ class Distributed(nn.Module):
         def mask(x: Tensor, rate: float, edges: EdgeEnds | None, axis: int | None) -> Tensor:
             return self._dropped(x, rate, edges, axis, (*key, next(draws)))
 
-        self.step += self.training
+        self.step += self.model.training
         rules = TorchRules(self._graph, self._columns, mask)
         hooks = [each for layer in self.model.modules() for each in self._hooked(layer)]
         try:
@@ -121,10 +125,11 @@ class Distributed(nn.Module):
 
     def _check_alike(self) -> None:
         """Refuse networks that differ between ranks, by name. Collective, once."""
-        of_rank = {
-            name: sha256(x.detach().cpu().double().numpy().tobytes()).hexdigest()
-            for name, x in self.model.state_dict().items()
-        }
+        of_rank = {}
+        for name, x in self.model.state_dict().items():
+            if is_lazy(x):
+                raise InputError(f"'{name}' of the network has no size yet: give all widths")
+            of_rank[name] = sha256(x.detach().cpu().double().numpy().tobytes()).hexdigest()
         found = self._graph.transport.gather(of_rank)
         for rank, other in enumerate(found):
             name = next((k for k in {**found[0], **other} if found[0].get(k) != other.get(k)), "")
@@ -140,7 +145,8 @@ class Distributed(nn.Module):
     def _marked(self, named: Mapping[Any, Any]) -> dict[Any, Any]:
         """The arguments, with marks."""
         shapes = tuple((k, _shape(value)) for k, value in named.items())
-        if shapes not in self._kinds:
+        new = torch.tensor([shapes not in self._kinds])
+        if largest(new.long(), self._graph.transport):  # on any rank: then all gather
             self._kinds[shapes] = self.kinds_of(named)
         kinds = iter(self._kinds[shapes])
         return {
@@ -148,20 +154,59 @@ class Distributed(nn.Module):
         }
 
     def kinds_of(self, named: Mapping[Any, Any]) -> list[str]:
-        """Whether every tensor has rows, is of edges, or neither: the same on all ranks.
+        """Whether each tensor has rows, is of edges, or neither; alike on all ranks. Collective.
 
         A shape alone may fit by chance; the ranks agree on what fits on all of them.
+
+        Raises:
+            InputError: If a tensor of no rows and edges has other shapes on other ranks, numbers of
+                vertices are beyond this rank's, or nothing has rows.
         """
-        sizes = self._graph.num_rows, self._graph.edge_index.shape[1]
-        found = [_fitting(x, *sizes) for value in named.values() for x in tensors_in(value)]
-        whole = self._graph.transport.gather([sorted(each) for each in found])
+        graph = self._graph
+        sizes = graph.num_rows, graph.edge_index.shape[1]
+        named = {self._named_argument(k): value for k, value in named.items()}
+        for name, value in named.items():
+            if not isinstance(value, Tensor) and hasattr(value, "edge_index"):
+                raise InputError(
+                    f"`{name}` is a {type(value).__name__}: give the network tensors, such as "
+                    "`data.x, data.edge_index`"
+                )
+        tensors = [(name, x) for name, value in named.items() for x in tensors_in(value)]
+        bounds = graph.num_rows + graph.num_halo, graph.num_rows
+        found = [
+            {"shape": [*x.shape], "fits": sorted(_fitting(x, *sizes)), "out": _beyond(x, bounds)}
+            for _, x in tensors
+        ]
+        whole = graph.transport.gather(found)
         if len({len(each) for each in whole}) > 1:
             raise InputError("the ranks give the network other numbers of tensors")
-        common = [set.intersection(*map(set, each)) for each in zip(*whole, strict=True)]
-        return [
-            next((k for k in ("ends", "edges", "rows", "inner rows") if k in each), "")
-            for each in common
-        ]
+        kinds = []
+        for (name, x), of_ranks in zip(tensors, zip(*whole, strict=True), strict=True):
+            fits = set.intersection(*(set(each["fits"]) for each in of_ranks))
+            rows_first = x.ndim > 1 and x.is_floating_point() and "edge" not in name
+            order = ["ends", *(("rows", "edges") if rows_first else ("edges", "rows"))]
+            kinds.append(next((k for k in (*order, "inner rows") if k in fits), ""))
+            shapes = [each["shape"] for each in of_ranks]
+            if not kinds[-1] and any(shape != shapes[0] for shape in shapes):
+                raise InputError(
+                    f"`{name}` has shapes {', '.join(map(str, shapes[:3]))} on ranks 0, 1, ...: an "
+                    "argument has an entry for each own row or each edge, or is the same on all "
+                    "ranks"
+                )
+            if kinds[-1] == "ends" and any(each["out"] for each in of_ranks):
+                raise InputError(
+                    f"`{name}` has numbers of vertices beyond this rank's: give "
+                    "`graph.edge_index`, or part of it"
+                )
+        if not any(kind.endswith("rows") for kind in kinds):
+            raise InputError("no argument of the network has this rank's rows as first axis")
+        return kinds
+
+    def _named_argument(self, key: Any) -> str:
+        """What the model calls an argument."""
+        if isinstance(key, int):
+            return self._arguments[key] if key < len(self._arguments) else f"argument {key}"
+        return str(key)
 
     # Messages of PyTorch Geometric
 
@@ -226,9 +271,9 @@ class Distributed(nn.Module):
             number = graph.vertices.long()
         else:
             number = torch.arange(len(x), device=x.device)
-        flat = moved.reshape(len(moved), -1)
+        flat = moved.reshape(len(moved), prod(moved.shape[1:]))
         kept = drawn_bits(number, flat.shape[1], key_of(*key), 0) >= round(rate * 2**32)
-        found = (flat * kept / (1 - rate)).reshape(moved.shape)
+        found = (flat * kept / max(1 - rate, 1e-30)).reshape(moved.shape)  # rate 1 keeps none
         return found if axis is None else found.movedim(0, axis)
 
 
@@ -257,7 +302,7 @@ def _on_own_rows(_: Any, inputs: tuple[dict[str, Any]]) -> tuple[dict[str, Any]]
     given = inputs[0]
     if not isinstance(given.get("index"), Targets):
         return None
-    return ({k: int(v) if isinstance(v, Count) else plain(v) for k, v in given.items()},)
+    return ({k: v.here if isinstance(v, Count) else plain(v) for k, v in given.items()},)
 
 
 def _shape(value: Any) -> Any:
@@ -301,6 +346,14 @@ def _fitting(x: Tensor, num_rows: int, num_edges: int) -> set[str]:
     if x.ndim > 2 and x.shape[-2] == num_rows:
         found.add("inner rows")
     return found
+
+
+def _beyond(x: Tensor, bounds: tuple[int, int]) -> bool:
+    """Whether ends of edges are outside of columns and own rows."""
+    if x.dtype != torch.int64 or x.ndim != 2 or len(x) != 2 or not x.numel():
+        return False
+    high = torch.tensor(bounds, device=x.device)[:, None]
+    return bool(((x < 0) | (x >= high)).any())
 
 
 def _as_kind(x: Tensor, kind: str) -> Tensor:

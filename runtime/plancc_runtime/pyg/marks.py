@@ -20,6 +20,9 @@ class Mark(Tensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        return marked(self.as_subclass(Tensor).detach().clone(), type(self), **vars(self))
+
 
 class Spread(Mark):
     """The entries of the axis `axis` are spread over the ranks, each entry on one rank.
@@ -64,6 +67,11 @@ class Count(int):
     of: str
     total: Callable[[], int]
 
+    @property
+    def here(self) -> int:
+        """The number of this rank."""
+        return int.__index__(self)
+
     def __float__(self) -> float:
         return float(self.total())
 
@@ -79,18 +87,40 @@ class Count(int):
     def __mul__(self, other: Any) -> Any:
         if not isinstance(other, int) or isinstance(other, Count):
             return self.total() * other
-        return counted(int(self) * other, "edges", lambda: self.total() * other)
+        return counted(self.here * other, "edges", lambda: self.total() * other)
 
     __rmul__ = __mul__
 
-    def _refused(self, other: Any) -> Any:
+    def __rpow__(self, other: Any, _: Any = None) -> Any:
+        return other ** self.total()
+
+    def _compared(self, other: Any) -> Any:
+        return NotImplemented if other == 0 or isinstance(other, Count) else self._refused()
+
+    def __lt__(self, other: Any) -> Any:
+        self._compared(other)
+        return int.__lt__(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        self._compared(other)
+        return int.__le__(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        self._compared(other)
+        return int.__gt__(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        self._compared(other)
+        return int.__ge__(self, other)
+
+    def _refused(self, *_: Any) -> Any:
         raise InputError(
             "the network computes with this rank's number of rows or edges: only as a size, and "
             "in products, quotients and powers it is known what is meant"
         )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __floordiv__ = __rfloordiv__ = _refused
-    __mod__ = __rmod__ = _refused
+    __mod__ = __rmod__ = __divmod__ = __neg__ = __abs__ = __round__ = __int__ = _refused
 
 
 M = TypeVar("M", bound=Mark)

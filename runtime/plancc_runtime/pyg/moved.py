@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -41,10 +42,14 @@ class FetchedColumns:
         new: dict[torch.dtype, dict[int, Spread]] = {}
         for x in tensors:
             kept = self._kept.get(id(x))
-            if kept is None or kept[0]() is not x or kept[1] != x._version:
+            if kept is None or kept[0]() is not x or kept[1] != _version(x):
                 new.setdefault(x.dtype, {})[id(x)] = x
         for of_dtype in new.values():
             self._fetch(list(of_dtype.values()))
+
+    def forget(self, x: Tensor) -> None:
+        """Drop the rows of x, which has changed."""
+        self._kept.pop(id(x), None)
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -56,9 +61,9 @@ class FetchedColumns:
         if graph.num_ranks == 1:
             found = first
         else:
-            flat = [x.reshape(len(x), -1) for x in first]
+            flat = [_flat(x) for x in first]
             sent = torch.cat(flat, dim=1)
-            columns = graph.columns(_as_sent(sent, graph.dtype)).to(sent.dtype)
+            columns = graph.columns(_as_sent(sent, graph)).to(sent.dtype)
             widths = [each.shape[1] for each in flat]
             found = [
                 each.reshape(len(columns), *x.shape[1:])
@@ -66,23 +71,39 @@ class FetchedColumns:
             ]
         for x, columns in zip(tensors, found, strict=True):
             forget = _forgetting(self._kept, id(x))
-            self._kept[id(x)] = weakref.ref(x, forget), x._version, columns.movedim(0, x.axis)
+            self._kept[id(x)] = weakref.ref(x, forget), _version(x), columns.movedim(0, x.axis)
 
 
 def _forgetting(kept: dict[int, Any], key: int) -> Any:
     return lambda _: kept.pop(key, None)
 
 
-def _as_sent(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """x in the graph's type, which holds whole numbers up to its precision exactly."""
-    if not x.dtype.is_floating_point and x.numel():
-        limit = 2**24 if dtype == torch.float32 else 2**53
-        if int(x.abs().max() if x.dtype != torch.bool else 1) > limit:
+def _version(x: Tensor) -> int:
+    return 0 if x.is_inference() else x._version
+
+
+def _flat(x: Tensor) -> Tensor:
+    return x.reshape(len(x), prod(x.shape[1:]))
+
+
+def _as_sent(x: Tensor, graph: Graph, sums: bool = False) -> Tensor:
+    """x in the graph's type, which must hold its numbers, or their `sums`. Collective."""
+    if x.dtype.is_floating_point:
+        if x.dtype.itemsize > graph.dtype.itemsize:
             raise InputError(
-                f"neighbours read whole numbers above {limit}, which {dtype} does not hold: "
-                "open the plan with torch.float64"
+                f"the network computes in {x.dtype}, but the plan was opened in {graph.dtype}: "
+                f"open it with dtype={x.dtype}, or convert the network"
             )
-    return x.to(dtype)
+        return x.to(graph.dtype)
+    whole = x.long().abs()
+    most = whole.sum() if sums else whole.max() if x.numel() else whole.new_zeros(())
+    limit = 2**24 if graph.dtype == torch.float32 else 2**53
+    if (summed(most, graph.transport) if sums else largest(most, graph.transport)) > limit:
+        raise InputError(
+            f"whole numbers above {limit} travel, which {graph.dtype} does not hold: open the plan "
+            "with dtype=torch.float64"
+        )
+    return x.to(graph.dtype)
 
 
 def returned(y: Tensor, axis: int, graph: Graph) -> Tensor:
@@ -97,7 +118,7 @@ def returned(y: Tensor, axis: int, graph: Graph) -> Tensor:
     if graph.num_ranks == 1:
         return y
     first = y.movedim(axis, 0)
-    flat = graph.returned(first.reshape(len(first), -1).to(graph.dtype)).to(y.dtype)
+    flat = graph.returned(_as_sent(_flat(first), graph, sums=True)).to(y.dtype)
     return flat.reshape(len(flat), *first.shape[1:]).movedim(0, axis)
 
 
@@ -106,7 +127,7 @@ def largest_returned(y: Tensor, axis: int, graph: Graph) -> Tensor:
     if graph.num_ranks == 1:
         return y.detach()
     first = y.detach().movedim(axis, 0)
-    flat = graph.largest_returned(first.reshape(len(first), -1).to(graph.dtype)).to(y.dtype)
+    flat = graph.largest_returned(_as_sent(_flat(first), graph)).to(y.dtype)
     return flat.reshape(len(flat), *first.shape[1:]).movedim(0, axis)
 
 

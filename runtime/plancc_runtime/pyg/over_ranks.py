@@ -202,7 +202,7 @@ def least(x: Tensor) -> float:
 
 def with_gradient(value: Tensor, like: Tensor) -> Tensor:
     """`value` with the gradient of `like`."""
-    return like + (value - like).detach()
+    return torch.where(value == like, like, like + (value - like).detach())
 
 
 def each_spread(found: Any, axis: int, of: str) -> Any:

@@ -55,6 +55,9 @@ from plancc_runtime.pyg.marks import (
 from plancc_runtime.pyg.moved import summed
 from plancc_runtime.pyg.over_ranks import OverRanks, each_spread
 
+LIKE_NO_OTHER = 1_000_003
+"""A prime, as the size of a spread axis whose place among others is asked for."""
+
 
 class TorchRules(OverRanks):
     """The rules for one graph, while a network runs.
@@ -103,14 +106,18 @@ class TorchRules(OverRanks):
 
     def _of_numbers(self, call: Call) -> Any:
         """Functions of tensors that are not spread; maybe of sizes that are."""
-        counts = [k for k in call.args if isinstance(k, Count)]
-        if not counts or call.name in ("new_tensor", "tensor"):
+        counts = [k for k in (*call.args, *call.kwargs.values()) if isinstance(k, Count)]
+        if not counts:
             return call.run()
         if call.name in ("expand", "repeat"):
             return self._made(call)
         if call.name == "arange" and call.args[:-1] in ((), (0,)) and counts[0].of == "rows":
             return marked(call.run(), Targets)
         return refuse(call, "makes numbers of this rank's rows")
+
+    def _on_any(self, found: Tensor) -> bool:
+        """Whether anything is true on any rank. Collective."""
+        return bool(summed(found.any().long(), self.graph.transport) > 0)
 
     def _size(self, size: int, of: str) -> Count:
         total = self.graph.num_vertices
@@ -121,6 +128,8 @@ class TorchRules(OverRanks):
 
     def _made(self, call: Call) -> Any:
         """New tensors, spread where their size says so."""
+        if isinstance(call.get(1, "fill_value"), Count) and "full" in call.name:
+            refuse(call, "makes numbers of this rank's rows")
         sizes = [*call.args, call.kwargs.get("size")]
         flat = [k for each in sizes for k in (each if isinstance(each, list | tuple) else [each])]
         numbers = [k for k in flat if isinstance(k, int)]
@@ -153,8 +162,10 @@ class TorchRules(OverRanks):
             sizes = torch.Size([2, self._size(edges.shape[1], "edges")])
             dim = call.get(1, "dim") if name == "size" else None
             return sizes if dim is None else sizes[dim]
-        if name in ("numel", "__len__"):
-            return call.run()
+        if name == "numel":
+            return self._size(2 * edges.shape[1], "edges")
+        if name == "__len__":
+            return 2
         if name in ("unbind", "__iter__"):
             found = self._end(edges, 0), self._end(edges, 1)
             return iter(found) if name == "__iter__" else found
@@ -177,6 +188,8 @@ class TorchRules(OverRanks):
     def _edges_at(self, call: Call, edges: EdgeEnds, key: Any) -> Any:
         """Part of the edges, or one row."""
         keys = key if isinstance(key, tuple) else (key,)
+        if not all(_is_whole(k) or isinstance(k, Mark) for k in keys[1:]):
+            refuse(call, "picks edges by number")
         if isinstance(keys[0], int) and len(keys) <= 2:
             return self._end(edges, keys[0] % 2, *map(plain, keys[1:]))
         if len(keys) == 2 and (keys[0] is Ellipsis or keys[0] == slice(None)):
@@ -194,9 +207,11 @@ class TorchRules(OverRanks):
         name = call.name
         first = next(each for each in found if isinstance(each, Sources | Targets))
         if name in ("size", "shape", "numel", "__len__"):
-            if name == "numel" or (name == "size" and call.get(1, "dim") == 0):
-                return self._size(len(first), "edges")
-            return call.run()
+            if name == "__len__":
+                refuse(call, "counts the edges of this rank (`size(0)` divides as that of all)")
+            sizes = torch.Size([self._size(first.shape[0], "edges"), *first.shape[1:]])
+            dim = call.get(1, "dim") if name == "size" else 0
+            return sizes if name == "shape" or dim is None else sizes[dim]
         if name in ("stack", "cat", "concat"):
             kinds = [type(each) for each in call.args[0]]
             if name == "stack" and call.dims(1, 0, 2) == {0} and {*kinds} <= {Sources, Targets}:
@@ -208,7 +223,7 @@ class TorchRules(OverRanks):
             return marked(call.run(), type(call.args[0]))
         if name == "max" and len(call.args) == 1:
             return plain(first).new_tensor(self.graph.num_rows - 1)
-        if name in COMPARED:
+        if name in COMPARED and all(isinstance(k, Sources | Targets) for k in call.args):
             return spread(call.run(), 0, "edges")
         return refuse(call, ENDS)
 
@@ -225,6 +240,10 @@ class TorchRules(OverRanks):
         if isinstance(x, EdgeEnds):
             return self._edges_at(call, x, key)
         if isinstance(x, Sources | Targets):
+            if not (
+                _is_whole(key) or isinstance(key, Mark) or key is None or key == (slice(None), None)
+            ):
+                refuse(call, "picks edges by number")
             return marked(plain(x)[plain(key)], type(x))
         keys = key if isinstance(key, tuple) else (key,)
         index = keys[0] if keys else None
@@ -278,9 +297,8 @@ class TorchRules(OverRanks):
             keys[place : place + 1] = [slice(None)] * (x.ndim - used)
         taken = [k for k in keys if k is not None]
         at = taken[x.axis] if x.axis < len(taken) else slice(None)
-        size = x.shape[x.axis]
         of = x.of
-        if not isinstance(at, slice) or at.indices(size) != (0, size, 1):
+        if not _is_whole(at):
             self._check_stride(call, x, at)
             of = "edges"
         if any(isinstance(k, Mark) for k in keys):
@@ -301,10 +319,10 @@ class TorchRules(OverRanks):
             or not isinstance(at, slice)
             or at.stop is not None
             or not 0 <= (at.start or 0) < (at.step or 1)
-            or (
+            or self._on_any(
                 plain(edges)[1 - edges.source_row].unique_consecutive(return_counts=True)[1]
                 % at.step
-            ).any()
+            )
         ):
             refuse(call, "picks some of the entries")
 
@@ -315,7 +333,7 @@ class TorchRules(OverRanks):
         first = keys[0]
         if not isinstance(x, Spread) or any(isinstance(k, Mark) for k in keys[1:]):
             refuse(call, "sets entries by number")
-        elif isinstance(first, Sources) and first.numel() and int(plain(first).max()) >= len(x):
+        elif isinstance(first, Sources) and self._on_any(plain(first) >= len(x)):
             refuse(call, "sets rows of other ranks")
         elif isinstance(first, Sources | Targets):
             if not is_rows(x, 0):
@@ -353,6 +371,7 @@ class TorchRules(OverRanks):
             return spread(found, dim)
         if found is not out:
             out.copy_(found)
+        self.columns.forget(out)
         return mark_in_place(out, dim)
 
     # Rows and entries of edges
@@ -408,6 +427,7 @@ class TorchRules(OverRanks):
                 refuse(call, "reads numbers that are not known to be of rows")
         of = "rows" if all(is_rows(each) for each in found) else "edges"
         if out is call.args[0]:
+            self.columns.forget(out)
             return mark_in_place(out, axis, of)
         return spread(out, axis, of)
 
@@ -427,12 +447,17 @@ class TorchRules(OverRanks):
         for place, each in enumerate(wanted):
             if isinstance(each, Count) and prod(found.shape[:place]) == prod(shape[: x.axis]):
                 return spread(found, place, each.of)
+        shape[x.axis] = LIKE_NO_OTHER
+        try:
+            like = call.func(torch.empty(shape, device="meta"), *call.args[1:], **call.kwargs)
+        except RuntimeError:
+            refuse(call, "merges the axis of rows or edges with another axis")
         before, so_far = prod(shape[: x.axis]), 1
-        for place, each in enumerate(found.shape):
-            if so_far == before and each == size:
+        for place, each in enumerate(like.shape):
+            if so_far == before and each == LIKE_NO_OTHER:
                 return spread(found, place, x.of)
             so_far *= each
-        if before == 1 and size and found.shape[0] % size == 0:
+        if before == 1 and like.shape[0] % LIKE_NO_OTHER == 0:
             return spread(found, 0, "edges")  # several for each entry
         return refuse(call, "merges the axis of rows or edges with another axis")
 
@@ -451,6 +476,8 @@ class TorchRules(OverRanks):
         if dim != x.axis or stacks:
             if len({(each.axis, each.of) for each in found}) > 1:
                 refuse(call, "joins different axes of rows or edges")
+            if any(not isinstance(k, Mark) and k.shape[x.axis] != 1 for k in parts):
+                refuse(call, "joins numbers that are not known to be of rows")
             return spread(call.run(), x.axis + (stacks and dim <= x.axis), x.of)
         if len(found) < len(parts):
             refuse(call, "puts entries behind those of rows or edges")
@@ -485,6 +512,8 @@ class TorchRules(OverRanks):
         if len(letters) != 1 or not output:
             refuse(call, "joins every row with every other")
         [letter] = letters
+        if any(letter in k and not isinstance(p, Spread) for k, p in pairs):
+            refuse(call, "reads numbers that are not known to be of rows")
         found = call.run()
         if letter in output:
             return spread(found, found.ndim - len(output) + output.index(letter), x.of)
@@ -532,6 +561,12 @@ class TorchRules(OverRanks):
         return (spread(out, x.axis, x.of), *(spread(each, 1, x.of) for each in states))
 
     _gru = _lstm
+
+
+def _is_whole(key: Any) -> bool:
+    """Whether an index takes all of an axis, on every rank."""
+    start = isinstance(key, slice) and key.start in (None, 0) and key.step in (None, 1)
+    return start and (key.stop is None or isinstance(key.stop, Count))
 
 
 def _is_mask(key: Any) -> bool:

@@ -4,20 +4,28 @@ import pytest
 
 pytest.importorskip("torch_geometric")
 
+from copy import deepcopy
+
+import numpy as np
 import torch
-from on_ranks import opened, seeded
+import worlds
+from on_ranks import opened, seeded, world
+from torch_geometric.data import Data
 from torch_geometric.nn import BatchNorm, GATv2Conv, GCNConv
 
+import plancc_runtime
 from plancc.errors import InputError
+from plancc.graph.owners import Owners
+from plancc.plan.lowering import lower
 from plancc_runtime.pyg import check, distributed
 from plancc_runtime.transport.local import run_ranks
 
 
 class Scaled(torch.nn.Module):
-    """Wrong on purpose: a number of this rank reaches the rows."""
+    """Wrong on purpose: a stride of this rank's memory, its number of rows, reaches the rows."""
 
     def forward(self, x):
-        return x * (1 + int(x.size(0)))
+        return x * (1 + x.t().contiguous().stride(0))
 
 
 class Net(torch.nn.Module):
@@ -72,14 +80,79 @@ def test_ranks_whose_models_differ_are_named():
         run_ranks(3, work, 60)
 
 
-def test_edge_plans_are_refused():
-    import worlds
+def test_a_rank_without_rows():
+    owner = np.arange(len(world())) % 2  # of three ranks
+    matrix = worlds.graph_of(world().matrix)
+    plan = lower(matrix, Owners(owner.astype(np.int32), None), 3, normalization="none",
+                 self_loops=False)  # fmt: skip
 
+    def work(transport):
+        torch.set_num_threads(1)
+        part = plan.header, plan.part(transport.rank)
+        graph = plancc_runtime.open(part, transport, torch.float64, threads=1)
+        x = torch.sin(graph.vertices.double()[:, None] * torch.arange(1.0, 9))
+        model = seeded(lambda: Net(torch.nn.Dropout(0.5)).double())
+        assert check(model, graph, x, graph.edge_index, None).exact
+        net = distributed(model, graph)
+        with torch.inference_mode():
+            out = net(x, graph.edge_index, None)
+        net(x, graph.edge_index, None).sum().backward()
+        return len(out)
+
+    assert run_ranks(3, work, 60)[2] == 0
+
+
+def test_arguments_that_do_not_fit_are_named():
+    def work(transport, given):
+        graph = opened("directed", transport)
+        x = torch.zeros(graph.num_rows, 8)
+        net = distributed(seeded(lambda: Net(torch.nn.Identity())), graph)
+        with pytest.raises(InputError) as refused:
+            net(*given(graph, x))
+        return str(refused.value)
+
+    for given, sentence in (
+        (lambda g, x: (x[1:], g.edge_index, None), "`x` has shapes"),
+        (lambda g, x: (x, g.edge_index + 99, None), "`edge_index` has numbers of vertices beyond"),
+        (lambda g, x: (Data(x=x, edge_index=g.edge_index), None, None), "`x` is a Data"),
+        (lambda g, x: (x[:1, :3], None, None), "no argument of the network has"),
+    ):
+        found = run_ranks(2, lambda transport, given=given: work(transport, given), 60)
+        assert all(each.startswith(sentence) for each in found), found
+
+
+def test_shapes_that_are_new_on_one_rank_alone():
+    """All ranks look again then, and none waits for another."""
+
+    def work(transport):
+        graph = opened("directed", transport)
+        net = distributed(Net(torch.nn.Identity()).eval(), graph)
+        net.forward = net._marked  # what arguments are, alone
+        x = torch.ones(graph.num_rows, 8)
+        net({"x": x, "more": torch.zeros(3, 5)})
+        with pytest.raises(InputError) as refused:
+            net({"x": x, "more": torch.zeros(3 + transport.rank, 5)})
+        return str(refused.value)
+
+    assert all("`more` has shapes" in each for each in run_ranks(2, work, 30))
+
+
+def test_a_model_that_has_cached_its_edges():
+    def work(transport):
+        graph = opened("directed", transport)
+        x = torch.sin(graph.vertices.double()[:, None] * torch.arange(1.0, 9))
+        model = seeded(lambda: GCNConv(8, 3, cached=True).double())
+        out = distributed(model, graph)(x, graph.edge_index)
+        assert torch.equal(out, distributed(deepcopy(model), graph)(x, graph.edge_index))
+        return check(model, graph, x, graph.edge_index).exact
+
+    assert all(run_ranks(3, work, 60))
+
+
+def test_edge_plans_are_refused():
     plan = worlds.plan("directed", "edge", 1)
 
     def work(transport):
-        import plancc_runtime
-
         graph = plancc_runtime.open((plan.header, plan.part(0)), transport, torch.float64)
         distributed(torch.nn.Identity(), graph)
 

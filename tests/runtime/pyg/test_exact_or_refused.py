@@ -55,6 +55,10 @@ def set_by_number(x, **_):
 
 EXACT = {
     "mean": (lambda x, **_: x - x.mean(0), ROWS),
+    "over edges": (lambda x, edge_index, **_: x / edge_index.size(1), ROWS),
+    "over ends": (lambda x, edge_index, **_: x / edge_index[0].shape[0], ROWS),
+    "over numbers of ends": (lambda x, edge_index, **_: x / edge_index.numel(), ROWS),
+    "all dropped": (lambda x, **_: F.dropout(x, 1.0) + x, ROWS),
     "sum": (lambda x, **_: x * x.sum(), ROWS),
     "sum by axis": (lambda x, **_: x.sum(axis=1, keepdims=True) * x, ROWS),
     "root of the mean of squares": (lambda x, **_: x / (x * x).mean().sqrt(), ROWS),
@@ -121,6 +125,25 @@ REFUSED = {
     "tolist": lambda x, **_: torch.tensor(x.tolist()),
     "item": lambda x, **_: x[:, :1].item(),
     "length": lambda x, **_: x.sum(0) / len(x),
+    "order of ends": lambda x, edge_index, **_: (edge_index[0] < edge_index[1]).sum() * x,
+    "ends below": lambda x, edge_index, **_: (edge_index[0] == 10).sum() * x,
+    "first edges of all": lambda x, edge_index, **_: x[edge_index[:, :20][0]],
+    "first ends": lambda x, edge_index, **_: x[edge_index[0][:20]],
+    "edges by a range": lambda x, edge_index, **_: x[edge_index[:, torch.arange(20)][0]],
+    "more rows than are here": lambda x, **_: x[:30].sum(0),
+    "joined to a line": lambda x, **_: torch.cat(
+        [x, torch.linspace(0, 1, steps=x.size(0))[:, None]], 1
+    ),
+    "product with a line": lambda x, **_: torch.einsum(
+        "nd,n->nd", x, torch.linspace(0, 1, steps=x.size(0))
+    ),
+    "rows as a number": lambda x, **_: x * int(x.size(0)),
+    "less than rows": lambda x, **_: -x.size(0) * x,
+    "more than ten rows": lambda x, **_: x * (x.size(0) > 10),
+    "tensor of rows": lambda x, **_: x / torch.tensor(x.size(0)),
+    "filled with rows": lambda x, **_: x / torch.full((1,), x.size(0)),
+    "ends of this rank": lambda x, edge_index, **_: x / len(edge_index[0]),
+    "data": lambda x, **_: x.data * 2,
     "rows less one": lambda x, **_: x.sum(0) / (x.size(0) - 1),
     "out": out_of,
     "rows set": set_rows,
