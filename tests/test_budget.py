@@ -6,10 +6,10 @@
 from benchmarks.house import LAB, budgets, files_loaded, files_of_row_path
 
 BUDGET = {
-    "code lines of the core": 57143,
+    "code lines of the core": 57163,
     "code lines of the lab": 5454,
     "`import plancc.pipeline, plancc_runtime.run`: files": 236,
-    "`import plancc.pipeline, plancc_runtime.run`: code lines": 28651,
+    "`import plancc.pipeline, plancc_runtime.run`: code lines": 28653,
     "row path, compile and run: files": 167,
     "row path, compile and run: code lines": 22441,
     "types: other files that name it": 98,

@@ -92,7 +92,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
     default=TIMEOUT,
     show_default=True,
     type=click.FloatRange(min=0),
-    help="Of several ranks: seconds until all have started; 0: no limit.",
+    help="Of several ranks: seconds to wait, but for the partition; 0: no limit.",
 )
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from plancc_cli.words import say
 
 if TYPE_CHECKING:
     from plancc.distributed.compile import Compiled
+    from plancc.owners.task import Observer
     from plancc_runtime.transport.base import Transport
 
 
@@ -45,7 +46,6 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
     """Compile, and print on rank 0. Collective."""
     from plancc.distributed.compile import compile_folder
 
-    transport.timeout = math.inf  # a partition may take hours, for which the others wait
     first, given = transport.rank == 0, context.params
     output = given["output"]
     with transport.agreement():
@@ -65,11 +65,31 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
             output,
             num_parts=given["parts"],
             command=command_line(),
-            observer=nullcontext if shown is None else shown.stage,
+            observer=_waiting(transport, nullcontext if shown is None else shown.stage),
             **asked,
         )
     if first:
         _print(compiled, output, wall_seconds() - start, transport.size)
+
+
+def _waiting(transport: Transport, observer: Observer) -> Observer:
+    """An observer that lets ranks wait without limit while rank 0 partitions, which may take hours.
+
+    All other waits have that of the transport.
+    """
+
+    @contextmanager
+    def stage(name: str) -> Iterator[None]:
+        limit = transport.timeout
+        try:
+            if name == "partition":
+                transport.timeout = math.inf
+            with observer(name):
+                yield
+        finally:
+            transport.timeout = limit
+
+    return stage
 
 
 def _print(compiled: Compiled, output: str, seconds: float, num_ranks: int) -> None:

@@ -78,6 +78,7 @@ def _dataset_command(name: str) -> click.Command:
         has_data = dataset.data.features is not None or dataset.data.labels is not None
         if has_data:
             check_target(data)
+        is_new = not os.path.exists(output)
         if is_typed:
             with atomic_folder(output) as made:
                 write_csr(graph, made)
@@ -85,7 +86,12 @@ def _dataset_command(name: str) -> click.Command:
         else:
             write_graph(graph, output)
         if has_data:
-            save_vertex_data(dataset.data, data)
+            try:
+                save_vertex_data(dataset.data, data)
+            except BaseException:  # both files or none
+                if is_new:
+                    os.unlink(output)
+                raise
         say(
             f"{output}: {graph.num_vertices} vertices, {graph.num_nonzeros} nonzeros, "
             f"{'directed' if graph.directed else 'undirected'}"

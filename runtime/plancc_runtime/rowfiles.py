@@ -45,12 +45,14 @@ def check_name(path: str | PathLike[str]) -> None:
     """Check the name of a file of rows.
 
     Raises:
-        InputError: For another extension than `FORMATS`.
+        InputError: For another extension than `FORMATS`, or a name for each rank.
         BackendUnavailable: For Parquet without pyarrow.
     """
     name = os.fspath(path)
     if _format(name) not in FORMATS:
         raise InputError(f"{name}: choose a name that ends in {', '.join(FORMATS)}")
+    if "{part}" in name:
+        raise InputError(f"{name}: rows of all ranks are one file: leave out {{part}}")
     if _format(name) == ".parquet":
         _pyarrow()
 

@@ -161,6 +161,7 @@ COMMANDS = {
     "run data.h5 --device gpu": "--device gpu: choose cpu, cuda or cuda:NUMBER",
     "run data.h5 --resume": "--resume: give --checkpoint, the folder, too",
     "run data.h5 --predict x.xlsx": "x.xlsx: choose a name that ends in .csv",
+    "run data.h5 --predict x-{part}.csv": "x-{part}.csv: rows of all ranks are one file",
     "run data.h5 --sampler neighbour --fanouts 5": "--fanouts 5 has 1 number, the model 2 layers",
     "run data.h5 --init d.npz": "d.npz: has no array convs.0.weight",
     "run data.h5 --batch-size 0": "--batch-size 0: must be at least 1",
