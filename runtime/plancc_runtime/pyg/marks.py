@@ -7,7 +7,7 @@ A mark is a class and an attribute, and changes nothing that torch computes: out
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from plancc.errors import InputError
 class Mark(Tensor):
     """A tensor with a mark."""
 
+    # torch's own way to give a subclass no rules; torch declares a class method
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
@@ -81,6 +82,7 @@ class Count(int):
     def __rtruediv__(self, other: Any) -> Any:
         return other / self.total()
 
+    # int declares a third argument, the modulus, which no size is given
     def __pow__(self, other: Any) -> Any:  # type: ignore[override]
         return self.total() ** other
 
@@ -152,7 +154,7 @@ def counted(size: int, of: str, total: Callable[[], int]) -> Count:
     return found
 
 
-def is_rows(x: Any, axis: int | None = None) -> bool:
+def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
     """Whether x has one entry for each own row, in this axis if one is given."""
     return isinstance(x, Spread) and x.of == "rows" and axis in (None, x.axis)
 

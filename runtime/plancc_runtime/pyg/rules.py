@@ -276,7 +276,7 @@ class TorchRules(OverRanks):
             if not is_rows(x, dim):
                 shape = [*x.shape]
                 refuse(call, f"takes by sources of a tensor {shape} that has no axis of rows")
-            x = self.columns.of(x)  # type: ignore[arg-type]
+            x = self.columns.of(x)
         elif along != isinstance(index, Targets) or (along and not is_rows(x)):
             refuse(call, "picks entries by number")
         taken, at = plain(x), plain(index)

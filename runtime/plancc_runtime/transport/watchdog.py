@@ -97,6 +97,6 @@ class Watchdog:
     def _end(self, what: Callable[[], str]) -> None:
         try:
             self._waiter.say(f"rank {self._waiter.rank}: {overdue(what(), self._waiter.timeout)}")
-            time.sleep(GRACE)
+            time.sleep(GRACE)  # other ranks say what they wait for before the launcher ends all
         finally:
             os._exit(1)

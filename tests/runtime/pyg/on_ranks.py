@@ -40,7 +40,7 @@ class World(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Of one rank, or of one process: rows and edges are of `vertices` and `edges`."""
+    """Results of one rank or of one process, for its `vertices` and `edges`."""
 
     vertices: Tensor
     edges: Tensor
