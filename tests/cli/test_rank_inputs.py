@@ -38,8 +38,7 @@ A_CSV = f"{PREDICT} -o a.csv"
 TOGETHER = [
     (A_CSV, f"{PREDICT} --ids 1,2", 2,
      OTHERS + "--output is a.csv on rank 0, not given on rank 1; give all ranks the same"),
-    (A_CSV, f"{PREDICT} -o a-{{part}}.csv", 2,
-     OTHERS + "--output is a.csv on rank 0, a-{part}.csv on rank 1"),
+    (A_CSV, f"{PREDICT} -o b.csv", 2, OTHERS + "--output is a.csv on rank 0, b.csv on rank 1"),
     (A_CSV, f"{A_CSV} --ids two.csv", 2, OTHERS + "--ids is not given on rank 0, given on rank 1"),
     (f"{A_CSV} --links pairs.csv", A_CSV, 2,
      OTHERS + "--links is given on rank 0, not given on rank 1"),
