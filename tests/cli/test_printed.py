@@ -41,7 +41,7 @@ LINES = {
     "formats": ["", "mtx"],
     "inspect": [
         "p.h5",
-        "-v p.h5 --dims 5,16,8,4 --boundary-sampling 1,0.1 --per-part --components",
+        "-v p.h5 --dims 5,16,8,4 --boundary-sampling 1,0.1 --per-part",
         "-v p.h5 --ranks 4 --topology 2x2 --machine h100",
         "p.h5 --batches 20 --batch-size 30 --seed 4",
         "p.h5 --batches 1 --sampler neighbour --batch-size 20 --fanouts 3,2",
