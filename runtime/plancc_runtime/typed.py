@@ -52,6 +52,7 @@ class TypedGraph:
         self._typed.check(union.transport)
         self._relations: dict[Relation, LocalGraph] = {}
         self._edges: dict[Relation, Tensor] = {}
+        self._edge_type: Tensor | None = None
         self._halos: dict[Any, tuple[LocalGraph, Tensor | None]] = {}
         self._stack: StackGraph | None = None
 
@@ -184,7 +185,6 @@ class TypedGraph:
             counts = torch.bincount(of_column, minlength=len(self.types.counts))
             place = torch.empty_like(order)
             place[order] = torch.cat([torch.arange(count) for count in counts.tolist()])
-            self._relation_of_edge = self.union.edge_type
             self._edges = self.by_relation(place.to(self.union.device)[self.union.edge_index])
         return self._edges
 
@@ -200,11 +200,15 @@ class TypedGraph:
         return None if found is None else self.by_relation(found, 0)
 
     def by_relation(self, x: Tensor, axis: int = -1) -> dict[Relation, Tensor]:
-        """Entries of the edges of `union.edge_index`, in an axis of x, by relation."""
-        assert self.edge_index_dict is not None
-        of_edge = self._relation_of_edge
-        pairs = enumerate(self.types.relations)
-        return {each: x.index_select(axis, (of_edge == k).nonzero()[:, 0]) for k, each in pairs}
+        """Entries of the edges of `union.edge_index`, in an axis of x, by relation.
+
+        Collective when it is first asked for.
+        """
+        if self._edge_type is None:
+            self._edge_type = self.union.edge_type
+        places = ((self._edge_type == k).nonzero()[:, 0] for k in range(len(self.types.relations)))
+        found = (x.index_select(axis, each) for each in places)
+        return dict(zip(self.types.relations, found, strict=True))
 
     def column_vertices(self, name: str) -> Tensor:
         """Vertex in `union` of every own and halo row of a type: int64[num_columns].

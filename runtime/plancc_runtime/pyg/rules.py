@@ -427,7 +427,7 @@ class TorchRules(OverRanks):
             dim = call.get(1, "dim") if name == "size" else None
             return torch.Size(sizes) if dim is None else sizes[dim]
         if name == "numel":
-            others = prod(x.shape) // max(x.shape[x.axis], 1)
+            others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
             return counted(call.run(), None, lambda: self._count(x, [x.axis]) * others)
         if name == "__len__":
             refuse(call, "counts the rows of this rank (`x.size(0)` divides as that of all)")
@@ -453,6 +453,7 @@ class TorchRules(OverRanks):
         return refuse(call, "is not known to treat each row by itself")
 
     def _by_entry(self, call: Call, found: list[Spread]) -> Any:
+        of = self._rows_of(call, found)
         out = call.run()
         if not isinstance(out, Tensor):
             refuse(call, "takes the entries of this rank as one value")
@@ -467,7 +468,6 @@ class TorchRules(OverRanks):
             aligned = each.ndim >= out.ndim - axis and each.shape[axis - out.ndim] == size != 1
             if aligned and not isinstance(each, Mark) and each is not out:
                 refuse(call, "reads numbers that are not known to be of rows")
-        of = self._rows_of(call, found)
         if out is call.args[0]:
             self.columns.forget(out)
             return mark_in_place(out, axis, of)
