@@ -61,7 +61,7 @@ class OverRanks(TorchFunctionMode):
             return returned(here, dim, index) if of_rows else summed(here, transport)
 
         def at_bins(x: Tensor) -> Tensor:
-            x = self.columns.of(spread(x, dim, index.of), index) if of_rows else x
+            x = self.columns.of(spread(x, dim, index.of), index.relations) if of_rows else x
             return x.gather(dim, at)
 
         if reduce == "sum" and call.get(5, "include_self", True):
