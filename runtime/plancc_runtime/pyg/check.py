@@ -19,8 +19,8 @@ from plancc.plan.exchange import Exchange, Side
 from plancc.plan.parts import Part
 from plancc_runtime.graph import Graph
 from plancc_runtime.kernels.hashing import mixed
-from plancc_runtime.pyg.distributed import Distributed, tensors_in, with_tensors
-from plancc_runtime.pyg.marks import Spread, plain
+from plancc_runtime.pyg.distributed import Distributed, Kind, tensors_in, with_tensors
+from plancc_runtime.pyg.marks import is_rows, plain
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.single import SingleTransport
 
@@ -211,7 +211,7 @@ def _side(messages: list[Tensor], rows: bool) -> Side:
 
 
 def _chosen_arguments(
-    named: Mapping[Any, Any], kinds: list[str], part: _Part, transport: Transport
+    named: Mapping[Any, Any], kinds: list[Kind], part: _Part, transport: Transport
 ) -> tuple[dict[Any, Any], dict[Any, Any]]:
     """The arguments of the part's rows and edges: of this rank, and of all."""
     left = iter(kinds)
@@ -221,8 +221,7 @@ def _chosen_arguments(
         of_value: list[tuple[Tensor, Tensor]] = []
 
         def choose(x: Tensor, found: Any = of_value) -> Tensor:
-            kind = next(left)
-            pair = _of_part(x.detach(), kind, part, transport)
+            pair = _of_part(x.detach(), next(left).what, part, transport)
             found.append(pair)
             return pair[0]
 
@@ -277,7 +276,7 @@ def _run(model: nn.Module, graph: Graph, named: Mapping[Any, Any], num_args: int
     made = {k: with_tensors(value, lambda x, k=k: leaf(str(k), x)) for k, value in named.items()}
     args = [made.pop(k) for k in range(num_args)]
     out = net(*args, **made)
-    outputs = tensors_in(out)
+    outputs = [x for _, x in tensors_in(out)]
     losses = [_weighted(x, graph) for x in outputs if x.requires_grad]
     if losses:
         torch.stack(losses).sum().backward()
@@ -300,7 +299,7 @@ def _without_caches(model: nn.Module) -> nn.Module:
 
 def _noting(name: str, layers: list[tuple[str, Tensor]]) -> Any:
     def note(_: Any, inputs: Any, out: Any) -> None:
-        if isinstance(out, Spread) and (out.axis, out.of) == (0, "rows"):
+        if is_rows(out, 0):
             layers.append((name, plain(out).detach()))
 
     return note

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from plancc_runtime.graph import Graph
 from plancc_runtime.pyg.calls import Call, refuse
 from plancc_runtime.pyg.marks import (
     EdgeEnds,
@@ -21,7 +20,9 @@ from plancc_runtime.pyg.marks import (
     plain,
     spread,
 )
-from plancc_runtime.pyg.moved import FetchedColumns, largest, largest_returned, returned, summed
+from plancc_runtime.pyg.moved import FetchedColumns, largest, returned, summed
+from plancc_runtime.pyg.spaces import Rows
+from plancc_runtime.transport.base import Transport
 
 
 class OverRanks(TorchFunctionMode):
@@ -29,29 +30,27 @@ class OverRanks(TorchFunctionMode):
 
     Parameters:
         columns: Of this forward pass.
-        mask (callable): From (tensor, rate, edges or None, spread axis or None) to the tensor after
-            dropout.
+        mask (callable): From (tensor, rate, its edges or None) to the tensor after dropout.
     """
 
     def __init__(
         self,
-        graph: Graph,
+        transport: Transport,
         columns: FetchedColumns,
-        mask: Callable[[Tensor, float, EdgeEnds | None, int | None], Tensor],
+        mask: Callable[[Tensor, float, EdgeEnds | None], Tensor],
     ) -> None:
         super().__init__()
-        self.graph, self.columns, self.mask = graph, columns, mask
+        self.transport, self.columns, self.mask = transport, columns, mask
         self.edges: EdgeEnds | None = None  # those that ends were last taken from
 
     def _by_bins(self, call: Call, dim: int, index: Tensor, src: Any, reduce: str) -> Tensor:
         """Entries of all ranks, in bins: sources of edges, or groups such as a batch's graphs."""
-        graph, transport = self.graph, self.graph.transport
-        of_rows = isinstance(index, Sources)
+        transport, of_rows = self.transport, isinstance(index, Sources)
         whole, at = plain(call.args[0]), plain(index)
         src = plain(src) if isinstance(src, Tensor) else whole.new_tensor(src).expand(at.shape)
         shape = list(whole.shape)
-        if of_rows:
-            shape[dim] = graph.num_rows + graph.num_halo
+        if isinstance(index, Sources):
+            shape[dim] = len(index.of.vertices)
         if call.name.startswith("index"):
             at = at.view(-1, *[1] * (src.ndim - dim - 1)).expand_as(src)
         if call.kwargs.get("alpha", 1) != 1:
@@ -59,10 +58,11 @@ class OverRanks(TorchFunctionMode):
 
         def added(x: Tensor) -> Tensor:
             here = whole.new_zeros(shape).scatter_add(dim, at, x.to(whole.dtype))
-            return returned(here, dim, graph) if of_rows else summed(here, transport)
+            return returned(here, dim, index) if of_rows else summed(here, transport)
 
         def at_bins(x: Tensor) -> Tensor:
-            return (self.columns.of(spread(x, dim)) if of_rows else x).gather(dim, at)
+            x = self.columns.of(spread(x, dim, index.of), index.relations) if of_rows else x
+            return x.gather(dim, at)
 
         if reduce == "sum" and call.get(5, "include_self", True):
             return whole + added(src)
@@ -76,7 +76,7 @@ class OverRanks(TorchFunctionMode):
             here = whole.new_full(shape, least(whole))
             here = here.scatter_reduce(dim, at, sign * src.detach(), "amax")
             best = sign * (
-                largest_returned(here, dim, graph) if of_rows else largest(here, transport)
+                returned(here, dim, index, True) if of_rows else largest(here, transport)
             )
             first = src == at_bins(best)
             ties = added(first)
@@ -95,7 +95,7 @@ class OverRanks(TorchFunctionMode):
 
     def _reduced(self, call: Call, x: Spread) -> Any:
         """Reductions; over all ranks where the spread axis is among the axes."""
-        name, transport = call.name, self.graph.transport
+        name, transport = call.name, self.transport
         flag = next((k for k in call.args[1:] if isinstance(k, bool)), None)
         if name in ("var", "std") and isinstance(call.get(1, "dim"), bool):
             dims = {*range(x.ndim)}
@@ -129,25 +129,27 @@ class OverRanks(TorchFunctionMode):
             return kind((value, marked(torch.full_like(value, -1, dtype=torch.int64), Unknown)))
         return refuse(call, "takes the place of a row")
 
+    def _total(self, size: int, of: Rows | None) -> int:
+        """Entries of all ranks, of which this one has `size`. Collective but for rows."""
+        return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
+
     def _count(self, x: Spread, axes: list[int]) -> int:
         """Entries of all ranks in these axes."""
-        size = self.graph.num_vertices
-        if x.of != "rows":
-            size = int(summed(torch.tensor(x.shape[x.axis]), self.graph.transport))
+        size = self._total(x.shape[x.axis], x.of)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
     def _mean(self, x: Spread, axes: list[int], keep: bool) -> Tensor:
-        total = summed(plain(x).sum(axes, keepdim=keep), self.graph.transport)
+        total = summed(plain(x).sum(axes, keepdim=keep), self.transport)
         return total / self._count(x, axes)
 
     def _variance(self, x: Spread, axes: list[int], keep: bool, less: int) -> Tensor:
         off = plain(x) - self._mean(x, axes, True)
-        total = summed(off.pow(2).sum(axes, keepdim=keep), self.graph.transport)
+        total = summed(off.pow(2).sum(axes, keepdim=keep), self.transport)
         return total / (self._count(x, axes) - less)
 
     def _extreme(self, x: Tensor, axes: list[int], keep: bool, sign: int) -> Tensor:
         """The largest or least of all entries; its gradient goes to all that are."""
-        transport = self.graph.transport
+        transport = self.transport
         shape = [1 if k in axes else size for k, size in enumerate(x.shape)]
         here = (sign * x.detach()).amax(axes, True) if x.numel() else x.new_full(shape, least(x))
         best = sign * largest(here, transport)
@@ -205,7 +207,7 @@ def with_gradient(value: Tensor, like: Tensor) -> Tensor:
     return torch.where(value == like, like, like + (value - like).detach())
 
 
-def each_spread(found: Any, axis: int, of: str) -> Any:
+def each_spread(found: Any, axis: int, of: Rows | None) -> Any:
     """A tensor, or every tensor of a tuple or list, with a mark."""
     if isinstance(found, Tensor):
         return spread(found, axis, of)
