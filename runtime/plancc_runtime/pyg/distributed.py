@@ -21,7 +21,7 @@ from torch.nn.parameter import is_lazy
 
 from plancc.errors import InputError
 from plancc.sampling.counter import key_of
-from plancc_runtime.graph import Graph
+from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.nn.dropout import drawn_bits
 from plancc_runtime.pyg.marks import (
     Count,
@@ -40,7 +40,7 @@ BY_ENTRY = ("HeteroLinear",)
 """Layers of PyTorch Geometric that sort rows, and treat each by itself."""
 
 
-def distributed(model: nn.Module, graph: Graph, seed: int = 0) -> Distributed:
+def distributed(model: nn.Module, graph: EdgeGraph, seed: int = 0) -> Distributed:
     """A network that computes on this rank's rows what `model` does on the whole graph.
 
         net = distributed(Net(...), graph)
@@ -76,7 +76,7 @@ class Distributed(nn.Module):
         step (int): Forward passes of training so far, by which masks of dropout differ.
     """
 
-    def __init__(self, model: nn.Module, graph: Graph, seed: int) -> None:
+    def __init__(self, model: nn.Module, graph: EdgeGraph, seed: int) -> None:
         super().__init__()
         self.model, self.step, self._seed = model, 0, seed
         self._graph = graph

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
-from plancc_runtime.graph import Graph
+from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.pyg.marks import Spread, plain
 from plancc_runtime.transport.base import Transport
 
@@ -28,7 +28,7 @@ class FetchedColumns:
         graph: Of a row plan.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: EdgeGraph) -> None:
         self._graph = graph
         self._kept: dict[int, tuple[weakref.ref[Tensor], int, Tensor]] = {}
 
@@ -86,7 +86,7 @@ def _flat(x: Tensor) -> Tensor:
     return x.reshape(len(x), prod(x.shape[1:]))
 
 
-def _as_sent(x: Tensor, graph: Graph, sums: bool = False) -> Tensor:
+def _as_sent(x: Tensor, graph: EdgeGraph, sums: bool = False) -> Tensor:
     """x in the graph's type, which must hold its numbers, or their `sums`. Collective."""
     if x.dtype.is_floating_point:
         if x.dtype.itemsize > graph.dtype.itemsize:
@@ -106,7 +106,7 @@ def _as_sent(x: Tensor, graph: Graph, sums: bool = False) -> Tensor:
     return x.to(graph.dtype)
 
 
-def returned(y: Tensor, axis: int, graph: Graph) -> Tensor:
+def returned(y: Tensor, axis: int, graph: EdgeGraph) -> Tensor:
     """Own rows of y and, added, what other ranks have of them. Collective.
 
     Parameters:
@@ -122,7 +122,7 @@ def returned(y: Tensor, axis: int, graph: Graph) -> Tensor:
     return flat.reshape(len(flat), *first.shape[1:]).movedim(0, axis)
 
 
-def largest_returned(y: Tensor, axis: int, graph: Graph) -> Tensor:
+def largest_returned(y: Tensor, axis: int, graph: EdgeGraph) -> Tensor:
     """As `returned`, but the maximum, and without gradient. Collective."""
     if graph.num_ranks == 1:
         return y.detach()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from plancc_runtime.graph import Graph
+from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.pyg.calls import Call, refuse
 from plancc_runtime.pyg.marks import (
     EdgeEnds,
@@ -35,7 +35,7 @@ class OverRanks(TorchFunctionMode):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: EdgeGraph,
         columns: FetchedColumns,
         mask: Callable[[Tensor, float, EdgeEnds | None, int | None], Tensor],
     ) -> None:
