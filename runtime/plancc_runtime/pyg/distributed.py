@@ -71,18 +71,23 @@ def distributed(model: nn.Module, graph: EdgeGraph, seed: int = 0) -> Distribute
 class Distributed(nn.Module):
     """What `distributed` returns.
 
+    Parameters:
+        is_alike: Whether the numbers in the network are known to be those of all ranks.
+
     Attributes:
         model: The network that was given.
         step (int): Forward passes of training so far, by which masks of dropout differ.
     """
 
-    def __init__(self, model: nn.Module, graph: EdgeGraph, seed: int) -> None:
+    def __init__(
+        self, model: nn.Module, graph: EdgeGraph, seed: int, is_alike: bool = False
+    ) -> None:
         super().__init__()
         self.model, self.step, self._seed = model, 0, seed
         self._graph = graph
         self._columns = FetchedColumns(graph)
         self._kinds: dict[tuple[Any, ...], list[str]] = {}
-        self._is_alike = False
+        self._is_alike = is_alike
         self._arguments = [*signature(model.forward).parameters]
         assert graph.edge_index is not None  # collective at first, and for all ranks here
 
