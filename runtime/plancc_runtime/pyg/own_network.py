@@ -49,9 +49,10 @@ class OwnNetwork(Network):
         nn.Module.__init__(self)
         self.options, self.dims, self._seed = options, [dims[0], dims[-1]], seed
         self.convs = ()
-        self.model = _made(options, self.dims, seed)
         random = np.random.default_rng(seed)
-        self.decoder = DECODERS[options.decoder](dims[-1], random) if options.decoder else None
+        with LOCK:  # torch's own decoders draw too, before they get numbers of `random`
+            self.model = _made(options, self.dims, seed)
+            self.decoder = DECODERS[options.decoder](dims[-1], random) if options.decoder else None
         self.to(dtype)
         self.standardization = Standardization(dims[0]) if options.standardize_features else None
         self._last: dict[bool, tuple[EdgeGraph, Distributed, dict[str, Tensor]]] = {}
