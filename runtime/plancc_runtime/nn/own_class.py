@@ -15,8 +15,8 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import Parameter, getfile, signature
 from threading import RLock
-from traceback import format_exception
-from types import ModuleType, TracebackType
+from traceback import StackSummary, TracebackException
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from plancc.errors import InputError, PlanccError
@@ -42,6 +42,7 @@ OF_GRAPH = {
 """What `forward` may take beside the features, by name, and how a plan comes to it."""
 WHOLE_DATA = ("data", "batch", "graph")
 """Names of an only argument that is no tensor."""
+PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 LOCK = RLock()
 """Of what ranks that are threads share: imports, and torch's generator."""
@@ -172,17 +173,18 @@ def users_errors(sentence: str, file: str) -> Iterator[None]:
         if isinstance(error, PlanccError) or is_lack_of_memory(error):
             raise
         found = InputError(f"{sentence}: {type(error).__name__}: {shown(error)}")
-        at = _from_file(error.__traceback__, file)
-        found.add_note("".join(format_exception(type(error), error, at)).rstrip())
+        found.add_note(_trace_from(error, file))
         raise found from error
 
 
-def _from_file(trace: TracebackType | None, file: str) -> TracebackType | None:
-    """The traceback from the first line in the file on; all of it if there is none."""
-    at, path = trace, os.path.abspath(file)
-    while at is not None and os.path.abspath(at.tb_frame.f_code.co_filename) != path:
-        at = at.tb_next
-    return trace if at is None else at
+def _trace_from(error: Exception, file: str) -> str:
+    """The traceback from the first line in a file on, without the lines of this package."""
+    trace, path = TracebackException.from_exception(error), os.path.abspath(file)
+    frames = [each for each in trace.stack if not each.filename.startswith(PACKAGE)]
+    first = (k for k, each in enumerate(frames) if os.path.abspath(each.filename) == path)
+    trace.stack = StackSummary.from_list(frames[next(first, 0) :])
+    trace.__cause__ = trace.__context__ = None
+    return "".join(trace.format()).rstrip()
 
 
 def file_of(model: type) -> str:
@@ -260,7 +262,7 @@ def forward_arguments(name: str, model: type[nn.Module], there: Collection[str])
     first, *others = (k for k, each in parameters)
     if first in WHOLE_DATA:
         raise InputError(
-            f"`model` {name}: its forward takes `{first}` whole, and plans give tensors: write "
+            f"`model` {name}: its forward takes '{first}' whole, and plans give tensors: write "
             "forward(self, x, edge_index)"
         )
     missing = [k for k in _required(dict(parameters[1:])) if k not in there]

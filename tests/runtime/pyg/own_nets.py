@@ -1,5 +1,7 @@
 """Classes as users have them in a file of their own, right ones and wrong ones."""
 
+import threading
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -90,3 +92,11 @@ class Plain:
 
 def function(in_channels):
     return None
+
+
+class Differs(Net):
+    """Made otherwise on each rank but the first, which are threads."""
+
+    def __init__(self, in_channels, out_channels):
+        super().__init__(in_channels, out_channels)
+        self.last.bias.data += not threading.current_thread().name.endswith("0")

@@ -16,7 +16,7 @@ import torch
 import worlds
 from cli_helpers import plancc as command
 from cli_helpers import plancc_run
-from runs import on_ranks
+from runs import file_of, on_ranks
 from torch.nn import functional
 
 import plancc
@@ -179,3 +179,69 @@ def test_check_model(name, code, plans):
     assert "  gradient of first.att" in done.out
     assert ("equal to 1e-9" in done.out) == (not code)
     assert (f"{name}: differs on 3 ranks from one, first in layer 'first" in done.err) == bool(code)
+
+
+REFUSED = {
+    "none.py:Net": "none.py: no such file",
+    "folder:Net": "folder: is a folder",
+    "broken.py:Net": "broken.py, line 2: no Python",
+    "zero.py:Net": "zero.py: no Python",
+    f"{FILE}:Nett": "has no class 'Nett' (did you mean Net?); it has Net, Numbers",
+    f"{FILE}:function": "'function' is a function, and no class",
+    f"{FILE}:Plain": "'Plain' is no class derived from torch.nn.Module",
+    "raises.py:Net": "raises.py: cannot be imported: ZeroDivisionError",
+    "{}:Net --model-option hiden=3": "--model-option hiden=3|did you mean hidden?|hidden, rate",
+    "{}:Needs --model-option depth=3": "its constructor needs width: give --model-option width=",
+    "{}:Lazy": "'last.lin.weight' has no size yet",
+    "{}:Unmade": "Unmade: cannot be made: ValueError: there is no such width",
+    "{}:Positions": "its forward needs pos, batch, which the plan has not",
+    "{}:Edges": "forward needs edge_attr (features of edges: compile|--edge-features)",
+    "{}:Data": "its forward takes 'data' whole|forward(self, x, edge_index)",
+    "{}:Wide": "returns shape [41, 14], and needed is a tensor of shape [41, 5]",
+    "{}:Fails": "its forward fails: RuntimeError",
+    "{}:Sorts": "sort goes along all rows",
+    "{}:Net --hidden 64": "--hidden 64: is for built-in models|--model-option hidden=64",
+    "{}:Net --layers 3": "--layers 3: is for built-in models|--model-option layers=3",
+    "{}:Net --dropout 0.5": "--dropout 0.5|--model-option dropout=0.5",
+    "{}:Net --norm batch": "--norm batch|built-in models",
+    "{}:Net --batch-size 5": "--batch-size 5: goes with built-in models|leave it out",
+    "{}:Net --recompute": "--recompute: goes with built-in models",
+    "{}:Net --predict a.csv --embeddings 1": "--embeddings 1: goes with built-in models",
+    "{}:Net --dtype bfloat16": "--dtype bfloat16: a class of your own takes float32 or float64",
+    "gcn --check-model": "--check-model: is for a class of your own: --model FILE:CLASS",
+}
+
+
+WRONG = {"broken.py": "\nx = = 2", "zero.py": "\0", "raises.py": "class Net: x = 1 / 0"}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_is_refused(line, plans, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in WRONG.items():
+        Path(name).write_text(text)
+    Path("folder").mkdir()
+    before = sorted(Path().iterdir())
+    done = plancc_run(plans / "classes.h5", "--model", *line.replace("{}", FILE).split())
+    assert done.code == 2, done.err
+    sentence, *below = done.err.strip().splitlines()
+    missing = [words for words in REFUSED[line].split("|") if words not in sentence]
+    assert not missing, done.err
+    own = {"raises.py": 'raises.py", line 1', "Unmade": "in __init__", "Fails": "in forward"}
+    shown = [words for each, words in own.items() if each in line]
+    assert bool(below) == bool(shown)
+    assert all(words in "\n".join(below) for words in shown)
+    assert sorted(Path().iterdir()) == before
+
+
+@pytest.mark.parametrize("layout", ["edge", "2d 2x2"])
+def test_plans_of_other_layouts_are_refused(layout):
+    with pytest.raises(InputError, match=r"`plancc compile --model hp` makes it.* of layout "):
+        trained(file_of(X, layout), 4, model=own_nets.Net)
+
+
+def test_ranks_whose_network_differs_are_named(plans):
+    with pytest.raises(InputError, match="on rank 0 are not those of ranks 1, 2"):
+        trained(plans / "classes.h5", 3, model=own_nets.Differs)
+    with pytest.raises(InputError, match="of type Linear: give a class"):
+        plancc.train(plans / "classes.h5", model=torch.nn.Linear(2, 2))
