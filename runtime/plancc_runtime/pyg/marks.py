@@ -30,10 +30,12 @@ class Spread(Mark):
 
     Attributes:
         of: "rows": one for each own row; "edges": any others, such as one for each local edge.
+        each: Entries for each of these, one after another.
     """
 
     axis: int
     of: str
+    each: int = 1
 
 
 class EdgeEnds(Mark):
@@ -135,9 +137,9 @@ def marked(x: Tensor, kind: type[M], **what: Any) -> M:
     return found
 
 
-def spread(x: Tensor, axis: int, of: str = "rows") -> Spread:
+def spread(x: Tensor, axis: int, of: str = "rows", each: int = 1) -> Spread:
     """An alias of x, whose axis `axis` (from 0) is marked as spread."""
-    return marked(x, Spread, axis=axis, of=of)
+    return marked(x, Spread, axis=axis, of=of, each=each)
 
 
 def mark_in_place(x: Tensor, axis: int, of: str = "rows") -> Tensor:
@@ -156,7 +158,7 @@ def counted(size: int, of: str, total: Callable[[], int]) -> Count:
 
 def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
     """Whether x has one entry for each own row, in this axis if one is given."""
-    return isinstance(x, Spread) and x.of == "rows" and axis in (None, x.axis)
+    return isinstance(x, Spread) and (x.of, x.each) == ("rows", 1) and axis in (None, x.axis)
 
 
 def plain(x: Any) -> Any:

@@ -17,6 +17,7 @@ from plancc_runtime.pyg.marks import (
     Sources,
     Spread,
     Unknown,
+    is_rows,
     marked,
     plain,
     spread,
@@ -93,19 +94,11 @@ class OverRanks(TorchFunctionMode):
 
     # Over the entries of all ranks
 
-    def _reduced(self, call: Call, x: Spread) -> Any:
-        """Reductions; over all ranks where the spread axis is among the axes."""
+    def _reduced(self, call: Call, x: Spread, dims: set[int]) -> Any:
+        """Reductions over axes `dims`, one of them spread: over all ranks."""
         name, transport = call.name, self.graph.transport
         flag = next((k for k in call.args[1:] if isinstance(k, bool)), None)
-        if name in ("var", "std") and isinstance(call.get(1, "dim"), bool):
-            dims = {*range(x.ndim)}
-        else:
-            dims = call.dims(2 if name == "norm" else 1, None, x.ndim)
         keep = bool(call.get({"var": 3, "std": 3, "norm": 3}.get(name, 2), "keepdim", False))
-        if x.axis not in dims:
-            return each_spread(
-                call.run(), x.axis - sum(k < x.axis for k in dims) * (not keep), x.of
-            )
         whole, axes = plain(x), sorted(dims)
         if name == "sum":
             return summed(whole.sum(axes, keepdim=keep, dtype=call.kwargs.get("dtype")), transport)
@@ -132,7 +125,7 @@ class OverRanks(TorchFunctionMode):
     def _count(self, x: Spread, axes: list[int]) -> int:
         """Entries of all ranks in these axes."""
         size = self.graph.num_vertices
-        if x.of != "rows":
+        if not is_rows(x):
             size = int(summed(torch.tensor(x.shape[x.axis]), self.graph.transport))
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
@@ -203,11 +196,3 @@ def least(x: Tensor) -> float:
 def with_gradient(value: Tensor, like: Tensor) -> Tensor:
     """`value` with the gradient of `like`."""
     return torch.where(value == like, like, like + (value - like).detach())
-
-
-def each_spread(found: Any, axis: int, of: str) -> Any:
-    """A tensor, or every tensor of a tuple or list, with a mark."""
-    if isinstance(found, Tensor):
-        return spread(found, axis, of)
-    made = [spread(each, axis, of) for each in found]
-    return made if isinstance(found, list) else type(found)(made)
