@@ -8,6 +8,7 @@ it fails.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ KEPT = 10_000
 """Calls of other shapes whose results are kept."""
 FAILS = (RuntimeError, TypeError, ValueError, IndexError)
 
-_found: dict[tuple[Any, ...], tuple[Place | None, ...] | None] = {}
+_found: dict[tuple[Any, ...], list[Place] | None] = {}
 
 
 class Place(NamedTuple):
@@ -33,15 +34,14 @@ class Place(NamedTuple):
     each: int
 
 
-def places_of_rows(call: Call) -> tuple[Place | None, ...] | None:
-    """Of every tensor that a function returns, where its rows are; None for one without rows.
-
-    Without communication, and alike on all ranks: it does not depend on how many rows one has.
+def places_of_rows(call: Call) -> list[Place] | None:
+    """Where rows are in every tensor that a function returns: the same on all ranks.
 
     Returns:
-        None if the function mixes rows, or reads tensors that have as many entries by chance.
+        Empty if the result has no rows; None if the function mixes rows, or reads tensors that only
+        happen to have as many entries.
     """
-    key = call.name, *_shape_of((*call.args, *call.kwargs.items()))
+    key = call.name, *_shapes((*call.args, *call.kwargs.items()))
     if key not in _found:
         if len(_found) >= KEPT:
             _found.clear()
@@ -50,7 +50,7 @@ def places_of_rows(call: Call) -> tuple[Place | None, ...] | None:
     return _found[key]
 
 
-def _shape_of(values: Iterable[Any]) -> Iterator[Any]:
+def _shapes(values: Iterable[Any]) -> Iterator[Any]:
     """What the places depend on; hashable."""
     for x in values:
         if isinstance(x, Spread):
@@ -59,71 +59,62 @@ def _shape_of(values: Iterable[Any]) -> Iterator[Any]:
             yield x.shape, x.dtype
         elif isinstance(x, Count):
             yield x.of
-        elif isinstance(x, slice):
-            yield slice
-            yield from _shape_of((x.start, x.stop, x.step))
-        elif isinstance(x, list | tuple):
-            yield len(x)
-            yield from _shape_of(x)
+        elif isinstance(x, list | tuple | slice):
+            each = (slice, x.start, x.stop, x.step) if isinstance(x, slice) else x
+            yield len(each)
+            yield from _shapes(each)
         else:
             yield float if isinstance(x, float) else (type(x), x)
 
 
-def _places(call: Call) -> tuple[Place | None, ...] | None:
-    marks = [*marks_in((*call.args, *call.kwargs.values()))]
-    first = next(x for x in marks if isinstance(x, Spread))
-    try:
+def _places(call: Call) -> list[Place] | None:
+    first, *others = marks_in((*call.args, *call.kwargs.values()))
+    assert isinstance(first, Spread)
+    with suppress(*FAILS):
+        if others:
+            with suppress(*FAILS):
+                _on_shapes(call, first, 1)
+                return None  # every row of one with every row of another
         out, given = _on_shapes(call, first, 0)
-        if len(marks) > 1 and _runs(call, first):
-            return None
+        if isinstance(out, Tensor) and out.numel() % MANY:
+            return []
         whole = (out,) if isinstance(out, Tensor) else out
-        return tuple(_place(x, first, given) for x in whole)
-    except FAILS:
-        return None
-
-
-def _runs(call: Call, first: Spread) -> bool:
-    """Whether a function takes other numbers of rows in each tensor: it joins them in pairs."""
-    try:
-        _on_shapes(call, first, 1)
-    except FAILS:
-        return False
-    return True
+        return [_place(x, given, first) for x in whole]
+    return None
 
 
 def _on_shapes(call: Call, first: Spread, apart: int) -> tuple[Any, Tensor]:
-    """What the function returns for tensors of so many rows, and the first of them.
+    """What the function returns for tensors of so many rows, and what was given for the first.
 
     Parameters:
         apart: How many rows more each tensor has than the one before.
     """
-    sizes, made = count(MANY, apart), {}
+    sizes, given = count(MANY, apart), []
 
     def alike(x: Any) -> Any:
+        if isinstance(x, Spread):
+            shape = [*x.shape[: x.axis], next(sizes) * x.each, *x.shape[x.axis + 1 :]]
+            given.append(torch.empty(shape, dtype=x.dtype, device="meta"))
+            return given[-1]
         if isinstance(x, Tensor):
-            shape = list(x.shape)
-            if isinstance(x, Spread):
-                shape[x.axis] = next(sizes) * x.each
-            like = torch.empty(shape, dtype=x.dtype, device="meta")
-            made.setdefault(x is first, like)
-            return like
+            return torch.empty_like(x, device="meta")
         if isinstance(x, Count):
             return MANY if x.of == first.of else MANY - 1
         if isinstance(x, slice):
             return slice(alike(x.start), alike(x.stop), alike(x.step))
         return tuple(map(alike, x)) if isinstance(x, list | tuple) else x
 
+    args = alike(call.args)
     kwargs = {k: alike(each) for k, each in call.kwargs.items() if k != "device"}
-    return call.func(*alike(call.args), **kwargs), made[True]
+    return call.func(*args, **kwargs), given[0]
 
 
-def _place(x: Tensor, first: Spread, given: Tensor) -> Place | None:
-    """The one axis of rows, if all entries of a row are together: in a view, as its strides say."""
-    found = [Place(k, size // MANY) for k, size in enumerate(x.shape) if size and size % MANY == 0]
-    if not found:
-        return None
-    [place] = found
+def _place(x: Tensor, given: Tensor, first: Spread) -> Place:
+    """The one axis of rows; ValueError unless the entries of a row stay together."""
+    [place] = [
+        Place(k, size // MANY) for k, size in enumerate(x.shape) if size and size % MANY == 0
+    ]
     steps = x.stride(place.axis) * place.each, given.stride(first.axis) * first.each
     if steps[0] != steps[1] if x._base is given else place.each != first.each:
-        raise ValueError("the rows are mixed")
+        raise ValueError("rows are mixed")
     return place

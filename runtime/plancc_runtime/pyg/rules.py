@@ -248,7 +248,7 @@ class TorchRules(OverRanks):
         if isinstance(index, Mark):
             if isinstance(index, Spread) and index.dtype == torch.bool:
                 return self._masked(call, x, index)
-            found = self._at(call, x, 0, index)
+            found: Any = self._at(call, x, 0, index)
             rest = (slice(None),) * index.ndim + keys[1:]
             return found if len(keys) == 1 else self._sliced(call, found, rest)
         if isinstance(x, Spread):
@@ -403,9 +403,9 @@ class TorchRules(OverRanks):
         places = places_of_rows(call)
         if places is None:
             call.run()  # which says it if the shapes do not fit at all
-        if places == (None,) and call.name in PRODUCTS:
+        if places == [] and call.name in PRODUCTS:
             return summed(call.run(), self.graph.transport)
-        if places is None or None in places:
+        if not places:
             refuse(call, "mixes rows or edges, or reads numbers that are not known to be of them")
         out = call.run()
         of = found[0].of if len({x.of for x in found}) == 1 else "edges"
