@@ -137,15 +137,20 @@ def marked(x: Tensor, kind: type[M], **what: Any) -> M:
     return found
 
 
+def alike(x: Tensor, mark: M, **what: Any) -> M:
+    """An alias of x with the mark of another tensor, but for attributes that are given."""
+    return marked(x, type(mark), **{**vars(mark), **what})
+
+
 def spread(x: Tensor, axis: int, of: str = "rows", each: int = 1) -> Spread:
     """An alias of x, whose axis `axis` (from 0) is marked as spread."""
     return marked(x, Spread, axis=axis, of=of, each=each)
 
 
-def mark_in_place(x: Tensor, axis: int, of: str = "rows") -> Tensor:
+def mark_in_place(x: Tensor, axis: int, of: str = "rows", each: int = 1) -> Tensor:
     """Mark the tensor object x itself, which a function has changed in place."""
     x.__class__ = Spread
-    vars(x).update(axis=axis, of=of)
+    vars(x).update(axis=axis, of=of, each=each)
     return x
 
 

@@ -45,6 +45,7 @@ from plancc_runtime.pyg.marks import (
     Spread,
     Targets,
     Unknown,
+    alike,
     counted,
     is_rows,
     mark_in_place,
@@ -148,9 +149,9 @@ class TorchRules(OverRanks):
         edges = None
         if not is_rows(x):
             edges = self.edges
-            if edges is None or x.shape[x.axis] != edges.shape[1]:
+            if edges is None or x.each > 1 or x.shape[x.axis] != edges.shape[1]:
                 refuse(call, "drops some of what has neither an entry per row nor per edge")
-        return spread(self.mask(plain(x), rate, edges, x.axis), x.axis, x.of)
+        return alike(self.mask(plain(x), rate, edges, x.axis), x)
 
     # Ends of edges
 
@@ -259,13 +260,14 @@ class TorchRules(OverRanks):
         """Entries where a mask of the first axes, one of them spread, is true."""
         if (
             not isinstance(x, Spread)
-            or (x.axis, x.of) != (mask.axis, mask.of)
+            or (x.axis, x.of, x.each) != (mask.axis, mask.of, mask.each)
             or call.name[0] != "_"
         ):
             refuse(call, "picks entries by a mask of other entries")
         chosen = summed(plain(mask).sum(), self.graph.transport)
         whole = self._count(mask, [*range(mask.ndim)]) == int(chosen) and mask.shape[0] == 1
-        return spread(plain(x)[plain(mask)], 0, x.of if whole else "edges")
+        found = plain(x)[plain(mask)]
+        return alike(found, x, axis=0) if whole else spread(found, 0, "edges")
 
     def _at(self, call: Call, x: Tensor, dim: int, index: Tensor) -> Tensor:
         """``x.index_select(dim, index)``, for an index of any number of axes if `dim` is 0."""
@@ -280,11 +282,11 @@ class TorchRules(OverRanks):
         taken, at = plain(x), plain(index)
         found = taken[at] if dim == 0 and at.ndim != 1 else taken.index_select(dim, at)
         if isinstance(index, Spread):
-            return spread(found, dim + index.axis, index.of)
+            return alike(found, index, axis=dim + index.axis)
         if isinstance(index, Mark):
             return spread(found, dim, "edges")
         assert isinstance(x, Spread)
-        return spread(found, x.axis, x.of)
+        return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
         """Indices that leave the spread axis whole, or take edges by a stride."""
@@ -349,15 +351,15 @@ class TorchRules(OverRanks):
         if isinstance(index, Targets):
             found = call.run()
         elif isinstance(index, Sources):
-            found = self._by_bins(call, dim, index, src, reduce)
+            found = self._by_index(call, dim, index, src, reduce)
         elif any(isinstance(k, Spread) and k.axis == dim for k in (index, src)):
-            found = self._by_bins(call, dim, index, src, reduce)
+            found = self._by_index(call, dim, index, src, reduce)
             return out.copy_(found) if in_place else found
         elif isinstance(out, Spread) and out.axis == dim:
             return refuse(call, "adds to entries by number")
         else:
             [mark, *_] = [k for k in (src, out) if isinstance(k, Spread)]
-            return spread(call.run(), mark.axis, mark.of)
+            return alike(call.run(), mark)
         if not in_place:
             return spread(found, dim)
         if found is not out:
@@ -384,12 +386,12 @@ class TorchRules(OverRanks):
         if name in SAME:
             out = call.run()
             same = isinstance(out, Tensor) and x is call.args[0]
-            return spread(out, x.axis, x.of, x.each) if same else out
+            return alike(out, x) if same else out
         of_two = name in SUMS and isinstance(call.get(1, "other"), Tensor)
         if name in ALONG and not of_two:
             dims = call.dims(*ALONG[name], x.ndim)
             if x.axis in dims and name in SUMS:
-                return self._reduced(call, x, dims)
+                return self._by_axes(call, x, dims)
             if x.axis in dims and name in JOINS:
                 return self._joined(call, found)
             if x.axis in dims:
@@ -411,7 +413,7 @@ class TorchRules(OverRanks):
         of = found[0].of if len({x.of for x in found}) == 1 else "edges"
         if out is call.args[0]:
             self.columns.forget(out)
-            return mark_in_place(out, places[0].axis, of)
+            return mark_in_place(out, places[0].axis, of, places[0].each)
         whole = (out,) if isinstance(out, Tensor) else out
         made = [spread(x, k.axis, of, k.each) for x, k in zip(whole, places, strict=True)]
         return made[0] if isinstance(out, Tensor) else type(out)(made)
@@ -431,7 +433,7 @@ class TorchRules(OverRanks):
         if given and x.axis in dims:
             refuse(call, "leaves out the axis of rows or edges")
         left = tuple(k for k in dims - {x.axis} if x.shape[k] == 1)
-        return spread(plain(x).squeeze(left), x.axis - sum(k < x.axis for k in left), x.of, x.each)
+        return alike(plain(x).squeeze(left), x, axis=x.axis - sum(k < x.axis for k in left))
 
     def _embedding(self, call: Call, x: Spread) -> Tensor:
         if call.get(3, "max_norm") is not None:
