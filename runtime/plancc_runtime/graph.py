@@ -25,6 +25,7 @@ from plancc_runtime.gathering import as_arrays, gather_rows, save_rows
 from plancc_runtime.layouts.block import NONZEROS, Block
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import by_type, reordered
+from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.nn.aggregation import aggregate
@@ -244,6 +245,17 @@ class Graph(LocalGraph):
         """Features of edges, Tensor[edges, width], or None; as `edge_weight`."""
         found = self.edge_features
         return None if found is None else found[self._order_of_edges()]
+
+    @property
+    def edge_type(self) -> Tensor | None:
+        """Number of the relation of every edge in `types`, int64[edges], or None without types.
+
+        In the order of `edge_index`, and collective.
+        """
+        if self.types is None:
+            return None
+        found = TypedBlock.of(self.block, self.types, self.transport).relation
+        return self._tensor(found, torch.int64)[self._order_of_edges()]
 
     def _order_of_edges(self) -> Tensor:
         """The place of every edge of `edge_index` in `local_edge_index`."""

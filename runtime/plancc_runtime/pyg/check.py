@@ -19,7 +19,7 @@ from plancc.plan.exchange import offsets, places
 from plancc.plan.parts import Part, of_nonzeros
 from plancc_runtime.graph import Graph
 from plancc_runtime.kernels.hashing import mixed
-from plancc_runtime.pyg.distributed import Distributed, tensors_in, with_tensors
+from plancc_runtime.pyg.distributed import Distributed, Kind, tensors_in, with_tensors
 from plancc_runtime.pyg.marks import is_rows, plain
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.single import SingleTransport
@@ -205,7 +205,7 @@ class _Entries(NamedTuple):
 
 def _given(
     named: Mapping[Any, Any],
-    kinds: Sequence[str],
+    kinds: Sequence[Kind],
     edge_index: Tensor,
     take: Callable[[Tensor, str], Tensor],
 ) -> dict[Any, Any]:
@@ -213,7 +213,7 @@ def _given(
     left = iter(kinds)
 
     def of_part(x: Tensor) -> Tensor:
-        kind = next(left)
+        kind = next(left).what
         if kind == "ends":
             return edge_index
         x = x.detach().double() if x.is_floating_point() else x
@@ -246,7 +246,7 @@ def _run(model: nn.Module, graph: Graph, named: Mapping[Any, Any], num_args: int
 
     made = {k: with_tensors(value, lambda x, k=k: leaf(k, x)) for k, value in named.items()}
     args = [made.pop(k) for k in range(num_args)]
-    outputs = tensors_in(net(*args, **made))
+    outputs = [x for _, x in tensors_in(net(*args, **made))]
     losses = [_weighted(x, graph) for x in outputs if x.requires_grad]
     if losses:
         torch.stack(losses).sum().backward()

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from plancc_runtime.graph import Graph
 from plancc_runtime.pyg.calls import Call, refuse
 from plancc_runtime.pyg.marks import (
     EdgeEnds,
@@ -23,7 +22,9 @@ from plancc_runtime.pyg.marks import (
     plain,
     spread,
 )
-from plancc_runtime.pyg.moved import FetchedColumns, largest, largest_returned, returned, summed
+from plancc_runtime.pyg.moved import FetchedColumns, largest, returned, summed
+from plancc_runtime.pyg.spaces import Rows
+from plancc_runtime.transport.base import Transport
 
 
 class OverRanks(TorchFunctionMode):
@@ -31,29 +32,27 @@ class OverRanks(TorchFunctionMode):
 
     Parameters:
         columns: Of this forward pass.
-        mask (callable): From (tensor, rate, edges or None, spread axis or None) to the tensor after
-            dropout.
+        mask (callable): From (tensor, rate, its edges or None) to the tensor after dropout.
     """
 
     def __init__(
         self,
-        graph: Graph,
+        transport: Transport,
         columns: FetchedColumns,
-        mask: Callable[[Tensor, float, EdgeEnds | None, int | None], Tensor],
+        mask: Callable[[Tensor, float, EdgeEnds | None], Tensor],
     ) -> None:
         super().__init__()
-        self.graph, self.columns, self.mask = graph, columns, mask
+        self.transport, self.columns, self.mask = transport, columns, mask
         self.edges: EdgeEnds | None = None  # those that ends were last taken from
 
     def _by_index(self, call: Call, dim: int, index: Tensor, src: Any, reduce: str) -> Tensor:
         """Entries of all ranks, in bins: sources of edges, or groups such as a batch's graphs."""
-        graph, transport = self.graph, self.graph.transport
-        of_rows = isinstance(index, Sources)
+        transport, of_rows = self.transport, isinstance(index, Sources)
         whole, at = plain(call.args[0]), plain(index)
         src = plain(src) if isinstance(src, Tensor) else whole.new_tensor(src).expand(at.shape)
         shape = list(whole.shape)
-        if of_rows:
-            shape[dim] = graph.num_rows + graph.num_halo
+        if isinstance(index, Sources):
+            shape[dim] = len(index.of.vertices)
         if call.name.startswith("index"):
             at = at.view(-1, *[1] * (src.ndim - dim - 1)).expand_as(src)
         if call.kwargs.get("alpha", 1) != 1:
@@ -61,14 +60,15 @@ class OverRanks(TorchFunctionMode):
 
         def total(x: Tensor) -> Tensor:
             here = whole.new_zeros(shape).scatter_add(dim, at, x.to(whole.dtype))
-            return returned(here, dim, graph) if of_rows else summed(here, transport)
+            return returned(here, dim, index) if of_rows else summed(here, transport)
 
         def most(x: Tensor) -> Tensor:
             here = whole.new_full(shape, least(whole)).scatter_reduce(dim, at, x, "amax")
-            return largest_returned(here, dim, graph) if of_rows else largest(here, transport)
+            return returned(here, dim, index, True) if of_rows else largest(here, transport)
 
         def at_entries(x: Tensor) -> Tensor:
-            return (self.columns.of(spread(x, dim)) if of_rows else x).gather(dim, at)
+            x = self.columns.of(spread(x, dim, index.of), index) if of_rows else x
+            return x.gather(dim, at)
 
         own = call.get(5, "include_self", True)
         if reduce == "sum" and own:
@@ -116,7 +116,7 @@ class OverRanks(TorchFunctionMode):
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:
         """One bin for all entries along axes."""
-        transport = self.graph.transport
+        transport = self.transport
 
         def most(x: Tensor) -> Tensor:
             shape = [1 if k in axes else size for k, size in enumerate(x.shape)]
@@ -125,11 +125,13 @@ class OverRanks(TorchFunctionMode):
 
         return Bins(lambda x: summed(x.sum(axes, keepdim=True), transport), most, lambda x: x)
 
+    def _total(self, size: int, of: Rows | None) -> int:
+        """Entries of all ranks, of which this one has `size`. Collective but for rows."""
+        return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
+
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
         """Entries of all ranks in these axes."""
-        size = self.graph.num_vertices
-        if not is_rows(x):
-            size = int(summed(torch.tensor(x.shape[x.axis]), self.graph.transport))
+        size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
     def _mean(self, x: Spread, axes: tuple[int, ...]) -> Tensor:

@@ -56,16 +56,11 @@ from plancc_runtime.pyg.marks import (
 )
 from plancc_runtime.pyg.moved import summed
 from plancc_runtime.pyg.over_ranks import OverRanks
+from plancc_runtime.pyg.spaces import Rows
 
 
 class TorchRules(OverRanks):
-    """The rules for one graph, while a network runs.
-
-    Parameters:
-        columns: Of this forward pass.
-        mask (callable): From (tensor, rate, edges or None, spread axis or None) to the tensor after
-            dropout.
-    """
+    """The rules while a network runs; parameters are those of `OverRanks`."""
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -85,7 +80,7 @@ class TorchRules(OverRanks):
             values = [k.total() if isinstance(k, Count) else k for k in args]
             call = call._replace(args=values)
         if not found:
-            return self._of_numbers(call)
+            return self._call_on_plain(call)
         if any(isinstance(each, Unknown) for each in found):
             refuse(call, "reads the place of an extreme among all rows")
         if call.kwargs.get("out") is not None:
@@ -98,32 +93,35 @@ class TorchRules(OverRanks):
             return self._set(call)
         edges = next((each for each in found if isinstance(each, EdgeEnds)), None)
         if edges is not None:
-            return self._of_edges(call, edges)
+            return self._call_on_edges(call, edges)
         if any(isinstance(each, Sources | Targets) for each in found):
-            return self._of_ends(call, found)
-        return self._of_spread(call, [each for each in found if isinstance(each, Spread)])
+            return self._call_on_end(call, found)
+        return self._call_on_spread(call, [each for each in found if isinstance(each, Spread)])
 
-    def _of_numbers(self, call: Call) -> Any:
+    def _call_on_plain(self, call: Call) -> Any:
         """Functions of tensors that are not spread; maybe of sizes that are."""
         counts = [k for k in (*call.args, *call.kwargs.values()) if isinstance(k, Count)]
         if not counts:
             return call.run()
         if call.name in ("expand", "repeat"):
             return self._made(call)
-        if call.name == "arange" and call.args[:-1] in ((), (0,)) and counts[0].of == "rows":
-            return marked(call.run(), Targets)
+        if call.name == "arange" and call.args[:-1] in ((), (0,)) and counts[0].of is not None:
+            return marked(call.run(), Targets, of=counts[0].of)
         return refuse(call, "makes numbers of this rank's rows")
 
     def _on_any(self, found: Tensor) -> bool:
         """Whether anything is true on any rank. Collective."""
-        return bool(summed(found.any().long(), self.graph.transport) > 0)
+        return bool(summed(found.any().long(), self.transport) > 0)
 
-    def _size(self, size: int, of: str) -> Count:
-        total = self.graph.num_vertices
-        if of == "rows":
-            return counted(size, of, lambda: total)
-        transport = self.graph.transport
-        return counted(size, of, lambda: int(summed(torch.tensor(size), transport)))
+    def _rows_of(self, call: Call, found: Sequence[Spread]) -> Rows | None:
+        """Of which rows the entries of all tensors are; None if they are of others."""
+        of = {each.of for each in found}
+        if len(of - {None}) > 1:
+            refuse(call, "joins rows of several types")
+        return of.pop() if len(of) == 1 else None
+
+    def _size(self, size: int, of: Rows | None = None) -> Count:
+        return counted(size, of, lambda: self._total(size, of))
 
     def _made(self, call: Call) -> Any:
         """New tensors, spread where their size says so."""
@@ -145,86 +143,125 @@ class TorchRules(OverRanks):
         if call.get(3, "inplace", False):
             refuse(call, "changes its argument in place")
         if not isinstance(x, Spread):
-            return self.mask(x, rate, None, None)
+            return self.mask(x, rate, None)
         edges = None
         if not is_rows(x):
             edges = self.edges
             if edges is None or x.each > 1 or x.shape[x.axis] != edges.shape[1]:
                 refuse(call, "drops some of what has neither an entry per row nor per edge")
-        return alike(self.mask(plain(x), rate, edges, x.axis), x)
+        return alike(self.mask(x, rate, edges), x)
 
     # Ends of edges
 
-    def _of_edges(self, call: Call, edges: EdgeEnds) -> Any:
+    def _call_on_edges(self, call: Call, edges: EdgeEnds) -> Any:
+        """Functions of both ends of edges."""
         name, whole = call.name, plain(edges)
         if name in ("size", "shape"):
-            sizes = torch.Size([2, self._size(edges.shape[1], "edges")])
+            sizes = torch.Size([2, self._size(edges.shape[1])])
             dim = call.get(1, "dim") if name == "size" else None
             return sizes if dim is None else sizes[dim]
         if name == "numel":
-            return self._size(2 * edges.shape[1], "edges")
+            return self._size(2 * edges.shape[1])
         if name == "__len__":
             return 2
         if name in ("unbind", "__iter__"):
-            found = self._end(edges, 0), self._end(edges, 1)
+            found = self._take_end(edges, 0), self._take_end(edges, 1)
             return iter(found) if name == "__iter__" else found
         if name == "max" and len(call.args) == 1 and not call.kwargs:
-            return whole.new_tensor(self.graph.num_rows - 1)  # vertices that it may index
+            if edges.sources != edges.targets:
+                refuse(call, "compares vertices of two types")
+            return whole.new_tensor(edges.targets.num_rows - 1)  # vertices that it may index
         if name in ("clone", "contiguous", "to", "long", "detach", "new_tensor"):
-            return marked(call.run(), EdgeEnds, source_row=edges.source_row)
+            return alike(call.run(), edges)
         if name == "flip" and call.dims(1, None, 2) == {0}:
-            return marked(call.run(), EdgeEnds, source_row=1 - edges.source_row)
-        same = all(isinstance(each, EdgeEnds | Targets) for each in marks_in(call.args[:1]))
-        if name in ("cat", "concat") and call.dims(1, 0, 2) == {1} and same:
-            return marked(call.run(), EdgeEnds, source_row=edges.source_row)
+            return alike(call.run(), edges, source_row=1 - edges.source_row)
+        if name in ("cat", "concat") and call.dims(1, 0, 2) == {1}:
+            return self._joined_edges(call, edges)
         return refuse(call, ENDS)
 
-    def _end(self, edges: EdgeEnds, row: int, at: Any = slice(None)) -> Tensor:
-        """One row of edges, or some of it."""
-        self.edges = edges
-        return marked(plain(edges)[row, at], Sources if row == edges.source_row else Targets)
+    def _joined_edges(self, call: Call, edges: EdgeEnds) -> EdgeEnds:
+        """Edges behind edges, which may be of several relations between the same types."""
+        of = {(edges.sources, edges.targets, edges.source_row)}
+        relations = edges.relations
+        for each in call.args[0]:
+            if isinstance(each, EdgeEnds):
+                of.add((each.sources, each.targets, each.source_row))
+                relations |= each.relations
+            elif isinstance(each, Targets):  # from every own row to itself
+                of.add((each.of, each.of, edges.source_row))
+            else:
+                refuse(call, ENDS)
+        if len(of) > 1:
+            refuse(call, "joins edges between several types")
+        return alike(call.run(), edges, relations=relations)
 
-    def _edges_at(self, call: Call, edges: EdgeEnds, key: Any) -> Any:
+    def _take_end(self, edges: EdgeEnds, row: int, at: Any = slice(None)) -> Tensor:
+        """One row of edges, or some of it."""
+        self.edges, found = edges, plain(edges)[row, at]
+        if row != edges.source_row:
+            return marked(found, Targets, of=edges.targets)
+        return marked(found, Sources, of=edges.sources, relations=edges.relations)
+
+    def _index_edges(self, call: Call, edges: EdgeEnds, key: Any) -> Any:
         """Part of the edges, or one row."""
         keys = key if isinstance(key, tuple) else (key,)
         if not all(_is_whole(k) or isinstance(k, Mark) for k in keys[1:]):
             refuse(call, "picks edges by number")
         if isinstance(keys[0], int) and len(keys) <= 2:
-            return self._end(edges, keys[0] % 2, *map(plain, keys[1:]))
+            return self._take_end(edges, keys[0] % 2, *map(plain, keys[1:]))
         if len(keys) == 2 and (keys[0] is Ellipsis or keys[0] == slice(None)):
             found = plain(edges)[:, plain(keys[1])]
             if found.ndim == 2:
-                return marked(found, EdgeEnds, source_row=edges.source_row)
+                return alike(found, edges)
         if keys[0] in ([0, 1], [1, 0]) and len(keys) == 1:
-            return marked(
-                plain(edges)[keys[0]], EdgeEnds, source_row=keys[0].index(edges.source_row)
-            )
+            row = keys[0].index(edges.source_row)
+            return alike(plain(edges)[keys[0]], edges, source_row=row)
         return refuse(call, ENDS)
 
-    def _of_ends(self, call: Call, found: list[Mark]) -> Any:
+    def _call_on_end(self, call: Call, found: list[Mark]) -> Any:
         """Functions of one end of edges, where it is no index."""
         name = call.name
         first = next(each for each in found if isinstance(each, Sources | Targets))
         if name in ("size", "shape", "numel", "__len__"):
             if name == "__len__":
                 refuse(call, "counts the edges of this rank (`size(0)` divides as that of all)")
-            sizes = torch.Size([self._size(first.shape[0], "edges"), *first.shape[1:]])
+            sizes = torch.Size([self._size(first.shape[0]), *first.shape[1:]])
             dim = call.get(1, "dim") if name == "size" else 0
             return sizes if name == "shape" or dim is None else sizes[dim]
         if name in ("stack", "cat", "concat"):
-            kinds = [type(each) for each in call.args[0]]
-            if name == "stack" and call.dims(1, 0, 2) == {0} and {*kinds} <= {Sources, Targets}:
-                row = kinds.index(Sources) if Sources in kinds else 0
-                return marked(call.run(), EdgeEnds, source_row=row)
-            if name != "stack" and {*kinds} <= {type(first), Targets}:
-                return marked(call.run(), type(first))
+            ends = call.args[0]
+            kinds = [type(each) for each in ends]
+            if {*kinds} <= {Sources, Targets}:
+                if name == "stack" and call.dims(1, 0, 2) == {0}:
+                    row = kinds.index(Sources) if Sources in kinds else 0
+                    return self._stacked(call, ends[row], ends[1 - row], row)
+                if name != "stack":
+                    return self._joined_ends(call, ends)
         if name in KEPT and isinstance(call.args[0], Sources | Targets):
-            return marked(call.run(), type(call.args[0]))
+            return alike(call.run(), call.args[0])
         if name == "max" and len(call.args) == 1:
-            return plain(first).new_tensor(self.graph.num_rows - 1)
+            return plain(first).new_tensor(first.of.num_rows - 1)
         if name in COMPARED and all(isinstance(k, Sources | Targets) for k in call.args):
-            return spread(call.run(), 0, "edges")
+            return spread(call.run(), 0, None)
         return refuse(call, ENDS)
+
+    def _stacked(self, call: Call, source: Any, target: Any, row: int) -> EdgeEnds:
+        """Two ends as edges, with sources, or own rows in place of sources, in one row."""
+        relations = getattr(source, "relations", frozenset())
+        if not isinstance(target, Targets):
+            refuse(call, ENDS)
+        ends = {"source_row": row, "sources": source.of, "targets": target.of}
+        return marked(call.run(), EdgeEnds, relations=relations, **ends)
+
+    def _joined_ends(self, call: Call, ends: Sequence[Any]) -> Tensor:
+        """Ends behind ends: sources where any are, which own rows are too."""
+        of = {each.of for each in ends}
+        if len(of) > 1:
+            refuse(call, "joins ends of several types")
+        sources = [each.relations for each in ends if isinstance(each, Sources)]
+        if not sources:
+            return marked(call.run(), Targets, of=of.pop())
+        return marked(call.run(), Sources, of=of.pop(), relations=frozenset.union(*sources))
 
     # By index
 
@@ -233,17 +270,17 @@ class TorchRules(OverRanks):
         if call.name == "index_select":
             dim, index = call.get(1, "dim"), call.get(2, "index")
             if isinstance(x, EdgeEnds):
-                return self._edges_at(call, x, (slice(None), index) if dim % 2 else index)
+                return self._index_edges(call, x, (slice(None), index) if dim % 2 else index)
             return self._at(call, x, dim % x.ndim, index)
         key = call.args[1]
         if isinstance(x, EdgeEnds):
-            return self._edges_at(call, x, key)
+            return self._index_edges(call, x, key)
         if isinstance(x, Sources | Targets):
             if not (
                 _is_whole(key) or isinstance(key, Mark) or key is None or key == (slice(None), None)
             ):
                 refuse(call, "picks edges by number")
-            return marked(plain(x)[plain(key)], type(x))
+            return alike(plain(x)[plain(key)], x)
         keys = key if isinstance(key, tuple) else (key,)
         index = keys[0] if keys else None
         if isinstance(index, Mark):
@@ -264,27 +301,27 @@ class TorchRules(OverRanks):
             or call.name[0] != "_"
         ):
             refuse(call, "picks entries by a mask of other entries")
-        chosen = summed(plain(mask).sum(), self.graph.transport)
+        chosen = summed(plain(mask).sum(), self.transport)
         whole = self._count(mask, [*range(mask.ndim)]) == int(chosen) and mask.shape[0] == 1
         found = plain(x)[plain(mask)]
-        return alike(found, x, axis=0) if whole else spread(found, 0, "edges")
+        return alike(found, x, axis=0) if whole else spread(found, 0, None)
 
     def _at(self, call: Call, x: Tensor, dim: int, index: Tensor) -> Tensor:
         """``x.index_select(dim, index)``, for an index of any number of axes if `dim` is 0."""
         along = isinstance(x, Spread) and x.axis == dim
         if isinstance(index, Sources):
-            if not is_rows(x, dim):
+            if not is_rows(x, dim) or x.of != index.of:
                 shape = [*x.shape]
-                refuse(call, f"takes by sources of a tensor {shape} that has no axis of rows")
-            x = self.columns.of(x)
-        elif along != isinstance(index, Targets) or (along and not is_rows(x)):
+                refuse(call, f"takes by sources of a tensor {shape} that has no axis of their rows")
+            x = self.columns.of(x, index)
+        elif along != isinstance(index, Targets) or (along and x.of != index.of):
             refuse(call, "picks entries by number")
         taken, at = plain(x), plain(index)
         found = taken[at] if dim == 0 and at.ndim != 1 else taken.index_select(dim, at)
         if isinstance(index, Spread):
             return alike(found, index, axis=dim + index.axis)
         if isinstance(index, Mark):
-            return spread(found, dim, "edges")
+            return spread(found, dim, None)
         assert isinstance(x, Spread)
         return alike(found, x)
 
@@ -298,7 +335,7 @@ class TorchRules(OverRanks):
         first, *rest = (k for pair in pairs for k in pair)
         if x.axis == 0 and isinstance(first, slice) and first.step not in (None, 1):
             self._check_stride(call, x, first)
-            return spread(plain(x)[keys], 0, "edges")
+            return spread(plain(x)[keys], 0, None)
         taken = call._replace(func=Tensor.__getitem__, args=(x, (first, *rest)))
         return self._row_by_row(taken, [x])
 
@@ -307,7 +344,7 @@ class TorchRules(OverRanks):
         edges = self.edges
         if (
             edges is None
-            or x.of != "edges"
+            or x.of is not None
             or x.shape[x.axis] != edges.shape[1]
             or not isinstance(at, slice)
             or at.stop is not None
@@ -329,7 +366,7 @@ class TorchRules(OverRanks):
         elif isinstance(first, Sources) and self._on_any(plain(first) >= len(x)):
             refuse(call, "sets rows of other ranks")
         elif isinstance(first, Sources | Targets):
-            if not is_rows(x, 0):
+            if not is_rows(x, 0) or x.of != first.of:
                 refuse(call, "sets entries by number")
         elif isinstance(first, Spread):
             if first.dtype != torch.bool or (first.axis, first.of) != (x.axis, x.of):
@@ -346,8 +383,11 @@ class TorchRules(OverRanks):
         dim %= out.ndim
         sums = base in ("scatter_add", "index_add")
         reduce = "sum" if sums else str(call.get(4, "reduce", "copy"))
-        if isinstance(index, Sources | Targets) and out.shape[dim] != self.graph.num_rows:
-            refuse(call, "puts edges to entries that are no rows")
+        at_rows = isinstance(index, Sources | Targets)
+        if at_rows and (
+            out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
+        ):
+            refuse(call, "puts edges to entries that are not rows of their ends")
         if isinstance(index, Targets):
             found = call.run()
         elif isinstance(index, Sources):
@@ -361,24 +401,25 @@ class TorchRules(OverRanks):
             [mark, *_] = [k for k in (src, out) if isinstance(k, Spread)]
             return alike(call.run(), mark)
         if not in_place:
-            return spread(found, dim)
+            return spread(found, dim, index.of)
         if found is not out:
             out.copy_(found)
         self.columns.forget(out)
-        return mark_in_place(out, dim)
+        return mark_in_place(out, dim, index.of)
 
     # Rows and entries of edges
 
-    def _of_spread(self, call: Call, found: list[Spread]) -> Any:
+    def _call_on_spread(self, call: Call, found: list[Spread]) -> Any:
+        """Functions of entries that are spread."""
         name, x = call.name, found[0]
         if name in ("size", "shape"):
             sizes = list(x.shape)
-            sizes[x.axis] = self._size(sizes[x.axis], x.of if x.each == 1 else "edges")
+            sizes[x.axis] = self._size(sizes[x.axis], x.of if x.each == 1 else None)
             dim = call.get(1, "dim") if name == "size" else None
             return torch.Size(sizes) if dim is None else sizes[dim]
         if name == "numel":
-            others = prod(x.shape) // max(x.shape[x.axis], 1)
-            return counted(call.run(), "edges", lambda: self._count(x, [x.axis]) * others)
+            others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
+            return counted(call.run(), None, lambda: self._count(x, [x.axis]) * others)
         if name == "__len__":
             refuse(call, "counts the rows of this rank (`x.size(0)` divides as that of all)")
         if name in SPECIAL:
@@ -402,15 +443,14 @@ class TorchRules(OverRanks):
 
     def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
         """What a function returns that treats each row by itself; or a product over all rows."""
-        places = places_of_rows(call)
+        places, of = places_of_rows(call), self._rows_of(call, found)
         if places is None:
             call.run()  # which says it if the shapes do not fit at all
         if places == [] and call.name in PRODUCTS:
-            return summed(call.run(), self.graph.transport)
+            return summed(call.run(), self.transport)
         if not places:
             refuse(call, "mixes rows or edges, or reads numbers that are not known to be of them")
         out = call.run()
-        of = found[0].of if len({x.of for x in found}) == 1 else "edges"
         if out is call.args[0]:
             self.columns.forget(out)
             return mark_in_place(out, places[0].axis, of, places[0].each)
@@ -425,7 +465,7 @@ class TorchRules(OverRanks):
             refuse(call, "puts entries behind those of rows or edges")
         if len(parts) > 1 and all(is_rows(each) for each in parts):
             refuse(call, "puts rows behind rows")
-        return spread(call.run(), x.axis, "edges") if len(parts) > 1 else x
+        return spread(call.run(), x.axis, None) if len(parts) > 1 else x
 
     def _squeeze(self, call: Call, x: Spread) -> Tensor:
         given = call.get(1, "dim") is not None
@@ -443,13 +483,13 @@ class TorchRules(OverRanks):
     def _nonzero(self, call: Call, x: Spread) -> Tensor:
         if x.ndim != 1 or not is_rows(x) or call.kwargs:
             refuse(call, "picks entries by number")
-        return marked(call.run(), Targets)
+        return marked(call.run(), Targets, of=x.of)
 
     def _unique(self, call: Call, x: Spread) -> Tensor:
         asked = [*call.args[2:], *(v for k, v in call.kwargs.items() if k != "sorted")]
         if x.is_floating_point() or any(each not in (False, None) for each in asked):
             refuse(call, "tells more of values than which whole numbers there are")
-        lists = self.graph.transport.gather(plain(x).unique().tolist())
+        lists = self.transport.gather(plain(x).unique().tolist())
         return plain(x).new_tensor(sorted({each for of_rank in lists for each in of_rank}))
 
     def _lstm(self, call: Call, x: Spread) -> Any:
