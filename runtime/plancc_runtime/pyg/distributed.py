@@ -24,7 +24,7 @@ from plancc.sampling.counter import key_of
 from plancc_runtime.graph import Graph
 from plancc_runtime.nn.dropout import drawn_bits
 from plancc_runtime.pyg.marks import Count, EdgeEnds, Spread, Targets, plain, spread
-from plancc_runtime.pyg.moved import FetchedColumns, largest
+from plancc_runtime.pyg.moved import FetchedColumns, largest, with_zeros
 from plancc_runtime.pyg.rules import TorchRules
 from plancc_runtime.pyg.spaces import Edges, Key, Rows, spaces_of
 from plancc_runtime.typed import TypedGraph
@@ -241,6 +241,8 @@ class Distributed(nn.Module):
         """Hooks of a layer that passes messages; none of another."""
         if type(layer).__name__ in BY_ENTRY:
             return _as_one_function(layer)
+        if type(layer).__name__ == "HGTConv":
+            return self._on_columns(layer)
         if "max_num_elements" in signature(layer.forward).parameters:
             return [layer.register_forward_pre_hook(self._padded, with_kwargs=True)]
         if not hasattr(layer, "register_propagate_forward_pre_hook"):
@@ -265,9 +267,49 @@ class Distributed(nn.Module):
                 values = [given.get(name) for name in read]
                 first = [each[0] if isinstance(each, list | tuple) else each for each in values]
                 rows = [k for k in first if isinstance(k, Spread) and k.of == edges.sources]
-                self._columns.fetch(rows, edges.sources, edges.relations)
+                self._columns.fetch(rows, edges.relations)
 
         return fetch
+
+    def _on_columns(self, layer: Any) -> list[Any]:
+        """Hooks of HGTConv, which puts the rows of all types below each other.
+
+        Inside tensors have no marks, and halo rows behind own ones. Keys and values of halo rows
+        come from their owners, once for all relations; what else they have is 0 or left out.
+        """
+        given: list[tuple[dict[str, Rows], dict[Any, EdgeEnds]]] = []
+
+        def before(_: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+            x_dict, edges = (*inputs, *named.values())
+            given.append(({name: x.of for name, x in x_dict.items()}, edges))
+            whole = {k: with_zeros(plain(x), len(x.of.vertices)) for k, x in x_dict.items()}
+            return (whole, plain(edges)), {}
+
+        def bring(_: Any, inputs: Any, out: dict[str, Tensor]) -> dict[str, Tensor]:
+            found, (rows, edges) = {}, given[-1]
+            for name, of in rows.items():
+                read = [each.relations for each in edges.values() if each.sources == of]
+                key, query, value = out[name][: of.num_rows].tensor_split(3, dim=1)
+                pair = spread(torch.cat([key, value], dim=1), 0, of)
+                columns = self._columns.of(pair, frozenset().union(*read))
+                key, value = plain(columns).tensor_split(2, dim=1)
+                found[name] = torch.cat(
+                    [with_zeros(x, len(of.vertices)) for x in (key, query, value)], dim=1
+                )
+            return found
+
+        def after(_: Any, inputs: Any, out: dict[str, Any]) -> dict[str, Any]:
+            rows, _ = given.pop()
+            return {
+                name: x if x is None else spread(x[: rows[name].num_rows], 0, rows[name])
+                for name, x in out.items()
+            }
+
+        return [
+            layer.register_forward_pre_hook(before, with_kwargs=True),
+            layer.kqv_lin.register_forward_hook(bring),
+            layer.register_forward_hook(after),
+        ]
 
     def _padded(self, _: Any, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
         """Arguments of sums that pad all rows to the most edges of one: of all ranks."""
@@ -302,15 +344,15 @@ class Distributed(nn.Module):
 
 def _as_one_function(layer: nn.Module) -> list[Any]:
     """Hooks of a layer that treats each row by itself, by functions that do not."""
-    kept: list[Spread] = []
+    kept: list[Spread | None] = []
 
     def before(_: Any, inputs: tuple[Any, ...]) -> Any:
-        kept.append(next(each for each in inputs if isinstance(each, Spread)))
+        kept.append(next((each for each in inputs if isinstance(each, Spread)), None))
         return plain(inputs)
 
     def after(_: Any, inputs: Any, out: Tensor) -> Tensor:
         x = kept.pop()
-        return spread(out, x.axis, x.of)
+        return out if x is None else spread(out, x.axis, x.of)
 
     return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
 

@@ -18,7 +18,6 @@ from torch.autograd.function import once_differentiable
 from plancc.errors import InputError
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.pyg.marks import Sources, Spread, plain
-from plancc_runtime.pyg.spaces import Rows
 from plancc_runtime.transport.base import Transport
 
 
@@ -31,16 +30,16 @@ class FetchedColumns:
     def __init__(self) -> None:
         self._kept: dict[int, tuple[weakref.ref[Tensor], int, Tensor, frozenset[int]]] = {}
 
-    def of(self, x: Spread, index: Sources) -> Tensor:
-        """Spread of the columns of x, as its axis of rows: Tensor[..., num_columns, ...].
+    def of(self, x: Spread, read: frozenset[int]) -> Tensor:
+        """The rows of x that edges of relations have as sources, at their places among columns.
 
-        Those that `index` names are there.
+        Tensor[..., num_columns, ...], in the axis of rows; fewer columns where no halo row is here.
         """
-        self.fetch([x], index.of, index.relations)
+        self.fetch([x], read)
         return self._found(x)[0]
 
-    def fetch(self, tensors: Sequence[Spread], rows: Rows, read: frozenset[int]) -> None:
-        """Bring halo rows that relations read, and that are not here yet, of tensors of `rows`.
+    def fetch(self, tensors: Sequence[Spread], read: frozenset[int]) -> None:
+        """Bring the halo rows of the same rows that relations read, where they are not here yet.
 
         In one exchange, unless dtypes differ, or what is here.
         """
@@ -50,7 +49,7 @@ class FetchedColumns:
             if not read <= here:
                 new.setdefault((x.dtype, here), {})[id(x)] = x
         for (_, here), of_kind in new.items():
-            self._fetch(list(of_kind.values()), rows, read, here)
+            self._fetch(list(of_kind.values()), read, here)
 
     def _found(self, x: Spread) -> tuple[Tensor, frozenset[int]]:
         """The columns of x that are here, and the relations that read them."""
@@ -67,9 +66,9 @@ class FetchedColumns:
         """Forget all rows."""
         self._kept.clear()
 
-    def _fetch(
-        self, tensors: list[Spread], rows: Rows, read: frozenset[int], here: frozenset[int]
-    ) -> None:
+    def _fetch(self, tensors: list[Spread], read: frozenset[int], here: frozenset[int]) -> None:
+        rows = tensors[0].of
+        assert rows is not None
         graph, places = rows.halo(read, here)
         found = [self._found(x)[0].movedim(x.axis, 0) for x in tensors]
         if graph.transport.size > 1:
@@ -91,9 +90,12 @@ def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, size: int) -> Ten
     """x with rows that came at their places among `size` rows; None: behind own rows."""
     if places is None:
         return torch.cat([x, came])
-    if len(x) < size:
-        x = torch.cat([x, x.new_zeros(size - len(x), *x.shape[1:])])
-    return x.index_copy(0, places, came)
+    return with_zeros(x, size).index_copy(0, places, came)
+
+
+def with_zeros(x: Tensor, size: int) -> Tensor:
+    """x with rows of zeros behind it, up to `size` rows."""
+    return x if len(x) == size else torch.cat([x, x.new_zeros(size - len(x), *x.shape[1:])])
 
 
 def _forgetting(kept: dict[int, Any], key: int) -> Any:

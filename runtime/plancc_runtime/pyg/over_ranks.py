@@ -67,7 +67,7 @@ class OverRanks(TorchFunctionMode):
             return returned(here, dim, index, True) if of_rows else largest(here, transport)
 
         def at_entries(x: Tensor) -> Tensor:
-            x = self.columns.of(spread(x, dim, index.of), index) if of_rows else x
+            x = self.columns.of(spread(x, dim, index.of), index.relations) if of_rows else x
             return x.gather(dim, at)
 
         own = call.get(5, "include_self", True)

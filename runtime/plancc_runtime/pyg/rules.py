@@ -313,7 +313,7 @@ class TorchRules(OverRanks):
             if not is_rows(x, dim) or x.of != index.of:
                 shape = [*x.shape]
                 refuse(call, f"takes by sources of a tensor {shape} that has no axis of their rows")
-            x = self.columns.of(x, index)
+            x = self.columns.of(x, index.relations)
         elif along != isinstance(index, Targets) or (along and x.of != index.of):
             refuse(call, "picks entries by number")
         taken, at = plain(x), plain(index)

@@ -223,7 +223,9 @@ class Custom(torch.nn.Module):
         x = {k: self.norms[k](x) - x.mean(0) / x.size(0) for k, x in x_dict.items()}
         pair = x["author"], x["paper"]
         papers = self.writes(pair, edge_index_dict[WRITES], edge_attr_dict[WRITES])
-        papers = papers + self.among(x["paper"], torch.cat([edge_index_dict[CITES], edge_index_dict[LIKES]], 1))
+        papers = papers + self.among(
+            x["paper"], torch.cat([edge_index_dict[CITES], edge_index_dict[LIKES]], 1)
+        )
         source, target = edge_index_dict[IN]
         venues = x["venue"].new_zeros(x["venue"].size(0), OUT).index_add(0, target, papers[source])
         told = x["paper"].new_zeros(x["paper"].size(0)).index_add(0, source, x["venue"][target, 0])
