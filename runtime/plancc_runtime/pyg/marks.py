@@ -35,10 +35,12 @@ class Spread(Mark):
 
     Attributes:
         of: Rows: one for each of them; None: any others, such as one for each local edge.
+        each: Entries for each of these, one after another.
     """
 
     axis: int
     of: Rows | None
+    each: int = 1
 
 
 class EdgeEnds(Mark):
@@ -170,15 +172,15 @@ def alike(x: Tensor, mark: M, **what: Any) -> M:
     return marked(x, type(mark), **{**vars(mark), **what})
 
 
-def spread(x: Tensor, axis: int, of: Rows | None) -> Spread:
+def spread(x: Tensor, axis: int, of: Rows | None, each: int = 1) -> Spread:
     """An alias of x, whose axis `axis` (from 0) is marked as spread."""
-    return marked(x, Spread, axis=axis, of=of)
+    return marked(x, Spread, axis=axis, of=of, each=each)
 
 
-def mark_in_place(x: Tensor, axis: int, of: Rows | None) -> Tensor:
+def mark_in_place(x: Tensor, axis: int, of: Rows | None, each: int = 1) -> Tensor:
     """Mark the tensor object x itself, which a function has changed in place."""
     x.__class__ = Spread
-    vars(x).update(axis=axis, of=of)
+    vars(x).update(axis=axis, of=of, each=each)
     return x
 
 
@@ -191,7 +193,9 @@ def counted(size: int, of: Rows | None, total: Callable[[], int]) -> Count:
 
 def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
     """Whether x has one entry for each own row, in this axis if one is given."""
-    return isinstance(x, Spread) and x.of is not None and axis in (None, x.axis)
+    if not isinstance(x, Spread):
+        return False
+    return x.of is not None and x.each == 1 and axis in (None, x.axis)
 
 
 def plain(x: Any) -> Any:

@@ -16,18 +16,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plancc_runtime.pyg.axes import places_of_rows
 from plancc_runtime.pyg.calls import (
     ALONG,
     ASKED,
-    BY_ENTRY,
+    BY_ROW,
     COMPARED,
     ENDS,
+    JOINS,
     KEPT,
     MADE,
-    MOVES,
     PRODUCTS,
     RANDOM,
-    RESHAPES,
+    SAME,
     SCATTERED,
     SPECIAL,
     SUMS,
@@ -54,11 +55,8 @@ from plancc_runtime.pyg.marks import (
     spread,
 )
 from plancc_runtime.pyg.moved import summed
-from plancc_runtime.pyg.over_ranks import OverRanks, each_spread
+from plancc_runtime.pyg.over_ranks import OverRanks
 from plancc_runtime.pyg.spaces import Rows
-
-LIKE_NO_OTHER = 1_000_003
-"""A prime, as the size of a spread axis whose place among others is asked for."""
 
 
 class TorchRules(OverRanks):
@@ -147,11 +145,11 @@ class TorchRules(OverRanks):
         if not isinstance(x, Spread):
             return self.mask(x, rate, None)
         edges = None
-        if x.of is None:
+        if not is_rows(x):
             edges = self.edges
-            if edges is None or x.shape[x.axis] != edges.shape[1]:
+            if edges is None or x.each > 1 or x.shape[x.axis] != edges.shape[1]:
                 refuse(call, "drops some of what has neither an entry per row nor per edge")
-        return spread(self.mask(x, rate, edges), x.axis, x.of)
+        return alike(self.mask(x, rate, edges), x)
 
     # Ends of edges
 
@@ -288,7 +286,7 @@ class TorchRules(OverRanks):
         if isinstance(index, Mark):
             if isinstance(index, Spread) and index.dtype == torch.bool:
                 return self._masked(call, x, index)
-            found = self._at(call, x, 0, index)
+            found: Any = self._at(call, x, 0, index)
             rest = (slice(None),) * index.ndim + keys[1:]
             return found if len(keys) == 1 else self._sliced(call, found, rest)
         if isinstance(x, Spread):
@@ -299,13 +297,14 @@ class TorchRules(OverRanks):
         """Entries where a mask of the first axes, one of them spread, is true."""
         if (
             not isinstance(x, Spread)
-            or (x.axis, x.of) != (mask.axis, mask.of)
+            or (x.axis, x.of, x.each) != (mask.axis, mask.of, mask.each)
             or call.name[0] != "_"
         ):
             refuse(call, "picks entries by a mask of other entries")
         chosen = summed(plain(mask).sum(), self.transport)
         whole = self._count(mask, [*range(mask.ndim)]) == int(chosen) and mask.shape[0] == 1
-        return spread(plain(x)[plain(mask)], 0, x.of if whole else None)
+        found = plain(x)[plain(mask)]
+        return alike(found, x, axis=0) if whole else spread(found, 0, None)
 
     def _at(self, call: Call, x: Tensor, dim: int, index: Tensor) -> Tensor:
         """``x.index_select(dim, index)``, for an index of any number of axes if `dim` is 0."""
@@ -315,37 +314,32 @@ class TorchRules(OverRanks):
                 shape = [*x.shape]
                 refuse(call, f"takes by sources of a tensor {shape} that has no axis of their rows")
             x = self.columns.of(x, index.relations)
-        elif along != isinstance(index, Targets) or (along and x.of != index.of):
+        elif along != isinstance(index, Targets) or (
+            along and not (is_rows(x) and x.of == index.of)
+        ):
             refuse(call, "picks entries by number")
         taken, at = plain(x), plain(index)
         found = taken[at] if dim == 0 and at.ndim != 1 else taken.index_select(dim, at)
         if isinstance(index, Spread):
-            return spread(found, dim + index.axis, index.of)
+            return alike(found, index, axis=dim + index.axis)
         if isinstance(index, Mark):
             return spread(found, dim, None)
         assert isinstance(x, Spread)
-        return spread(found, x.axis, x.of)
+        return alike(found, x)
 
-    def _sliced(self, call: Call, x: Any, key: Any) -> Any:
-        """Indices that leave the spread axis whole."""
-        keys = list(key) if isinstance(key, tuple) else [key]
-        used = sum(2 if _is_mask(k) else k is not None and k is not Ellipsis for k in keys)
-        if Ellipsis in [k for k in keys if not isinstance(k, Tensor)]:
-            place = next(k for k, each in enumerate(keys) if each is Ellipsis)
-            keys[place : place + 1] = [slice(None)] * (x.ndim - used)
-        taken = [k for k in keys if k is not None]
-        at = taken[x.axis] if x.axis < len(taken) else slice(None)
-        of = x.of
-        if not _is_whole(at):
-            self._check_stride(call, x, at)
-            of = None
+    def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
+        """Indices that leave the spread axis whole, or take edges by a stride."""
+        keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, Mark) for k in keys):
             refuse(call, "picks entries by number")
-        found = plain(x)[tuple(keys)]
-        axis = keys.index(at) if at in keys else None
-        before = keys if axis is None else _before(keys, x.axis)
-        shift = sum(k is None for k in before) - sum(isinstance(k, int) for k in before)
-        return spread(found, x.axis + shift, of)
+        masks = [isinstance(k, Tensor) and k.dtype == torch.bool for k in keys]
+        pairs = [k.nonzero(as_tuple=True) if m else (k,) for k, m in zip(keys, masks, strict=True)]
+        first, *rest = (k for pair in pairs for k in pair)
+        if x.axis == 0 and isinstance(first, slice) and first.step not in (None, 1):
+            self._check_stride(call, x, first)
+            return spread(plain(x)[keys], 0, None)
+        taken = call._replace(func=Tensor.__getitem__, args=(x, (first, *rest)))
+        return self._row_by_row(taken, [x])
 
     def _check_stride(self, call: Call, x: Spread, at: Any) -> None:
         """Refuse, unless every row has a multiple of the stride of edges, one after another."""
@@ -391,23 +385,22 @@ class TorchRules(OverRanks):
         dim %= out.ndim
         sums = base in ("scatter_add", "index_add")
         reduce = "sum" if sums else str(call.get(4, "reduce", "copy"))
-        at_rows = isinstance(index, Sources | Targets)
-        if at_rows and (
+        if isinstance(index, Sources | Targets) and (
             out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
         ):
             refuse(call, "puts edges to entries that are not rows of their ends")
         if isinstance(index, Targets):
             found = call.run()
         elif isinstance(index, Sources):
-            found = self._by_bins(call, dim, index, src, reduce)
+            found = self._by_index(call, dim, index, src, reduce)
         elif any(isinstance(k, Spread) and k.axis == dim for k in (index, src)):
-            found = self._by_bins(call, dim, index, src, reduce)
+            found = self._by_index(call, dim, index, src, reduce)
             return out.copy_(found) if in_place else found
         elif isinstance(out, Spread) and out.axis == dim:
             return refuse(call, "adds to entries by number")
         else:
             [mark, *_] = [k for k in (src, out) if isinstance(k, Spread)]
-            return spread(call.run(), mark.axis, mark.of)
+            return alike(call.run(), mark)
         if not in_place:
             return spread(found, dim, index.of)
         if found is not out:
@@ -420,10 +413,9 @@ class TorchRules(OverRanks):
     def _call_on_spread(self, call: Call, found: list[Spread]) -> Any:
         """Functions of entries that are spread."""
         name, x = call.name, found[0]
-        special = getattr(self, f"_{name}", None) if name in SPECIAL else None
         if name in ("size", "shape"):
             sizes = list(x.shape)
-            sizes[x.axis] = self._size(sizes[x.axis], x.of)
+            sizes[x.axis] = self._size(sizes[x.axis], x.of if is_rows(x) else None)
             dim = call.get(1, "dim") if name == "size" else None
             return torch.Size(sizes) if dim is None else sizes[dim]
         if name == "numel":
@@ -431,156 +423,67 @@ class TorchRules(OverRanks):
             return counted(call.run(), None, lambda: self._count(x, [x.axis]) * others)
         if name == "__len__":
             refuse(call, "counts the rows of this rank (`x.size(0)` divides as that of all)")
-        if special is not None:
-            return special(call, x)
-        if name in SUMS and not isinstance(call.get(1, "other"), Tensor):
-            return self._reduced(call, x)
-        if name in MOVES:
-            shape = [1] * x.ndim
-            shape[x.axis] = 2
-            small = call.func(torch.empty(shape), *call.args[1:], **call.kwargs)
-            return spread(call.run(), list(small.shape).index(2), x.of)
-        if name in RESHAPES:
-            return self._reshaped(call, x)
-        if name in ALONG:
-            return self._along(call, x)
-        if name in ("cat", "stack", "concat"):
-            return self._joined(call, found)
-        if name in PRODUCTS:
-            return self._product(call, PRODUCTS[name])
-        if name in BY_ENTRY or name.rstrip("_") in BY_ENTRY or is_pointwise(name):
-            return self._by_entry(call, found)
-        return refuse(call, "is not known to treat each row by itself")
+        if name in SPECIAL:
+            return getattr(self, f"_{name}")(call, x)
+        if name in SAME:
+            out = call.run()
+            same = isinstance(out, Tensor) and x is call.args[0]
+            return alike(out, x) if same else out
+        of_two = name in SUMS and isinstance(call.get(1, "other"), Tensor)
+        if name in ALONG and not of_two:
+            dims = call.dims(*ALONG[name], x.ndim)
+            if x.axis in dims and name in SUMS:
+                return self._by_axes(call, x, dims)
+            if x.axis in dims and name in JOINS:
+                return self._joined(call, found)
+            if x.axis in dims:
+                refuse(call, "goes along all rows or edges")
+        elif not (name in BY_ROW or name.rstrip("_") in BY_ROW or is_pointwise(name)):
+            refuse(call, "is not known to treat each row by itself")
+        return self._row_by_row(call, found)
 
-    def _by_entry(self, call: Call, found: list[Spread]) -> Any:
+    def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
+        """What a function returns that treats each row by itself; or a product over all rows."""
         of = self._rows_of(call, found)
+        places = places_of_rows(call)
+        if places is None:
+            call.run()  # which says it if the shapes do not fit at all
+        if places == [] and call.name in PRODUCTS:
+            return summed(call.run(), self.transport)
+        if not places:
+            refuse(call, "mixes rows or edges, or reads numbers that are not known to be of them")
         out = call.run()
-        if not isinstance(out, Tensor):
-            refuse(call, "takes the entries of this rank as one value")
-        ends = {each.axis - each.ndim for each in found}
-        axis = out.ndim + ends.pop()
-        sizes = {each.shape[each.axis] for each in found}
-        if ends or axis < 0 or sizes != {out.shape[axis]}:
-            refuse(call, "mixes an axis of rows or edges with another axis")
-        [size] = sizes
-        others = [k for k in (*call.args, *call.kwargs.values()) if isinstance(k, Tensor)]
-        for each in others:
-            aligned = each.ndim >= out.ndim - axis and each.shape[axis - out.ndim] == size != 1
-            if aligned and not isinstance(each, Mark) and each is not out:
-                refuse(call, "reads numbers that are not known to be of rows")
         if out is call.args[0]:
             self.columns.forget(out)
-            return mark_in_place(out, axis, of)
-        return spread(out, axis, of)
-
-    def _reshaped(self, call: Call, x: Spread) -> Tensor:
-        shape, size = list(x.shape), x.shape[x.axis]
-        if call.name == "squeeze" and len(call.args) == 1 and not call.kwargs:
-            kept = [k for k, size in enumerate(shape) if size != 1 or k == x.axis]
-            return spread(plain(x).reshape([shape[k] for k in kept]), kept.index(x.axis), x.of)
-        if call.name == "squeeze" and x.axis in call.dims(1, None, x.ndim):
-            refuse(call, "leaves out the axis of rows or edges")
-        found = call.run()
-        if call.args[0] is not x or call.name in ("expand", "expand_as", "repeat"):
-            axis = found.ndim + x.axis - x.ndim  # behind new axes
-            if axis >= 0 and found.shape[axis] == size:
-                return spread(found, axis, x.of)
-        wanted = call.args[1] if isinstance(call.get(1, "shape"), list | tuple) else call.args[1:]
-        for place, each in enumerate(wanted):
-            known = isinstance(each, Count) and (x.of is None or each.of in (x.of, None))
-            if known and prod(found.shape[:place]) == prod(shape[: x.axis]):
-                return spread(found, place, each.of)
-        shape[x.axis] = LIKE_NO_OTHER
-        try:
-            like = call.func(torch.empty(shape, device="meta"), *call.args[1:], **call.kwargs)
-        except RuntimeError:
-            refuse(call, "merges the axis of rows or edges with another axis")
-        before, so_far = prod(shape[: x.axis]), 1
-        for place, each in enumerate(like.shape):
-            if so_far == before and each == LIKE_NO_OTHER:
-                return spread(found, place, x.of)
-            so_far *= each
-        if before == 1 and like.shape[0] % LIKE_NO_OTHER == 0:
-            return spread(found, 0, None)  # several for each entry
-        return refuse(call, "merges the axis of rows or edges with another axis")
-
-    def _along(self, call: Call, x: Spread) -> Any:
-        dims = call.dims(*ALONG[call.name], x.ndim)
-        if x.axis in dims:
-            refuse(call, "goes along all rows or edges")
-        found = call.run()
-        first = found if isinstance(found, Tensor) else found[0]
-        drops = first.ndim < x.ndim
-        return each_spread(found, x.axis - sum(k < x.axis for k in dims) * drops, x.of)
+            return mark_in_place(out, places[0].axis, of, places[0].each)
+        whole = (out,) if isinstance(out, Tensor) else out
+        made = [spread(x, k.axis, of, k.each) for x, k in zip(whole, places, strict=True)]
+        return made[0] if isinstance(out, Tensor) else type(out)(made)
 
     def _joined(self, call: Call, found: list[Spread]) -> Tensor:
-        x, parts, stacks = found[0], call.args[0], call.name == "stack"
-        [dim] = call.dims(1, 0, x.ndim + stacks)
-        if dim != x.axis or stacks:
-            if len({(each.axis, each.of) for each in found}) > 1:
-                refuse(call, "joins different axes of rows or edges")
-            if any(not isinstance(k, Mark) and k.shape[x.axis] != 1 for k in parts):
-                refuse(call, "joins numbers that are not known to be of rows")
-            return spread(call.run(), x.axis + (stacks and dim <= x.axis), x.of)
+        """Entries of edges behind others."""
+        x, parts = found[0], call.args[0]
         if len(found) < len(parts):
             refuse(call, "puts entries behind those of rows or edges")
         if len(parts) > 1 and all(is_rows(each) for each in parts):
             refuse(call, "puts rows behind rows")
-        return spread(call.run(), dim, None if len(parts) > 1 else x.of)
+        return spread(call.run(), x.axis, None) if len(parts) > 1 else x
 
-    def _product(self, call: Call, first: int) -> Any:
-        a, b = call.args[first : first + 2]
-        if call.name == "rmatmul":
-            a, b = b, a
-        found = call.run()
-        of_a = a.axis - a.ndim if isinstance(a, Spread) else None
-        of_b = b.axis - max(b.ndim, 2) + (b.ndim == 1) * 0 if isinstance(b, Spread) else None
-        if of_a == -1 and of_b == -2 and not first:
-            self._rows_of(call, [a, b])
-            return summed(found, self.transport)
-        if of_a == -1 or of_b == -2 or (of_a is not None and of_b is not None and of_a != of_b):
-            refuse(call, "joins every row with every other")
-        x = a if isinstance(a, Spread) else b
-        if not isinstance(x, Spread):
-            refuse(call, "adds a product to rows")
-        dropped = b.ndim == 1  # a vector on the right leaves an axis out
-        return spread(found, found.ndim + dropped + (x.axis - x.ndim), x.of)
-
-    def _einsum(self, call: Call, x: Spread) -> Tensor:
-        equation, *parts = call.args
-        parts = list(parts[0]) if len(parts) == 1 and isinstance(parts[0], list | tuple) else parts
-        inputs, _, output = equation.replace(" ", "").replace("...", "").partition("->")
-        pairs = [*zip(inputs.split(","), parts, strict=True)]
-        known = all(p.axis - p.ndim + len(k) >= 0 for k, p in pairs if isinstance(p, Spread))
-        letters = {k[p.axis - p.ndim] for k, p in pairs if isinstance(p, Spread)} if known else ()
-        if len(letters) != 1 or not output:
-            refuse(call, "joins every row with every other")
-        [letter] = letters
-        if any(letter in k and not isinstance(p, Spread) for k, p in pairs):
-            refuse(call, "reads numbers that are not known to be of rows")
-        found = call.run()
-        of = self._rows_of(call, [p for p in parts if isinstance(p, Spread)])
-        if letter in output:
-            return spread(found, found.ndim - len(output) + output.index(letter), of)
-        return summed(found, self.transport)
-
-    def _linear(self, call: Call, x: Spread) -> Tensor:
-        if x is not call.args[0] or x.axis == x.ndim - 1:
-            refuse(call, "sums over rows")
-        return spread(call.run(), x.axis, x.of)
+    def _squeeze(self, call: Call, x: Spread) -> Tensor:
+        given = call.get(1, "dim") is not None
+        dims = call.dims(1, None, x.ndim)
+        if given and x.axis in dims:
+            refuse(call, "leaves out the axis of rows or edges")
+        left = tuple(k for k in dims - {x.axis} if x.shape[k] == 1)
+        return alike(plain(x).squeeze(left), x, axis=x.axis - sum(k < x.axis for k in left))
 
     def _embedding(self, call: Call, x: Spread) -> Tensor:
-        if x is not call.args[0] or call.get(3, "max_norm") is not None:
-            refuse(call, "picks rows by number, or changes them")
-        return spread(call.run(), x.axis, x.of)
-
-    def _one_hot(self, call: Call, x: Spread) -> Tensor:
-        if call.get(1, "num_classes", -1) < 0:
-            refuse(call, "counts the classes of this rank")
-        return spread(call.run(), x.axis, x.of)
+        if call.get(3, "max_norm") is not None:
+            refuse(call, "changes rows of its weights")
+        return self._row_by_row(call, [x])
 
     def _nonzero(self, call: Call, x: Spread) -> Tensor:
-        if x.ndim != 1 or x.of is None or call.kwargs:
+        if x.ndim != 1 or not is_rows(x) or call.kwargs:
             refuse(call, "picks entries by number")
         return marked(call.run(), Targets, of=x.of)
 
@@ -591,19 +494,13 @@ class TorchRules(OverRanks):
         lists = self.transport.gather(plain(x).unique().tolist())
         return plain(x).new_tensor(sorted({each for of_rank in lists for each in of_rank}))
 
-    def _gru_cell(self, call: Call, x: Spread) -> Any:
-        return each_spread(call.run(), 0, x.of)
-
-    _lstm_cell = _gru_cell
-
     def _lstm(self, call: Call, x: Spread) -> Any:
         batch_first = call.args[8] if len(call.args) > 8 else False
         if isinstance(call.args[1], Tensor) or (call.args[5] > 0 and call.args[6]):
             refuse(call, "drops entries at random, or packs sequences")
         if x.axis != (0 if batch_first else 1):
             refuse(call, "goes along all rows or edges")
-        out, *states = call.run()
-        return (spread(out, x.axis, x.of), *(spread(each, 1, x.of) for each in states))
+        return self._row_by_row(call, [x])
 
     _gru = _lstm
 
@@ -612,13 +509,3 @@ def _is_whole(key: Any) -> bool:
     """Whether an index takes all of an axis, on every rank."""
     start = isinstance(key, slice) and key.start in (None, 0) and key.step in (None, 1)
     return start and (key.stop is None or isinstance(key.stop, Count))
-
-
-def _is_mask(key: Any) -> bool:
-    return isinstance(key, Tensor) and key.dtype == torch.bool and key.ndim == 2
-
-
-def _before(keys: list[Any], axis: int) -> list[Any]:
-    """The indices before that of an axis; a new axis is none's index."""
-    place = [k for k, each in enumerate(keys) if each is not None][axis]
-    return keys[:place]
