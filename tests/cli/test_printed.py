@@ -36,7 +36,6 @@ LINES = {
     ],
     "convert": ["g.mtx -o folder --data v.npz", "e.el -o e --json --pattern"],
     "dataset": ["karate -o karate.mtx", "grid --rows 5 --cols 7 -o grid.mtx"],
-    "estimate": ["--vertices 1000 --nonzeros 9000 --memory 1M", "--vertices 9 --nonzeros 9 --csv"],
     "export": ["p.h5 -o p.part.7", "g.mtx --self-loops -o g.hgr", "p.h5 --to hypre -o hypre"],
     "formats": ["", "mtx"],
     "inspect": [
