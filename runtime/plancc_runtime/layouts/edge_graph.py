@@ -11,6 +11,7 @@ from plancc.registry import check_choice
 from plancc_runtime.layouts.block import NONZEROS, Block
 from plancc_runtime.layouts.boundary import Sample
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
 
 
@@ -102,6 +103,18 @@ class EdgeGraph(LocalGraph):
         """Features of edges, Tensor[edges, width], or None; as `edge_weight`."""
         found = self.edge_features
         return None if found is None else found[self._order_of_edges()]
+
+    @property
+    def edge_type(self) -> Tensor | None:
+        """Number of the relation of every edge, int64[edges], or None without types.
+
+        In the order of `edge_index`, and collective.
+        """
+        types = self.plan_header.types
+        if types is None:
+            return None
+        found = torch.from_numpy(TypedBlock.of(self.block, types, self.transport).relation)
+        return found.to(self.device)[self._order_of_edges()]
 
     def _order_of_edges(self) -> Tensor:
         """The place of every edge of `edge_index` in `local_edge_index`."""
