@@ -387,6 +387,8 @@ class TorchRules(OverRanks):
         if name == "numel":
             others = prod(x.shape) // max(x.shape[x.axis], 1)
             return counted(call.run(), "edges", lambda: self._count(x, [x.axis]) * others)
+        if name == "__len__" and x.axis:
+            return call.run()
         if name == "__len__":
             refuse(call, "counts the rows of this rank (`x.size(0)` divides as that of all)")
         if special is not None:
