@@ -421,6 +421,8 @@ class TorchRules(OverRanks):
         if name == "numel":
             others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
             return counted(call.run(), None, lambda: self._count(x, [x.axis]) * others)
+        if name == "__len__" and x.axis:
+            return call.run()
         if name == "__len__":
             refuse(call, "counts the rows of this rank (`x.size(0)` divides as that of all)")
         if name in SPECIAL:
