@@ -273,7 +273,10 @@ def test_refused(options, words):
 
 
 def test_vertices_of_a_plan_with_links_are_learnt_as_without():
-    bare, options = runs.file_of("undirected", "row", PARTS), TrainOptions(epochs=3, task="vertices")
+    bare, options = (
+        runs.file_of("undirected", "row", PARTS),
+        TrainOptions(epochs=3, task="vertices"),
+    )
     without, found = (runs.trained(file, options, 2)[0] for file in (bare, file_of()))
     assert [each.loss for each in found.epochs] == [each.loss for each in without.epochs]
     with pytest.raises(InputError, match="the plan has no links; compile it with `link_split`"):
