@@ -184,6 +184,7 @@ CASES: dict[str, tuple[Any, Any]] = {
         hetero,
     ),
     "HANConv": (lambda: nn.HANConv(W, OUT, METADATA, heads=2), hetero),
+    "HGTConv": (lambda: nn.HGTConv(W, OUT, METADATA, heads=2), hetero),
     "LGConv": (nn.LGConv, w),
     "PointGNNConv": (lambda: nn.PointGNNConv(mlp(W, 3), mlp(W + 3), mlp(OUT, W)), pos),
     "GPSConv": (
@@ -202,7 +203,6 @@ KERNELS = "needs a package whose kernels on a CUDA device read the graph as one 
 NEIGHBOURS = "searches the nearest of all vertices inside its forward"
 REFUSED_CALLS: dict[str, tuple[Any, Any]] = {
     "WLConv": (nn.WLConv, "colours edge_index"),
-    "HGTConv": (lambda: nn.HGTConv(W, OUT, METADATA, heads=2), hetero),
     "SuperGATConv": (lambda: nn.SuperGATConv(W, 3, heads=2), x),  # training draws edges
     "GPSConv": (lambda: nn.GPSConv(W, nn.GINConv(mlp(W, W)), heads=2), x),  # attention to all
 }
@@ -216,7 +216,6 @@ REFUSED = {
     "DynamicEdgeConv": NEIGHBOURS,
     "XConv": NEIGHBOURS,
     "WLConv": "numbers colours in the order in which it meets them",
-    "HGTConv": "joins the rows of all types to one matrix",
     "PANConv": "multiplies the adjacency matrix with itself, as a SparseTensor",
 }
 
