@@ -106,7 +106,10 @@ class EdgeGraph(LocalGraph):
 
     @property
     def edge_type(self) -> Tensor | None:
-        """Number of the relation of every edge, int64[edges], or None without types; likewise."""
+        """Number of the relation of every edge, int64[edges], or None without types.
+
+        In the order of `edge_index`, and collective.
+        """
         types = self.plan_header.types
         if types is None:
             return None

@@ -314,9 +314,7 @@ class TorchRules(OverRanks):
                 shape = [*x.shape]
                 refuse(call, f"takes by sources of a tensor {shape} that has no axis of their rows")
             x = self.columns.of(x, index.relations)
-        elif along != isinstance(index, Targets) or (
-            along and not (is_rows(x) and x.of == index.of)
-        ):
+        elif along != isinstance(index, Targets) or (along and x.of != index.of):
             refuse(call, "picks entries by number")
         taken, at = plain(x), plain(index)
         found = taken[at] if dim == 0 and at.ndim != 1 else taken.index_select(dim, at)
@@ -385,7 +383,8 @@ class TorchRules(OverRanks):
         dim %= out.ndim
         sums = base in ("scatter_add", "index_add")
         reduce = "sum" if sums else str(call.get(4, "reduce", "copy"))
-        if isinstance(index, Sources | Targets) and (
+        at_rows = isinstance(index, Sources | Targets)
+        if at_rows and (
             out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
         ):
             refuse(call, "puts edges to entries that are not rows of their ends")
@@ -415,7 +414,7 @@ class TorchRules(OverRanks):
         name, x = call.name, found[0]
         if name in ("size", "shape"):
             sizes = list(x.shape)
-            sizes[x.axis] = self._size(sizes[x.axis], x.of if is_rows(x) else None)
+            sizes[x.axis] = self._size(sizes[x.axis], x.of if x.each == 1 else None)
             dim = call.get(1, "dim") if name == "size" else None
             return torch.Size(sizes) if dim is None else sizes[dim]
         if name == "numel":
@@ -444,8 +443,7 @@ class TorchRules(OverRanks):
 
     def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
         """What a function returns that treats each row by itself; or a product over all rows."""
-        of = self._rows_of(call, found)
-        places = places_of_rows(call)
+        places, of = places_of_rows(call), self._rows_of(call, found)
         if places is None:
             call.run()  # which says it if the shapes do not fit at all
         if places == [] and call.name in PRODUCTS:
