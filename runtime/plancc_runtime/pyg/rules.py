@@ -314,7 +314,9 @@ class TorchRules(OverRanks):
                 shape = [*x.shape]
                 refuse(call, f"takes by sources of a tensor {shape} that has no axis of their rows")
             x = self.columns.of(x, index.relations)
-        elif along != isinstance(index, Targets) or (along and x.of != index.of):
+        elif along != isinstance(index, Targets) or (
+            along and not (is_rows(x) and x.of == index.of)
+        ):
             refuse(call, "picks entries by number")
         taken, at = plain(x), plain(index)
         found = taken[at] if dim == 0 and at.ndim != 1 else taken.index_select(dim, at)
@@ -383,8 +385,7 @@ class TorchRules(OverRanks):
         dim %= out.ndim
         sums = base in ("scatter_add", "index_add")
         reduce = "sum" if sums else str(call.get(4, "reduce", "copy"))
-        at_rows = isinstance(index, Sources | Targets)
-        if at_rows and (
+        if isinstance(index, Sources | Targets) and (
             out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
         ):
             refuse(call, "puts edges to entries that are not rows of their ends")
@@ -414,12 +415,14 @@ class TorchRules(OverRanks):
         name, x = call.name, found[0]
         if name in ("size", "shape"):
             sizes = list(x.shape)
-            sizes[x.axis] = self._size(sizes[x.axis], x.of if x.each == 1 else None)
+            sizes[x.axis] = self._size(sizes[x.axis], x.of if is_rows(x) else None)
             dim = call.get(1, "dim") if name == "size" else None
             return torch.Size(sizes) if dim is None else sizes[dim]
         if name == "numel":
             others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
             return counted(call.run(), None, lambda: self._count(x, [x.axis]) * others)
+        if name == "__len__" and x.axis:
+            return call.run()
         if name == "__len__":
             refuse(call, "counts the rows of this rank (`x.size(0)` divides as that of all)")
         if name in SPECIAL:
@@ -443,7 +446,8 @@ class TorchRules(OverRanks):
 
     def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
         """What a function returns that treats each row by itself; or a product over all rows."""
-        places, of = places_of_rows(call), self._rows_of(call, found)
+        of = self._rows_of(call, found)
+        places = places_of_rows(call)
         if places is None:
             call.run()  # which says it if the shapes do not fit at all
         if places == [] and call.name in PRODUCTS:
