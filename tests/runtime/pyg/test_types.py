@@ -141,32 +141,6 @@ class Net(torch.nn.Module):
         return self.call(self.layers, x_dict, edge_index_dict, edge_attr_dict)
 
 
-class Homogeneous(torch.nn.Module):
-    """What `to_hetero` takes apart."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.norm = nn.SAGEConv((-1, -1), OUT), nn.BatchNorm(OUT)
-        self.last = nn.GATv2Conv((-1, -1), 3, heads=2, add_self_loops=False)
-
-    def forward(self, x, edge_index):
-        return self.last(self.norm(self.first(x, edge_index)).relu(), edge_index)
-
-
-class Messages(nn.MessagePassing):
-    """Of both ends and of the edge."""
-
-    def __init__(self):
-        super().__init__("mean")
-        self.lin = torch.nn.Linear(WIDTHS["author"] + WIDTHS["paper"] + EDGE, OUT)
-
-    def forward(self, x, edge_index, edge_attr):
-        return self.propagate(edge_index, x=x, edge_attr=edge_attr)
-
-    def message(self, x_i, x_j, edge_attr):
-        return self.lin(torch.cat([x_i, x_j, edge_attr], -1)).tanh()
-
-
 def hetero(aggr):
     convs = {
         WRITES: nn.GeneralConv((5, 7), OUT, EDGE, "max"),
@@ -178,7 +152,8 @@ def hetero(aggr):
 
 
 def to_hetero(aggr):
-    net = nn.to_hetero(Homogeneous(), METADATA, aggr)
+    net = nn.GAT((-1, -1), OUT, 2, v2=True, add_self_loops=False, norm="batch", heads=2)
+    net = nn.to_hetero(net, METADATA, aggr)
     edges = dict.fromkeys(METADATA[1], torch.zeros(2, 2).long())
     net({k: torch.ones(3, w) for k, w in WIDTHS.items()}, edges)  # all weights have sizes then
     return Net(net)
@@ -209,13 +184,13 @@ def own():
         papers = layers["writes"]((x["author"], x["paper"]), e[WRITES], a[WRITES])
         papers = papers + layers["among"](x["paper"], torch.cat([e[CITES], e[LIKES]], 1))
         source, target = e[IN]
-        venues = x["venue"].new_zeros(x["venue"].size(0), OUT).index_add(0, target, papers[source])
+        venues = x["venue"].new_zeros(x["venue"].size(0), 7).index_add(0, target, papers[source])
         told = x["paper"].new_zeros(x["paper"].size(0)).index_add(0, source, x["venue"][target, 0])
         wrote = torch.zeros_like(x["author"])
         wrote = wrote.index_add(0, e[WRITES][0], x["paper"][e[WRITES][1], :5])
         return {"paper": papers * told[:, None], "venue": venues / venues.std(), "author": wrote}
 
-    layers = {"writes": Messages(), "among": nn.GCNConv(7, OUT)}
+    layers = {"writes": nn.CGConv((5, 7), EDGE), "among": nn.GCNConv(7, 7)}
     return Net(torch.nn.ModuleDict(norms | layers), call)
 
 
