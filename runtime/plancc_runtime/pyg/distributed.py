@@ -215,7 +215,7 @@ class Distributed(nn.Module):
             if kinds[-1].what == "ends" and any(each["out"] for each in of_ranks):
                 raise InputError(
                     f"`{name}` has numbers of vertices beyond this rank's: give "
-                    "`graph.edge_index`, or part of it"
+                    f"`graph.edge_index{'_dict' * bool(self._in_dicts)}`, or part of it"
                 )
         if not any(kind.what.endswith("rows") for kind in kinds):
             raise InputError(
