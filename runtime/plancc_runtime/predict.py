@@ -24,6 +24,8 @@ from plancc.plan.values import Header
 from plancc.text import shown
 from plancc_runtime.gathering import Ids, RowsOfRank, save_rows
 from plancc_runtime.launch import need_torch
+from plancc_runtime.nn.own_class import check_name as check_own_name
+from plancc_runtime.nn.own_class import is_own
 from plancc_runtime.options import GIVEN, MODEL_OPTIONS, TrainOptions
 from plancc_runtime.remarks import WITH_LABELS
 from plancc_runtime.slices import Opened, open_plan, read_ids
@@ -370,22 +372,34 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
             "(plancc_runtime.load_network takes any)"
         )
     links = bool(network.decoder)
+    layers: dict[str, Any] = {
+        "layers": len(dims) - 1,
+        "activation": network.activation,
+        "norm": network.norm,
+        "residual": network.residual,
+        **{key: network.conv[key] for key in MODEL_OPTIONS if key in network.conv},
+    }
+    if is_own(network.model):
+        layers = {}
+        try:
+            check_own_name(network.model)
+        except InputError as error:
+            raise InputError(
+                f"{name}: its network is the class {shown(network.model)}, which is imported again "
+                f"from the folder of the command: {error}"
+            ) from None
     return TrainOptions(
         model=network.model,
         task="links" if links else "vertices",
         decoder=network.decoder or TrainOptions.decoder,
         epochs=0,
-        layers=len(dims) - 1,
         hidden=dims[-1] if links else min(hidden, default=TrainOptions.hidden),
-        activation=network.activation,
-        norm=network.norm,
-        residual=network.residual,
         normalize_features=description.normalize_features,
         standardize_features=network.standardize_features,
         classes=None if links else dims[-1],
         target=network.types.get("target"),
         model_options=network.conv,
-        **{name: network.conv[name] for name in MODEL_OPTIONS if name in network.conv},
+        **layers,
         **settings,
     )
 

@@ -25,6 +25,7 @@ from plancc.text import shown
 from plancc_runtime.gathering import RowsOfRank, gather_rows
 from plancc_runtime.launch import TIMEOUT, check_no_launcher, need_torch, open_transport
 from plancc_runtime.metrics import METRICS, Metric
+from plancc_runtime.nn.own_class import name_of
 from plancc_runtime.options import OPTION_NAMES, TrainOptions, refuse_twice
 from plancc_runtime.results import Measure, TrainResult, scores_of
 from plancc_runtime.slices import read_ids
@@ -114,6 +115,7 @@ def train(
         plan = plancc.compile("data.pt", num_parts=4)
         trained = plancc.train(plan, model="sage", epochs=50)
         trained.accuracy["test"], trained.predictions
+        plancc.train(plan, model=Net, model_options={"hidden": 64})  # a class of your own
 
     Parameters:
         plan: Ranks that a launcher started need the path of a file.
@@ -141,6 +143,8 @@ def train(
     for name in options:
         if name not in OPTION_NAMES:
             raise InputError(_unknown(name))
+    if not isinstance(options.get("model", ""), str):
+        options["model"] = name_of(options["model"])
     chosen = TrainOptions(**options)
     refuse_twice(options)  # an option that is given as its default counts too
     caller = sys._getframe(1)

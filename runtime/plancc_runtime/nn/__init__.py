@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from plancc.errors import InputError
 from plancc.registry import Registry
+from plancc_runtime.nn.own_class import is_own
 
 if TYPE_CHECKING:
     from plancc_runtime.nn.conv import Conv
@@ -72,6 +73,11 @@ def model_of(name: str, has_types: bool) -> type[Conv]:
         return found
     of_kind: type[Conv] = __getattr__("per_relation")(found)
     return of_kind
+
+
+def option_names(model: str, has_types: bool) -> list[str]:
+    """Names of a model's declared options; a class of the user's has none."""
+    return [] if is_own(model) else model_of(model, has_types).option_names()
 
 
 def __getattr__(name: str) -> Any:

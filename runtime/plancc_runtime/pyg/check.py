@@ -21,9 +21,13 @@ from plancc_runtime.graph import Graph
 from plancc_runtime.kernels.hashing import mixed
 from plancc_runtime.pyg.distributed import Distributed, Kind, tensors_in, with_tensors
 from plancc_runtime.pyg.marks import is_rows, plain
+from plancc_runtime.pyg.spaces import Edges, Key, Rows, spaces_of
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.single import SingleTransport
+from plancc_runtime.typed import TypedGraph
 
+Entry = tuple[str, Key]
+"""What entries of a tensor are of: "rows" or "edges", and the type or relation."""
 VERTICES = 512
 CLOSE = 1e-9
 ROUNDING = 1e-3
@@ -64,7 +68,7 @@ class Agreement:
         return found + (f"; it begins in layer '{self.first_layer}'" if self.first_layer else "")
 
 
-def check(model: nn.Module, graph: Graph, *args: Any, **kwargs: Any) -> Agreement:
+def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any) -> Agreement:
     """How far a network on all ranks is from the same network on one. Collective.
 
     Parameters:
@@ -79,27 +83,50 @@ def check(model: nn.Module, graph: Graph, *args: Any, **kwargs: Any) -> Agreemen
     """
     named: dict[Any, Any] = dict(enumerate(args)) | kwargs
     kinds = Distributed(deepcopy(model), graph, 0).kinds_of(named)
-    rows, edges = _chosen(graph)
-    small = _of_rank(graph, rows)
+    union = graph.union if isinstance(graph, TypedGraph) else graph
+    transport = union.transport
+    rows, edges = _chosen(union)
+    small = _of_rank(union, rows)
+    of_row, of_edge = _types(union)
+    vertices = small.vertices.long()[None]
     ends = small.column_vertices().long()[small.edge_index]
+    ends = torch.cat([of_edge[edges][None], ends])
+    all_rows = _Entries.of(rows, vertices, transport)
+    all_edges = _Entries.of(edges, ends, transport)
+    whole = _of_one(small, all_rows.keys[0], all_edges.keys)
+    names: Sequence[Key] = ("",) if union.types is None else union.types.names
+    relations: Sequence[Key] = ("",) if union.types is None else union.types.relations
     entries = {
-        "rows": _Entries.of(rows, small.vertices.long()[None], graph.transport),
-        "edges": _Entries.of(edges, ends, graph.transport),
+        (what, key): _Entries.of(chosen[of == k], keys[:, of[chosen] == k], transport)
+        for what, chosen, keys, of, of_what in (
+            ("rows", rows, vertices, of_row, names),
+            ("edges", edges, ends, of_edge, relations),
+        )
+        for k, key in enumerate(of_what)
     }
-    whole = _of_one(small, entries["rows"].keys[0], entries["edges"].keys)
 
-    def here(x: Tensor, kind: str) -> Tensor:
-        return x[entries[kind].chosen.to(x.device)].cpu()
+    def here(x: Tensor, entry: Entry) -> Tensor:
+        return x[entries[entry].chosen.to(x.device)].cpu()
 
-    def of_all(x: Tensor, kind: str) -> Tensor:
-        found = graph.transport.gather(here(x, kind).contiguous().numpy())
-        return torch.from_numpy(np.concatenate(found))[entries[kind].order]
+    def of_all(x: Tensor, entry: Entry) -> Tensor:
+        found = transport.gather(here(x, entry).contiguous().numpy())
+        return torch.from_numpy(np.concatenate(found))[entries[entry].order]
 
-    def run(on: Graph, take: Callable[[Tensor, str], Tensor]) -> _Run:
-        return _run(model, on, _given(named, kinds, on.edge_index, take), len(args))
+    def run(union: Graph, take: Callable[[Tensor, Entry], Tensor]) -> _Run:
+        on = TypedGraph(union) if isinstance(graph, TypedGraph) else union
+        return _run(model, on, _given(named, kinds, spaces_of(on)[1], take), kinds, len(args))
 
     alone, together = run(whole, of_all), run(small, here)
-    return _compared(alone, together, [*entries.values()], graph.transport)
+    sizes = len(all_rows.order), len(all_edges.order)
+    return _compared(alone, together, entries, sizes, transport)
+
+
+def _types(union: Graph) -> tuple[Tensor, Tensor]:
+    """Number of the type of every own row, and of the relation of every edge; 0 without types."""
+    if union.edge_type is None or union.types is None:
+        return torch.zeros(union.num_rows).long(), torch.zeros(union.edge_index.shape[1]).long()
+    of_row = torch.from_numpy(union.types.type_of(union.vertices.cpu().numpy()))
+    return of_row, union.edge_type.cpu()
 
 
 def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
@@ -158,14 +185,16 @@ def _of_rank(graph: Graph, chosen: Tensor) -> Graph:
 
 
 def _of_one(small: Graph, vertices: Tensor, ends: Tensor) -> Graph:
-    """The same graph on this rank alone; `ends` of all edges, by (target, source)."""
-    source, target = torch.searchsorted(vertices, ends).numpy()
+    """The same graph on this rank alone; `ends` of all edges, below the relation's number."""
+    source, target = torch.searchsorted(vertices, ends[1:]).numpy()
+    relation = None if small.plan_part.relation is None else ends[0].numpy().astype(np.uint16)
     data = small.plan_part.vertex_data
     part = replace(
         Part.of_rows(0, 1, 0, vertices.numpy().astype(np.int32), data),
         row_ptr=offsets(np.bincount(target, minlength=len(vertices))),
         column=source.astype(np.int32),
         value=np.ones(len(source)),
+        relation=relation,
     )
     header = replace(
         small.plan_header,
@@ -182,7 +211,8 @@ class _Entries(NamedTuple):
 
     Attributes:
         chosen: bool[entries of this rank].
-        keys (int64[1 or 2, n]): Vertices of all ranks, or sources and targets, in ascending order.
+        keys (int64[1 or 3, n]): Vertices of all ranks, or relations, sources and targets, in
+            ascending order of the last.
         order (int64[n]): Their places among those of rank after rank.
         mine (int64[...]): Places of this rank's among them.
     """
@@ -206,53 +236,77 @@ class _Entries(NamedTuple):
 def _given(
     named: Mapping[Any, Any],
     kinds: Sequence[Kind],
-    edge_index: Tensor,
-    take: Callable[[Tensor, str], Tensor],
+    edges: Mapping[Key, Edges],
+    take: Callable[[Tensor, Entry], Tensor],
 ) -> dict[Any, Any]:
     """The arguments of the part, of float64; `take` takes its rows or edges of a tensor."""
     left = iter(kinds)
 
     def of_part(x: Tensor) -> Tensor:
-        kind = next(left).what
-        if kind == "ends":
-            return edge_index
-        x = x.detach().double() if x.is_floating_point() else x
-        axis = x.ndim - 2 if kind == "inner rows" else 0
-        return take(x.movedim(axis, 0), kind.split()[-1]).movedim(0, axis) if kind else x
+        kind = next(left)
+        if kind.what == "ends":
+            return edges[kind.key].index
+        x, entry = x.detach().double() if x.is_floating_point() else x, _entry(kind)
+        axis = x.ndim - 2 if kind.what == "inner rows" else 0
+        return x if entry is None else take(x.movedim(axis, 0), entry).movedim(0, axis)
 
     return {name: with_tensors(value, of_part) for name, value in named.items()}
 
 
+def _entry(kind: Kind) -> Entry | None:
+    """What the entries of a tensor are of."""
+    return (kind.what.split()[-1], kind.key) if kind.what else None
+
+
 class _Run(NamedTuple):
-    outputs: list[Tensor]
-    gradients: dict[str, Tensor]
+    """Tensors, and of what their entries are; None: they are the same on all ranks."""
+
+    outputs: list[tuple[Entry | None, Tensor]]
+    gradients: dict[str, tuple[Entry | None, Tensor]]
     parameters: dict[str, Tensor]
-    layers: list[tuple[str, Tensor]]
+    layers: list[tuple[str, Entry, Tensor]]
 
 
-def _run(model: nn.Module, graph: Graph, named: Mapping[Any, Any], num_args: int) -> _Run:
+def _run(
+    model: nn.Module,
+    graph: Graph | TypedGraph,
+    named: Mapping[Any, Any],
+    kinds: Sequence[Kind],
+    num_args: int,
+) -> _Run:
     """One forward and backward pass in float64; the loss is a fixed sum of all outputs."""
     net = Distributed(_without_caches(model).double(), graph, 0).train()
-    layers: list[tuple[str, Tensor]] = []
+    layers: list[tuple[str, Entry, Tensor]] = []
+    of_outputs: list[Rows | None] = []
+
+    def note(_: Any, inputs: Any, out: Any) -> None:
+        of_outputs.extend(x.of if is_rows(x, 0) else None for _, x in tensors_in(out))
+
+    net.model.register_forward_hook(note)
     for name, module in net.model.named_modules():
         if name:
             module.register_forward_hook(_noting(name, layers))
-    leaves: dict[str, Tensor] = {}
+    leaves: dict[str, tuple[Entry | None, Tensor]] = {}
+    left = iter(kinds)
 
     def leaf(name: Any, x: Tensor) -> Tensor:
+        entry = _entry(next(left))
         if not x.is_floating_point():
             return x
-        return leaves.setdefault(f"{name}.{len(leaves)}", x.clone().requires_grad_())
+        found = entry, x.clone().requires_grad_()
+        return leaves.setdefault(f"{name}.{len(leaves)}", found)[1]
 
     made = {k: with_tensors(value, lambda x, k=k: leaf(k, x)) for k, value in named.items()}
     args = [made.pop(k) for k in range(num_args)]
     outputs = [x for _, x in tensors_in(net(*args, **made))]
-    losses = [_weighted(x, graph) for x in outputs if x.requires_grad]
+    pairs = [*zip(of_outputs, outputs, strict=True)]
+    ranks = (graph.union if isinstance(graph, TypedGraph) else graph).num_ranks
+    losses = [_weighted(x, of, ranks) for of, x in pairs if x.requires_grad]
     if losses:
         torch.stack(losses).sum().backward()
     return _Run(
-        [x.detach() for x in outputs],
-        {name: _gradient(x) for name, x in leaves.items()},
+        [(None if of is None else ("rows", of.name), x.detach()) for of, x in pairs],
+        {name: (entry, _gradient(x)) for name, (entry, x) in leaves.items()},
         {name: _gradient(x) for name, x in net.model.named_parameters()},
         layers,
     )
@@ -267,19 +321,19 @@ def _without_caches(model: nn.Module) -> nn.Module:
     return found
 
 
-def _noting(name: str, layers: list[tuple[str, Tensor]]) -> Any:
+def _noting(name: str, layers: list[tuple[str, Entry, Tensor]]) -> Any:
     def note(_: Any, inputs: Any, out: Any) -> None:
-        if is_rows(out, 0):
-            layers.append((name, plain(out).detach()))
+        if is_rows(out, 0) and out.of is not None:
+            layers.append((name, ("rows", out.of.name), plain(out).detach()))
 
     return note
 
 
-def _weighted(x: Tensor, graph: Graph) -> Tensor:
+def _weighted(x: Tensor, of: Rows | None, ranks: int) -> Tensor:
     """A sum of outputs with weights by vertex, or of a result that all ranks have, its share."""
-    if len(x) != graph.num_rows if x.ndim else True:
-        return x.sum() / graph.num_ranks
-    weights = (mixed(graph.vertices.long()) >> 40).double() / 2**23
+    if of is None:
+        return x.sum() / ranks
+    weights = (mixed(of.vertices[: of.num_rows]) >> 40).double() / 2**23
     return (x.flatten(1).sum(1) * weights if x.ndim > 1 else x * weights).sum()
 
 
@@ -288,15 +342,17 @@ def _gradient(x: Tensor) -> Tensor:
 
 
 def _compared(
-    alone: _Run, together: _Run, entries: Sequence[_Entries], transport: Transport
+    alone: _Run,
+    together: _Run,
+    entries: Mapping[Entry, _Entries],
+    sizes: tuple[int, int],
+    transport: Transport,
 ) -> Agreement:
     def apart(
-        found: Tensor, expected: Tensor, of: Sequence[_Entries] = entries, least: float = 1e-30
+        found: Tensor, expected: Tensor, of: Entry | None = None, least: float = 1e-30
     ) -> float:
         """The largest difference on any rank; `expected` is of all rows or edges, or the same."""
-        size = len(expected) if expected.ndim else 0
-        mine = next((each.mine for each in of if len(each.order) == size), None)
-        expected = expected if mine is None else expected[mine]
+        expected = expected if of is None else expected[entries[of].mine]
         if found.shape != expected.shape:
             found = torch.full_like(expected, torch.inf)
         off = (found - expected).double().abs().nan_to_num(nan=torch.inf)
@@ -311,16 +367,17 @@ def _compared(
     parameters = {}
     for name, value in together.parameters.items():
         transport.allreduce_sum(value)
-        parameters[name] = apart(value, alone.parameters[name], (), least * ROUNDING + 1e-30)
-    of_arguments = {k: apart(x, alone.gradients[k]) for k, x in together.gradients.items()}
+        parameters[name] = apart(value, alone.parameters[name], None, least * ROUNDING + 1e-30)
+    of_arguments = {
+        k: apart(x, alone.gradients[k][1], of) for k, (of, x) in together.gradients.items()
+    }
     layers = zip(together.layers, alone.layers, strict=True)
-    begins = [name for (name, x), (_, y) in layers if apart(x, y) > CLOSE]
+    begins = [name for (name, of, x), (*_, y) in layers if apart(x, y, of) > CLOSE]
     outputs = zip(together.outputs, alone.outputs, strict=True)
-    rows, edges = (len(each.order) for each in entries)
     return Agreement(
-        vertices=rows,
-        edges=edges,
-        outputs=max((apart(x, y) for x, y in outputs), default=0.0),
+        vertices=sizes[0],
+        edges=sizes[1],
+        outputs=max((apart(x, y, of) for (of, x), (_, y) in outputs), default=0.0),
         gradients=parameters | of_arguments,
         first_layer=begins[0] if begins else "",
     )

@@ -7,7 +7,7 @@ brings what it takes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from inspect import signature
 from itertools import count
@@ -21,7 +21,7 @@ from torch.nn.parameter import is_lazy
 
 from plancc.errors import InputError
 from plancc.sampling.counter import key_of
-from plancc_runtime.graph import Graph
+from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.nn.dropout import drawn_bits
 from plancc_runtime.pyg.marks import Count, EdgeEnds, Spread, Targets, plain, spread
 from plancc_runtime.pyg.moved import FetchedColumns, largest, with_zeros
@@ -45,7 +45,7 @@ class Kind(NamedTuple):
     key: Key
 
 
-def distributed(model: nn.Module, graph: Graph | TypedGraph, seed: int = 0) -> Distributed:
+def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 0) -> Distributed:
     """A network that computes on this rank's rows what `model` does on the whole graph.
 
         net = distributed(Net(...), graph)
@@ -82,18 +82,23 @@ def distributed(model: nn.Module, graph: Graph | TypedGraph, seed: int = 0) -> D
 class Distributed(nn.Module):
     """What `distributed` returns.
 
+    Parameters:
+        is_alike: Whether the numbers in the network are known to be those of all ranks.
+
     Attributes:
         model: The network that was given.
         step (int): Forward passes of training so far, by which masks of dropout differ.
     """
 
-    def __init__(self, model: nn.Module, graph: Graph | TypedGraph, seed: int) -> None:
+    def __init__(
+        self, model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int, is_alike: bool = False
+    ) -> None:
         super().__init__()
         self.model, self.step, self._seed = model, 0, seed
         self._graph = graph.union if isinstance(graph, TypedGraph) else graph
         self._columns = FetchedColumns()
         self._kinds: dict[tuple[Any, ...], list[Kind]] = {}
-        self._is_alike = False
+        self._is_alike = is_alike
         self._arguments = [*signature(model.forward).parameters]
         self._rows, self._edges = spaces_of(graph)
 
@@ -387,7 +392,7 @@ def tensors_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, 
     """The tensors of a value, of lists, tuples and dicts in it too, with their keys and places."""
     if isinstance(value, Tensor):
         return [(path, value)]
-    pairs = value.items() if isinstance(value, Mapping) else ()
+    pairs: Iterable[Any] = value.items() if isinstance(value, Mapping) else ()
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         pairs = enumerate(value)
     return [found for k, each in pairs for found in tensors_in(each, (*path, k))]

@@ -198,8 +198,9 @@ def counted(size: int, of: Rows | None, total: Callable[[], int]) -> Count:
 
 def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
     """Whether x has one entry for each own row, in this axis if one is given."""
-    known = isinstance(x, Spread) and x.of is not None and x.each == 1
-    return known and axis in (None, x.axis)
+    if not isinstance(x, Spread):
+        return False
+    return x.of is not None and x.each == 1 and axis in (None, x.axis)
 
 
 def plain(x: Any) -> Any:

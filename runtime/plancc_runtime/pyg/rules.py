@@ -10,6 +10,7 @@ ranks without a word.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -131,7 +132,7 @@ class TorchRules(OverRanks):
     def _sizes(self, call: Call, x: Any) -> Any:
         """The shape of a tensor with a mark, or its length in one axis or in all."""
         here, of = x.shape[x.axis], x.of if is_rows(x) else None
-        others = x.shape.numel() // max(here, 1)
+        others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
         if call.name == "numel":
             return counted(here * others, None, lambda: self._total(here, of) * others)
         if call.name == "__len__" and x.axis == 0:
@@ -257,7 +258,7 @@ class TorchRules(OverRanks):
 
     def _stacked(self, call: Call, source: Any, target: Any, row: int) -> EdgeEnds:
         """Two ends as edges, with sources, or own rows in place of sources, in one row."""
-        relations = getattr(source, "relations", frozenset())
+        relations: frozenset[int] = getattr(source, "relations", frozenset())
         if not isinstance(target, Targets):
             refuse(call, ENDS)
         ends = {"source_row": row, "sources": source.of, "targets": target.of}
@@ -316,7 +317,7 @@ class TorchRules(OverRanks):
         found = plain(x)[plain(mask)]
         return alike(found, x, axis=0) if whole else spread(found, 0, None)
 
-    def _at(self, call: Call, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    def _at(self, call: Call, x: Any, dim: int, index: Any) -> Tensor:
         """``x.index_select(dim, index)``, for an index of any number of axes if `dim` is 0."""
         along = isinstance(x, Spread) and x.axis == dim
         if isinstance(index, Sources):
@@ -324,7 +325,9 @@ class TorchRules(OverRanks):
                 shape = [*x.shape]
                 refuse(call, f"takes by sources of a tensor {shape} that has no axis of their rows")
             x = self.columns.of(x, index.relations)
-        elif along != isinstance(index, Targets) or (along and x.of != index.of):
+        elif along != isinstance(index, Targets) or (
+            along and not (is_rows(x) and x.of == index.of)
+        ):
             refuse(call, "picks entries by number")
         taken, at = plain(x), plain(index)
         found = taken[at] if dim == 0 and at.ndim != 1 else taken.index_select(dim, at)
@@ -332,7 +335,6 @@ class TorchRules(OverRanks):
             return alike(found, index, axis=dim + index.axis)
         if isinstance(index, Mark):
             return spread(found, dim, None)
-        assert isinstance(x, Spread)
         return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from plancc_runtime.graph import Graph
+from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.pyg.marks import EdgeEnds, marked
 from plancc_runtime.typed import TypedGraph
@@ -62,7 +62,7 @@ class Edges:
         )
 
 
-def spaces_of(graph: Graph | TypedGraph) -> tuple[dict[Key, Rows], dict[Key, Edges]]:
+def spaces_of(graph: EdgeGraph | TypedGraph) -> tuple[dict[Key, Rows], dict[Key, Edges]]:
     """Rows by type, and edges by relation; without types by "". Collective."""
     rows: dict[Key, Rows] = {}
     edges: dict[Key, Edges] = {}
