@@ -42,6 +42,9 @@ NAMES = {
     "balance_imbalance": "imbalance reached",
     "predicted_memory": "memory predicted for the compile",
     "dims": "widths of the layers (dims)",
+    "hoeffding_nets": "nets to draw by Hoeffding's bound, for theta and delta",
+    "hoeffding_batches": "batches to draw by Hoeffding's bound",
+    "nets_per_batch": "nets in a batch, on average",
 }
 """Words for entries of a provenance whose names say too little."""
 NOTHING_MOVED = "rows moved 0, by a random partition too"

@@ -137,25 +137,18 @@ class Graph(EdgeGraph):
 
     def aggregate(
         self,
-        x: Tensor | None = None,
-        op: str = "copy",
+        x: Tensor,
         reduce: str = "sum",
         weight: Tensor | str | None = None,
-        target: Tensor | None = None,
         nonzeros: str = "edges",
     ) -> Tensor:
-        """Over the nonzeros e = (i, j) of every row i, reduce (x[j] op y). Collective.
-
-        y is weight[e] or target[i], whichever is given; Md et al. 2021, Table 1
-        (`plancc_runtime.nn.aggregation.aggregate`).
+        """Over the nonzeros e = (i, j) of every row i, reduce x[j], or weight[e] x[j]. Collective.
 
         Parameters:
-            x (Tensor[num_rows, width]): Not needed for "copy_e".
-            op: "copy" (x[j]), "copy_e" (weight[e]), "add", "sub", "mul" or "div".
-            reduce: "sum", "mean", "max" or "min"; 0 in rows without nonzeros.
+            x: Tensor[num_rows, width].
+            reduce: "sum", "mean" or "max"; 0 in rows without nonzeros.
             weight (Tensor[nonzeros] or Tensor[nonzeros, width], or "plan"): In the order of
-                `local_edge_index`; "plan": `edge_values`.
-            target: Tensor[num_rows, width].
+                `local_edge_index`; "plan": `edge_values`. Not for "max".
             nonzeros: "edges": all but the diagonal that normalising added. "closed": with the whole
                 diagonal. "plan": as the plan has them.
 
@@ -166,13 +159,8 @@ class Graph(EdgeGraph):
         if isinstance(weight, str):
             check_choice("weight", weight, ("plan",))
             weight = self.edge_values(nonzeros)
-        if op == "copy_e":
-            x = None
-        elif x is None:
-            raise InputError(f"operator '{op}' needs x")
-        else:
-            self._check(x, ndim=2)
-        return aggregate(self, x, weight, op, reduce, target, nonzeros)
+        self._check(x, ndim=2)
+        return aggregate(self, x, reduce, weight, nonzeros)
 
     def dropout(self, x: Tensor, rate: float, *key: int) -> Tensor:
         """Dropout whose mask does not depend on the number of ranks; not collective.

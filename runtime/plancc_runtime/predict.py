@@ -214,8 +214,7 @@ def _are_names(share: Ids | None) -> bool:
 def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
     """Pairs of ids in a file, int64[m, 2], or bytes[m, 2] of names; InputError if it has none, or a
     line is no pair."""
-    with open_file(path) as file:
-        lines = file.read().decode("utf-8-sig", "replace").splitlines()
+    lines = _lines(path, "`links` takes a text file with two ids a line, such as 17,42")
     found = list[list[Any]]()
     for line, text in enumerate(lines, 1):
         mark = next((each for each in ",\t" if each in text), " ")
@@ -228,6 +227,15 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
     if not found:
         raise InputError(f"{path}: there is no link; give one at least")
     return np.array(found)
+
+
+def _lines(path: str, wanted: str) -> list[str]:
+    """The lines of a text; InputError, with what is `wanted`, for a file of another kind."""
+    with open_file(path) as file:
+        data = file.read()
+    if b"\0" in data:
+        raise InputError(f"{path}: not text: {wanted}")
+    return data.decode("utf-8-sig", "replace").splitlines()
 
 
 def _id(word: str, named: bool) -> int | bytes | None:
@@ -246,8 +254,8 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
             f"`ids` '{shown(text)}': neither an id, which is a whole number, nor a file that can "
             "be read"
         )
-    with open_file(text) as file:
-        return _checked(file.read().decode("utf-8-sig", "replace").splitlines(), text, named)
+    lines = _lines(text, "`ids` takes numbers, or a text file with one id a line")
+    return _checked(lines, text, named)
 
 
 def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[Any, int]:

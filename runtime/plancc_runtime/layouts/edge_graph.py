@@ -106,12 +106,15 @@ class EdgeGraph(LocalGraph):
 
     @property
     def edge_type(self) -> Tensor | None:
-        """Number of the relation of every edge, int64[edges], or None without types; likewise."""
+        """Number of the relation of every edge, int64[edges], or None without types.
+
+        In the order of `edge_index`, and collective.
+        """
         types = self.plan_header.types
         if types is None:
             return None
         found = torch.from_numpy(TypedBlock.of(self.block, types, self.transport).relation)
-        return found.to(self.device, torch.int64)[self._order_of_edges()]
+        return found.to(self.device)[self._order_of_edges()]
 
     def _order_of_edges(self) -> Tensor:
         """The place of every edge of `edge_index` in `local_edge_index`."""

@@ -66,7 +66,7 @@ class TypedBlock:
                     "samples of the boundary"
                 )
             fits = types.fits(of_rows, columns[block.column], block.relation)
-            relation = np.where(fits, block.relation, -1)
+            relation = np.where(fits, block.relation.astype(np.int64), -1)
         return cls(block, types, types.type_of(rows), types.type_of(columns), relation)
 
     def check(self, transport: Transport) -> None:

@@ -325,9 +325,7 @@ class TorchRules(OverRanks):
                 shape = [*x.shape]
                 refuse(call, f"takes by sources of a tensor {shape} that has no axis of their rows")
             x = self.columns.of(x, index.relations)
-        elif along != isinstance(index, Targets) or (
-            along and not (is_rows(x) and x.of == index.of)
-        ):
+        elif along != isinstance(index, Targets) or (along and x.of != index.of):
             refuse(call, "picks entries by number")
         taken, at = plain(x), plain(index)
         found = taken[at] if dim == 0 and at.ndim != 1 else taken.index_select(dim, at)

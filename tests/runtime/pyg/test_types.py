@@ -21,7 +21,7 @@ from plancc.errors import InputError
 from plancc.graph.convert import graph_of_relations
 from plancc.graph.owners import Owners
 from plancc.plan.lowering import lower
-from plancc_runtime.pyg import distributed
+from plancc_runtime.pyg import check, distributed
 from plancc_runtime.transport.local import run_ranks
 
 COUNTS = {"author": 14, "paper": 23, "venue": 5}
@@ -112,9 +112,12 @@ def owners(ranks: int) -> np.ndarray:
 
 @cache
 def _parts(relations: int, ranks: int) -> Any:
+    """Values are numbers of nonzeros from 1, and features of edges their multiples."""
     edges = {r: ends.numpy() for r, ends in world(relations).edges.items()}
     graph = graph_of_relations(COUNTS | edges)
-    graph = replace(graph, values=np.ones(graph.num_nonzeros))
+    values = np.arange(1.0, graph.num_nonzeros + 1)
+    features = np.stack([values, 2 * values], axis=1).astype(np.float32)
+    graph = replace(graph, values=values, edge_features=features)
     plan = lower(graph, Owners(owners(ranks), None), ranks, normalization="none", self_loops=False)
     return plan.header, [plan.part(m) for m in range(ranks)]
 
@@ -253,6 +256,53 @@ NETWORKS = {
 def test_networks_of_types(name, ranks):
     make, of_world = NETWORKS[name]
     compare(make, ranks, world(**of_world))
+
+
+def test_edges_and_their_numbers_are_by_relation():
+    relation = _parts(4, 1)[1][0].relation
+
+    def work(transport):
+        graph = opened(world(), transport)
+        mine = world().mine(graph)
+        for k, each in enumerate(world().edges):
+            weights = torch.from_numpy(np.flatnonzero(relation == k) + 1.0)[mine[each]]
+            assert torch.equal(graph.edge_weight_dict[each], weights)
+            assert torch.equal(graph.edge_attr_dict[each][:, 1], 2 * weights)
+            source, target = graph.edge_index_dict[each]
+            first = graph.types.vertices(each[0]).start
+            ends = graph.column_vertices(each[0])[source] - first, graph.vertices(each[2])[target]
+            assert torch.equal(torch.stack(ends), world().edges[each][:, mine[each]])
+
+    run_ranks(3, work, 60)
+
+
+class Wrong(torch.nn.Module):
+    """A stride of this rank's memory reaches the rows."""
+
+    def forward(self, x_dict, edge_index_dict):
+        return {k: x * (1 + x.t().contiguous().stride(0)) for k, x in x_dict.items()}
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_check_of_networks_of_types(ranks):
+    def work(transport):
+        graph = opened(world(), transport)
+        leaves = {p: x[world().mine(graph)[p[1]]] for p, x in world().tensors.items()}
+        checked = []
+
+        def called(model):
+            world().called(lambda *a, **k: checked.append(check(model, graph, *a, **k)) or {},
+                           graph.edge_index_dict, leaves)  # fmt: skip
+
+        called(seeded(lambda: hetero("sum")))
+        called(seeded(lambda: Net(nn.HGTConv(WIDTHS, OUT, ([*COUNTS], [*world().edges]), 2))))
+        called(Net(Wrong()))
+        return checked
+
+    for exact, hgt, wrong in run_ranks(ranks, work, 60):
+        assert exact.exact, str(exact)
+        assert hgt.exact, str(hgt)
+        assert wrong.exact == (ranks == 1)
 
 
 def test_words_are_those_that_messages_of_a_relation_read_once():
