@@ -262,6 +262,36 @@ class Graph(EdgeGraph):
             epochs=epochs,
         )
 
+    def take(self, array: Any, axis: int = 0) -> Tensor:
+        """This rank's rows of an array over all vertices; of a file, nothing else is read.
+
+        Not collective.
+
+        Parameters:
+            array: Numbers of numpy, a memory map or a data set of h5py, in the order of the
+                source's vertices.
+            axis: That of the vertices: 1 of [times, num_vertices, width].
+
+        Returns:
+            Tensor[..., num_rows, ...]: Of the graph's type if the numbers have a point.
+        """
+        shape = np.shape(array)
+        if not -len(shape) <= axis < len(shape) or shape[axis] != self.num_vertices:
+            raise InputError(
+                f"the array has shape {list(shape)}, but needs {self.num_vertices} entries, one "
+                f"for each vertex, in axis {axis}"
+            )
+        rows = self.vertices.long().cpu()
+        ascending, order = rows.sort()  # which h5py needs, and reads a file from front to back
+        before = (slice(None),) * (axis % len(shape))
+        read = np.asarray(array[(*before, ascending.numpy())])
+        if read.dtype.kind not in "biuf":
+            raise InputError(f"the array is of type {read.dtype}: give real numbers")
+        dtype = self.dtype if read.dtype.kind == "f" else None
+        found = self._tensor(read.astype(read.dtype.newbyteorder("="), copy=False), dtype)
+        assert found is not None
+        return found.index_select(axis, order.argsort().to(self.device))
+
     def gather(self, rows: Tensor, everywhere: bool = False) -> Tensor | None:
         """The rows of all ranks in the order of the source's vertices, 0..n-1. Collective.
 

@@ -85,7 +85,12 @@ class TrainOptions:
             another.
     """
 
-    model: str = of_model("gcn", f"layer: {', '.join(MODELS)}", metavar="NAME")
+    model: str = of_model(
+        "gcn",
+        f"layer: {', '.join(MODELS)}; or a class of your own, by its file",
+        more="``my_net.py:Net``, or, for `plancc.train`, the class.",
+        metavar="NAME|FILE:CLASS",
+    )
     layers: int = of_model(2, "number of layers", at_least=1, at_most=10_000)
     hidden: int = of_model(16, "width of the hidden layers", more="Of all heads together.", **count)
     heads: int = like(GATOptions, "heads")
@@ -111,7 +116,7 @@ class TrainOptions:
     bias: bool | None = like(ConvOptions, "bias")
     model_options: Mapping[str, Any] | None = of_model(
         None,
-        "another option of the model; may be repeated",
+        "another option of the model, or of the constructor of your own; may be repeated",
         more="A mapping of names to values, or to their texts.",
         metavar="NAME=VALUE",
     )

@@ -10,8 +10,7 @@ from pathlib import Path
 import forks
 import pytest
 from cases import long
-from cli_helpers import PROGRAMS, family
-from hostile.signals import answers
+from cli_helpers import PROGRAMS, answers, family
 
 PLAN = Path(__file__).parents[1] / "golden" / "plan-1.5.h5"
 VERSION = ["plancc", "--version"]

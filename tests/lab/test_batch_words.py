@@ -26,7 +26,7 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 
-N, PARTS, DIMS, STEPS, SEED = 300, 8, (24, 6, 4), 3, 5
+N, PARTS, DIMS, STEPS, SEED = 300, 4, (24, 6, 4), 3, 5
 MACHINE = find_machine("cpu-cluster")
 SAMPLERS = {
     "uniform": {"batch_size": 60},
@@ -40,7 +40,7 @@ SAMPLERS = {
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory):
-    """A plan of 8 parts, more than 32 rows in some messages, without some of the diagonal."""
+    """A plan of 4 parts, more than 32 rows in some messages, without some of the diagonal."""
     random = np.random.default_rng(4)
     array = (random.random((N, N)) < 0.15) * random.random((N, N))
     np.fill_diagonal(array, random.random(N) < 0.5)
@@ -70,7 +70,7 @@ def predicted(plan, sampler, *, draw="everywhere", number=STEPS, ranks=None, kee
 PASSES = [(), ("order",), ("order", "constant"), ("order", "constant", "dead-rows")]
 
 
-@turns(sampler=[*SAMPLERS], ranks=[8, 1, 3], model=["gcn", "sage", "gin", "gat"], passes=PASSES)
+@turns(sampler=[*SAMPLERS], ranks=[PARTS, 1, 3], model=["gcn", "sage", "gin", "gat"], passes=PASSES)
 def test_words_and_messages_are_those_that_training_counts(plan, sampler, ranks, model, passes):
     for draw in ("everywhere", "owners")[: 1 + (sampler in ("neighbour", "walk"))]:
         options = TrainOptions(
@@ -96,10 +96,11 @@ def test_words_and_messages_are_those_that_training_counts(plan, sampler, ranks,
         assert reduced == (epoch.words_reduced - of_epoch * STEPS) * (ranks > 1)
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage"])
-@pytest.mark.parametrize("sampler", ["uniform", "train", "edges"])
+@pytest.mark.parametrize(
+    ("sampler", "model"), [("uniform", "gcn"), ("train", "sage"), ("edges", "gcn")]
+)
 def test_the_mean_of_batches_is_the_exact_expectation(plan, sampler, model):
-    found = predicted(plan, sampler, number=200, convolution=Convolution(CONVOLUTIONS[model]()))
+    found = predicted(plan, sampler, number=100, convolution=Convolution(CONVOLUTIONS[model]()))
     words = found.estimates["words"]
     assert abs(words.mean - found.expected_words) < 2 * (words.high - words.mean)
     assert found.words == round(words.mean) > 0

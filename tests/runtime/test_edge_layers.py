@@ -34,14 +34,14 @@ def square() -> sp.coo_array:
     return sp.coo_array(sp.random(N, N, 0.08, rng=5).toarray() * (1 - np.eye(N)))
 
 
-@pairs(graph=("typed", "square"), ranks=(1, 3, 8))
+@pairs(graph=("typed", "square"), ranks=(1, 3, 4))
 def test_a_layer_of_pyg_takes_the_edges_of_a_rank(tmp_path, graph, ranks):
     typed, path, random = graph == "typed", tmp_path / "plan.h5", np.random.default_rng(1)
     matrix = relations()[WRITES].tocoo() if typed else square()
     edges = random.standard_normal((matrix.nnz, D_EDGE)).astype(np.float32)
     given = relations() | {WRITES: matrix} if typed else matrix
     features = {WRITES: edges} if typed else edges
-    plancc.compile(given, "hp", 8, edge_features=features, normalize="none", seed=1).save(path)
+    plancc.compile(given, "hp", 4, edge_features=features, normalize="none", seed=1).save(path)
     ends = torch.from_numpy(np.stack([matrix.col, matrix.row]).astype(np.int64))
     m, n = matrix.shape
     x, target, g = (torch.from_numpy(random.random((k, WIDTH))) for k in (n, m, m))
@@ -112,7 +112,7 @@ class Weighing(Conv):
     batches=({}, {"sampler": "uniform"}, {"sampler": "neighbour", "fanouts": (3, 2)}),
     typed=(False, True),
     passes=(("order", "constant", "dead-rows"), ("order",)),
-    ranks=(3, 8),
+    ranks=(3, 4),
 )
 def test_a_layer_of_a_run_reads_them(tmp_path, monkeypatch, batches, typed, passes, ranks):
     monkeypatch.setitem(MODELS._targets, "weighing", f"{__name__}:Weighing")
@@ -122,7 +122,7 @@ def test_a_layer_of_a_run_reads_them(tmp_path, monkeypatch, batches, typed, pass
     features = {TO: edges} if typed else edges
     given = {"edge_features": features, "normalize": "none", "seed": 1}
     given["data"] = {"v": data} if typed else data
-    plancc.compile({TO: matrix} if typed else matrix, "hp", 8, **given).save(path)
+    plancc.compile({TO: matrix} if typed else matrix, "hp", 4, **given).save(path)
     options = {"model": "weighing", "hidden": 8, "epochs": 3, "dtype": "float64", "passes": passes}
     size = {"batch_size": 16} if batches else {}
     asked = TrainOptions(**options, **batches, **size)

@@ -47,11 +47,11 @@ EDGE = [
     {"model": "sage", "fold": "none"},
 ]
 OTHERS = [
-    *(("1d 3", {"model": "gin", "dropout": 0.3}), ("1.5d 2x2", {}), ("1.5d 2x2 sparse", {})),
-    *(("2d 2x3", {"dropout": 0.3}), ("3d 1x2x2", {"model": "gin"})),
-    *(("feature 1x3", {"model": "sage", "pipeline": "3"}), ("feature 1x1", {"pipeline": "3"})),
+    *(("1d 2", {"model": "gin", "dropout": 0.3}), ("1.5d 2x2", {}), ("1.5d 2x2 sparse", {})),
+    *(("2d 2x2", {"dropout": 0.3}), ("3d 1x2x2", {"model": "gin"})),
+    *(("feature 1x2", {"model": "sage", "pipeline": "3"}), ("feature 1x1", {"pipeline": "3"})),
     *(
-        ("feature 1x3", {"model": "sage", "pipeline": p, "aggregate_on": "cpu"})
+        ("feature 1x2", {"model": "sage", "pipeline": p, "aggregate_on": "cpu"})
         for p in ("3", "off")
     ),
 ]

@@ -27,7 +27,7 @@ from plancc_runtime import curves
 from plancc_runtime.metrics import HITS
 from plancc_runtime.options import TrainOptions
 
-HIDDEN, SEED = 6, 3
+HIDDEN, SEED, PARTS = 6, 3, 4
 FOLDER = TemporaryDirectory()
 
 
@@ -47,7 +47,7 @@ def links(per_link):
 
 @cache
 def file_of(layout="row", per_link=0):
-    plan = worlds.plan("undirected", layout, 8)
+    plan = worlds.plan("undirected", layout, PARTS)
     found = links(per_link)
     plan = with_links(plan, *found.columns(), found.per_link)
     path = Path(FOLDER.name, f"{layout}-{per_link}.h5")
@@ -81,7 +81,7 @@ def attention(matrix, w, x, last):
 def outputs_of(model, weights):
     matrix, x = (torch.tensor(a, dtype=torch.float64) for a in (MATRIX, worlds.data().features))
     if model != "gat":
-        loops = worlds.plan("undirected", "row", 8).header.self_loops
+        loops = worlds.plan("undirected", "row", PARTS).header.self_loops
         return reference.model_outputs(model, "mean", matrix, x, weights, self_loops=loops)
     for k in range(2):
         own = {n.split(".")[2]: w for n, w in weights.items() if n.startswith(f"convs.{k}.")}
@@ -208,8 +208,8 @@ def test_every_vertex_draws_its_share_of_negatives(total):
 def test_words_are_those_of_the_exchanges():
     """An epoch without negatives' rows: those of training links forward and back, beside layers."""
     options = {"passes": ("order", "constant"), "eval_every": 0}
-    found = run(8, epochs=1, **options)
-    plan = worlds.plan("undirected", "row", 8)
+    found = run(PARTS, epochs=1, **options)
+    plan = worlds.plan("undirected", "row", PARTS)
     owner = plan.owner()
     away = [(owner[u], v) for u, v in links(0).pairs["train"].T if owner[u] != owner[v]]
     drawn = negatives(0, links(0).pairs["train"].shape[1]).T
@@ -217,16 +217,16 @@ def test_words_are_those_of_the_exchanges():
     others = [(p, v) for p, v in asked if owner[v] != p]
     width = HIDDEN
     rows = 2 * width * (len({*away}) + len({*others}))
-    per_range = -(-worlds.N // 8)
+    per_range = -(-worlds.N // PARTS)
     home = sum(v // per_range != p for p, v in asked)
     told = 3 * home + len(others)  # a vertex to its home, rank and row back; a row to its owner
-    of_layers = run(8, task="vertices", classes=HIDDEN, epochs=0, **options).figures
+    of_layers = run(PARTS, task="vertices", classes=HIDDEN, epochs=0, **options).figures
     assert found.epochs[0].words_sent == found.figures.planned == of_layers.planned + rows + told
 
 
 @pytest.mark.parametrize(
     ("ranks", "layout", "decoder", "k"),
-    [(1, "row", "mlp", 1), (3, "row", "distmult", 3), (8, "row", "mlp", 2), (8, "edge", "dot", 1)],
+    [(1, "row", "mlp", 1), (3, "row", "distmult", 3), (4, "row", "mlp", 2), (4, "edge", "dot", 1)],
 )
 def test_predicted_words_are_those_that_ranks_count(ranks, layout, decoder, k):
     passes = ("order", "constant", "dead-rows")[: 3 if layout == "row" else 2]
@@ -235,7 +235,7 @@ def test_predicted_words_are_those_that_ranks_count(ranks, layout, decoder, k):
     dims = (worlds.data().features.shape[1], HIDDEN, HIDDEN)
     file, task, live = file_of(layout), LinkTask(decoder, k, SEED), (len(passes) - 2) * 2
     tables = read_tables(file, ranks, live_layers=live, task=task)
-    epoch = Predictor(dims, find_machine("cpu-cluster"), passes).epoch(tables, 8)
+    epoch = Predictor(dims, find_machine("cpu-cluster"), passes).epoch(tables, PARTS)
     assert epoch.words == found.epochs[0].words_sent
     assert epoch.messages == found.epochs[0].messages_sent
     size, ends = links(0).pairs["train"].shape[1], tables.links.memory(HIDDEN)
@@ -273,7 +273,10 @@ def test_refused(options, words):
 
 
 def test_vertices_of_a_plan_with_links_are_learnt_as_without():
-    bare, options = runs.file_of("undirected", "row", 8), TrainOptions(epochs=3, task="vertices")
+    bare, options = (
+        runs.file_of("undirected", "row", PARTS),
+        TrainOptions(epochs=3, task="vertices"),
+    )
     without, found = (runs.trained(file, options, 2)[0] for file in (bare, file_of()))
     assert [each.loss for each in found.epochs] == [each.loss for each in without.epochs]
     with pytest.raises(InputError, match="the plan has no links; compile it with `link_split`"):

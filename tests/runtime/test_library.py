@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -112,6 +113,42 @@ def test_product_and_halo():
         needed[ids] += 1  # as often as other ranks need it
     for rows, _, gradient in answers:
         assert torch.equal(gradient, needed[rows])
+
+
+class Asked:
+    """A data set that counts the numbers that it is asked for."""
+
+    def __init__(self, dataset):
+        self.dataset, self.shape, self.read = dataset, dataset.shape, []
+
+    def __getitem__(self, key):
+        found = self.dataset[key]  # h5py refuses rows that do not ascend
+        self.read.append(found.size)
+        return found
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f8", "<i8", "?"])
+@pytest.mark.parametrize(("axis", "shape"), [(0, (N,)), (1, (4, N, 2)), (-2, (4, N, 2))])
+def test_take_reads_own_rows_alone(axis, shape, dtype, tmp_path):
+    whole = (np.arange(np.prod(shape)).reshape(shape) % 7).astype(dtype)
+    np.save(tmp_path / "x.npy", whole)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        asked = Asked(file.create_dataset("x", data=whole))
+
+        def work(graph):
+            kind = torch.float64 if "f" in dtype else {"<i8": torch.int64, "?": torch.bool}[dtype]
+            for array in (asked, mapped, whole):
+                found = graph.take(array, axis)
+                assert found.dtype == kind
+                np.testing.assert_array_equal(found, whole.take(graph.vertices, axis))
+            with pytest.raises(InputError, match=rf"\[4, 9\], but needs {N} entries, .* axis 1"):
+                graph.take(np.ones((4, 9)), 1)
+            with pytest.raises(InputError, match="give real numbers"):
+                graph.take(np.full(N, "a"))
+
+        on_graphs(work)
+        assert sum(asked.read) == whole.size
 
 
 def test_reductions_over_ranks():

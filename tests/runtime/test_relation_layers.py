@@ -117,7 +117,7 @@ def opened(folder, transport) -> plancc_runtime.TypedGraph:
     return plancc_runtime.open_typed(folder / "plan.h5", **how)
 
 
-@pairs(layer=tuple(LAYERS), ranks=(1, 3, 8), widths=("own", "equal"))
+@pairs(layer=tuple(LAYERS), ranks=(1, 3, 4), widths=("own", "equal"))
 def test_layers_are_those_of_pyg(tmp_path, layer, ranks, widths):
     name, reference, options = LAYERS[layer]
     width = WIDTHS if widths == "own" and name != "gin" else DEEP  # which adds rows to rows

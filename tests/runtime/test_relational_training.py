@@ -62,7 +62,7 @@ BETWEEN = [
     passes=(PASSES, ()),
     split=(None, None, None, (0.5, 0.3, 0.2)),
     parallel=(False, False, True, True),
-    ranks=(3, 3, 3, 8),
+    ranks=(3, 3, 3, 4),
 )
 def test_ranks_train_alike_and_send_the_words_that_are_planned(
     tmp_path, way, labels, target, passes, split, parallel, ranks
@@ -72,7 +72,7 @@ def test_ranks_train_alike_and_send_the_words_that_are_planned(
     if parallel:  # several relations of the same two types, one of the same edges
         graph["paper", "like", "paper"] = sp.random(60, 60, 0.07, "csr", rng=9)
         graph["paper", "quote", "paper"] = graph["paper", "cites", "paper"]
-    plancc.compile(graph, "rp", 8, data=data(labels, target), seed=1).save(path)
+    plancc.compile(graph, "rp", 4, data=data(labels, target), seed=1).save(path)
     options = TrainOptions(
         **MODELS[model],
         hidden=8,
@@ -95,10 +95,10 @@ def test_ranks_train_alike_and_send_the_words_that_are_planned(
 
 @pytest.fixture(scope="module")
 def few_labels(tmp_path_factory):
-    """A plan of 8 parts, with a label for every third paper alone."""
+    """A plan of 4 parts, with a label for every third paper alone."""
     path, held = tmp_path_factory.mktemp("typed") / "plan.h5", data()
     held["paper"]["labels"][:40] = -1
-    plancc.compile(relations(), "hp", 8, data=held, seed=1).save(path)
+    plancc.compile(relations(), "hp", 4, data=held, seed=1).save(path)
     return path
 
 
@@ -107,7 +107,7 @@ ORDER, CONSTANT, DEAD = (PASSES[:count] for count in (1, 2, 3))
 
 @turns(
     way=tuple(product(MODELS, ((), DEAD))) + tuple(zip(MODELS, 3 * (ORDER, CONSTANT), strict=True)),
-    size=((3, 4), (1, 4), (3, 10), (3, 10), (8, 10)),
+    size=((3, 4), (1, 4), (3, 10), (3, 10), (4, 10)),
 )
 def test_predicted_words_are_those_that_ranks_count(few_labels, way, size):
     (model, passes), (ranks, hidden) = way, size

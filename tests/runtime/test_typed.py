@@ -27,7 +27,7 @@ WRITES, CITES, IN = (
 )
 BY = ("paper", "by", "author")
 LIKES = ("paper", "likes", "paper")
-PARTS, WIDTH = 8, 3
+PARTS, WIDTH = 4, 3
 
 
 def relations(parallel: bool = False) -> dict:
@@ -83,7 +83,7 @@ def work(graph: plancc_runtime.TypedGraph, x: dict[str, torch.Tensor]) -> dict:
 @pairs(
     model=("hp", "block", "medium-grain"),
     normalize=("none", "row"),
-    ranks=(3, 8),
+    ranks=(3, 4),
     parallel=(False, True),
 )
 def test_products_and_gradients_are_those_of_dense_matrices(

@@ -114,7 +114,7 @@ class EdgeGraph(LocalGraph):
         if types is None:
             return None
         found = torch.from_numpy(TypedBlock.of(self.block, types, self.transport).relation)
-        return found.to(self.device)[self._order_of_edges()]
+        return found.long().to(self.device)[self._order_of_edges()]
 
     def _order_of_edges(self) -> Tensor:
         """The place of every edge of `edge_index` in `local_edge_index`."""

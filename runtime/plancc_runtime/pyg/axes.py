@@ -41,8 +41,7 @@ def places_of_rows(call: Call) -> list[Place] | None:
         Empty if the result has no rows; None if the function mixes rows, or reads tensors that only
         happen to have as many entries.
     """
-    first = next(marks_in((*call.args, *call.kwargs.values())))
-    key = call.name, *_shapes((*call.args, *call.kwargs.items()), first)
+    key = call.name, *_shapes((*call.args, *call.kwargs.items()))
     if key not in _found:
         if len(_found) >= KEPT:
             _found.clear()
@@ -51,19 +50,20 @@ def places_of_rows(call: Call) -> list[Place] | None:
     return _found[key]
 
 
-def _shapes(values: Iterable[Any], first: Any) -> Iterator[Any]:
+def _shapes(values: Iterable[Any]) -> Iterator[Any]:
     """What the places depend on; hashable."""
     for x in values:
         if isinstance(x, Spread):
-            yield x.axis, x.shape[: x.axis], x.shape[x.axis + 1 :], x.each, x.dtype
+            of = x.of and x.of.name  # graphs may go before what is kept here
+            yield x.axis, x.shape[: x.axis], x.shape[x.axis + 1 :], of, x.each, x.dtype
         elif isinstance(x, Tensor):
             yield x.shape, x.dtype
         elif isinstance(x, Count):
-            yield x.of == first.of
+            yield x.of and x.of.name
         elif isinstance(x, list | tuple | slice):
             each = (slice, x.start, x.stop, x.step) if isinstance(x, slice) else x
             yield len(each)
-            yield from _shapes(each, first)
+            yield from _shapes(each)
         else:
             yield float if isinstance(x, float) else (type(x), x)
 

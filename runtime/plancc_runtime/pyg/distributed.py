@@ -101,6 +101,7 @@ class Distributed(nn.Module):
         self._is_alike = is_alike
         self._arguments = [*signature(model.forward).parameters]
         self._rows, self._edges = spaces_of(graph)
+        self._in_dicts = "" if "" in self._rows else ", in a dict by type or relation"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model returns, for this rank's rows. Collective."""
@@ -206,11 +207,10 @@ class Distributed(nn.Module):
             kinds.append(Kind(next((k for k in (*order, "inner rows") if k in fits), ""), key))
             shapes = [each["shape"] for each in of_ranks]
             if not kinds[-1].what and any(shape != shapes[0] for shape in shapes):
-                by_key = "" if "" in self._rows else ", in a dict by type or relation"
                 raise InputError(
                     f"`{name}` has shapes {', '.join(map(str, shapes[:3]))} on ranks 0, 1, ...: an "
-                    f"argument has an entry for each own row or each edge{by_key}, or is the same "
-                    "on all ranks"
+                    f"argument has an entry for each own row or each edge{self._in_dicts}, or is "
+                    "the same on all ranks"
                 )
             if kinds[-1].what == "ends" and any(each["out"] for each in of_ranks):
                 raise InputError(
@@ -218,7 +218,9 @@ class Distributed(nn.Module):
                     "`graph.edge_index`, or part of it"
                 )
         if not any(kind.what.endswith("rows") for kind in kinds):
-            raise InputError("no argument of the network has this rank's rows as first axis")
+            raise InputError(
+                f"no argument of the network has this rank's rows as first axis{self._in_dicts}"
+            )
         return kinds
 
     def _key_of(self, path: Sequence[Any]) -> Key:
@@ -248,6 +250,8 @@ class Distributed(nn.Module):
             return _as_one_function(layer)
         if type(layer).__name__ == "HGTConv":
             return self._on_columns(layer)
+        if type(layer).__name__ == "WLConv":
+            return self._with_colours(layer)
         if "max_num_elements" in signature(layer.forward).parameters:
             return [layer.register_forward_pre_hook(self._padded, with_kwargs=True)]
         if not hasattr(layer, "register_propagate_forward_pre_hook"):
@@ -286,6 +290,8 @@ class Distributed(nn.Module):
 
         def before(_: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
             x_dict, edges = (*inputs, *named.values())
+            if not all(isinstance(x, Spread) for x in x_dict.values()):
+                raise InputError("the first argument has tensors that are not of this rank's rows")
             given.append(({name: x.of for name, x in x_dict.items()}, edges))
             whole = {k: with_zeros(plain(x), len(x.of.vertices)) for k, x in x_dict.items()}
             return (whole, plain(edges)), {}
@@ -315,6 +321,28 @@ class Distributed(nn.Module):
             layer.kqv_lin.register_forward_hook(bring),
             layer.register_forward_hook(after),
         ]
+
+    def _with_colours(self, layer: Any) -> list[Any]:
+        """Hooks of WLConv, which numbers hashes of neighbourhoods as it meets them: by vertex."""
+        given: list[tuple[Rows, dict[int, int]]] = []
+
+        def before(_: Any, inputs: tuple[Spread, EdgeEnds]) -> tuple[Tensor, Tensor]:
+            x, edges = inputs
+            given.append((edges.targets, dict(layer.hashmap)))
+            return plain(self._columns.of(x, edges.relations)), plain(edges)
+
+        def after(_: Any, inputs: Any, out: Tensor) -> Tensor:
+            rows, known = given.pop()
+            hash_of = {colour: each for each, colour in layer.hashmap.items()}
+            hashes = [hash_of[colour] for colour in out[: rows.num_rows].tolist()]
+            pairs = sorted(zip(rows.vertices.tolist(), hashes, strict=False))
+            of_ranks = self._graph.transport.gather(pairs)
+            for _, each in sorted(pair for pairs in of_ranks for pair in pairs):
+                known.setdefault(each, len(known))
+            layer.hashmap = known
+            return spread(out.new_tensor([known[each] for each in hashes]), 0, rows)
+
+        return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
 
     def _padded(self, _: Any, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
         """Arguments of sums that pad all rows to the most edges of one: of all ranks."""

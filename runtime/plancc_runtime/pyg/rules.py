@@ -325,7 +325,9 @@ class TorchRules(OverRanks):
                 shape = [*x.shape]
                 refuse(call, f"takes by sources of a tensor {shape} that has no axis of their rows")
             x = self.columns.of(x, index.relations)
-        elif along != isinstance(index, Targets) or (along and x.of != index.of):
+        elif along != isinstance(index, Targets) or (
+            along and not (is_rows(x) and x.of == index.of)
+        ):
             refuse(call, "picks entries by number")
         taken, at = plain(x), plain(index)
         found = taken[at] if dim == 0 and at.ndim != 1 else taken.index_select(dim, at)
@@ -393,8 +395,7 @@ class TorchRules(OverRanks):
         dim %= out.ndim
         sums = base in ("scatter_add", "index_add")
         reduce = "sum" if sums else str(call.get(4, "reduce", "copy"))
-        at_rows = isinstance(index, End)
-        if at_rows and (
+        if isinstance(index, End) and (
             out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
         ):
             refuse(call, "puts edges to entries that are not rows of their ends")
@@ -439,7 +440,8 @@ class TorchRules(OverRanks):
 
     def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
         """What a function returns that treats each row by itself; or a product over all rows."""
-        places, of = places_of_rows(call), self._rows_of(call, found)
+        of = self._rows_of(call, found)
+        places = places_of_rows(call)
         if places is None:
             call.run()  # which says it if the shapes do not fit at all
         if places == [] and call.name in PRODUCTS:
