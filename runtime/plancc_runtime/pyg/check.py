@@ -305,7 +305,7 @@ def _run(
     if losses:
         torch.stack(losses).sum().backward()
     return _Run(
-        [(of and ("rows", of.name), x.detach()) for of, x in pairs],
+        [(None if of is None else ("rows", of.name), x.detach()) for of, x in pairs],
         {name: (entry, _gradient(x)) for name, (entry, x) in leaves.items()},
         {name: _gradient(x) for name, x in net.model.named_parameters()},
         layers,

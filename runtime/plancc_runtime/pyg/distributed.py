@@ -7,7 +7,7 @@ brings what it takes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from inspect import signature
 from itertools import count
@@ -420,7 +420,7 @@ def tensors_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, 
     """The tensors of a value, of lists, tuples and dicts in it too, with their keys and places."""
     if isinstance(value, Tensor):
         return [(path, value)]
-    pairs = value.items() if isinstance(value, Mapping) else ()
+    pairs: Iterable[Any] = value.items() if isinstance(value, Mapping) else ()
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         pairs = enumerate(value)
     return [found for k, each in pairs for found in tensors_in(each, (*path, k))]

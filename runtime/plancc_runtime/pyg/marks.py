@@ -52,26 +52,31 @@ class EdgeEnds(Mark):
         relations: Numbers of the relations that have the edges.
     """
 
+    axis = 1
     source_row: int
     sources: Rows
     targets: Rows
     relations: frozenset[int]
 
 
-class Sources(Mark):
+class End(Mark):
+    """Numbers of the rows `of`, such as one end of edges."""
+
+    axis = 0
+    of: Rows
+
+
+class Sources(End):
     """int64[...]: numbers of columns of the rows `of`, [own rows | halo rows].
 
     They are sources of edges of `relations` (frozenset of int).
     """
 
-    of: Rows
     relations: frozenset[int]
 
 
-class Targets(Mark):
+class Targets(End):
     """int64[...]: numbers of own rows of the rows `of`."""
-
-    of: Rows
 
 
 class Unknown(Mark):

@@ -28,7 +28,7 @@ class FetchedColumns:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[weakref.ref[Tensor], int, Tensor, frozenset[int]]] = {}
+        self._kept: dict[int, tuple[weakref.ref[Spread], int, Tensor, frozenset[int]]] = {}
 
     def of(self, x: Spread, read: frozenset[int]) -> Tensor:
         """The rows of x that edges of relations have as sources, at their places among columns.

@@ -45,7 +45,7 @@ class OverRanks(TorchFunctionMode):
         self.transport, self.columns, self.mask = transport, columns, mask
         self.edges: EdgeEnds | None = None  # those that ends were last taken from
 
-    def _by_index(self, call: Call, dim: int, index: Tensor, src: Any, reduce: str) -> Tensor:
+    def _by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
         """Entries of all ranks, in bins: sources of edges, or groups such as a batch's graphs."""
         transport, of_rows = self.transport, isinstance(index, Sources)
         whole, at = plain(call.args[0]), plain(index)
