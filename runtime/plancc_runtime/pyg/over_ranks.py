@@ -23,7 +23,7 @@ from plancc_runtime.pyg.marks import (
     spread,
 )
 from plancc_runtime.pyg.moved import FetchedColumns, largest, returned, summed
-from plancc_runtime.pyg.spaces import Rows
+from plancc_runtime.pyg.spaces import TypeRows
 from plancc_runtime.transport.base import Transport
 
 
@@ -125,7 +125,7 @@ class OverRanks(TorchFunctionMode):
 
         return Bins(lambda x: summed(x.sum(axes, keepdim=True), transport), most, lambda x: x)
 
-    def _total(self, size: int, of: Rows | None) -> int:
+    def _total(self, size: int, of: TypeRows | None) -> int:
         """Entries of all ranks, of which this one has `size`. Collective but for rows."""
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 

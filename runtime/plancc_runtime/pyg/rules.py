@@ -58,7 +58,7 @@ from plancc_runtime.pyg.marks import (
 )
 from plancc_runtime.pyg.moved import summed
 from plancc_runtime.pyg.over_ranks import OverRanks
-from plancc_runtime.pyg.spaces import Rows
+from plancc_runtime.pyg.spaces import TypeRows
 
 
 class TorchRules(OverRanks):
@@ -119,14 +119,14 @@ class TorchRules(OverRanks):
         """Whether anything is true on any rank. Collective."""
         return bool(summed(found.any().long(), self.transport) > 0)
 
-    def _rows_of(self, call: Call, found: Sequence[Spread]) -> Rows | None:
-        """Of which rows the entries of all tensors are; None if they are of others."""
+    def _rows_of(self, call: Call, found: Sequence[Spread]) -> TypeRows | None:
+        """The rows that the entries of all tensors are of; None if they are of others."""
         of = {each.of for each in found}
         if len(of - {None}) > 1:
             refuse(call, "joins rows of several types")
         return of.pop() if len(of) == 1 else None
 
-    def _size(self, size: int, of: Rows | None = None) -> Count:
+    def _size(self, size: int, of: TypeRows | None = None) -> Count:
         return counted(size, of, lambda: self._total(size, of))
 
     def _sizes(self, call: Call, x: Any) -> Any:
