@@ -19,9 +19,9 @@ from plancc.plan.exchange import offsets, places
 from plancc.plan.parts import Part, of_nonzeros
 from plancc_runtime.graph import Graph
 from plancc_runtime.kernels.hashing import mixed
-from plancc_runtime.pyg.distributed import Distributed, ArgumentKind, tensors_in, with_tensors
+from plancc_runtime.pyg.distributed import ArgumentKind, Distributed, tensors_in, with_tensors
 from plancc_runtime.pyg.marks import is_rows, plain
-from plancc_runtime.pyg.spaces import TypeEdges, Key, TypeRows, spaces_of
+from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.typed import TypedGraph

@@ -26,7 +26,7 @@ from plancc_runtime.nn.dropout import drawn_bits
 from plancc_runtime.pyg.marks import Count, EdgeEnds, Spread, Targets, plain, spread
 from plancc_runtime.pyg.moved import FetchedColumns, largest, with_zeros
 from plancc_runtime.pyg.rules import TorchRules
-from plancc_runtime.pyg.spaces import TypeEdges, Key, TypeRows, spaces_of
+from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
 from plancc_runtime.typed import TypedGraph
 
 BY_ENTRY = ("HeteroLinear",)

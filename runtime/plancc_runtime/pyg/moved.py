@@ -82,8 +82,8 @@ class FetchedColumns:
                 for x, y in zip(found, came, strict=True)
             ]
         for x, columns in zip(tensors, found, strict=True):
-            kept = weakref.ref(x, _forgetting(self._kept, id(x))), _version(x)
-            self._kept[id(x)] = *kept, columns.movedim(0, x.axis), here | read
+            kept: weakref.ref[Tensor] = weakref.ref(x, _forgetting(self._kept, id(x)))
+            self._kept[id(x)] = kept, _version(x), columns.movedim(0, x.axis), here | read
 
 
 def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, size: int) -> Tensor:
