@@ -32,7 +32,6 @@ from plancc.owners.task import REFINED, Observer, Report
 from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
-from plancc.passes.fixed import agreeing, refine_around
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.migration import with_all_placed
 from plancc.plan.grid_slices import with_grid
@@ -65,7 +64,6 @@ def refine(
     objective: str = "volume",
     *,
     part: str | os.PathLike[str] | npt.ArrayLike | None = None,
-    fixed: str | os.PathLike[str] | npt.ArrayLike | None = None,
     command: str = "",
     observer: Observer = nullcontext,
     report: Report | None = None,
@@ -79,9 +77,6 @@ def refine(
     Parameters:
         part (path or int[num_vertices], optional): Owners to start from instead of the plan's, see
             `with_part`.
-        fixed (path or int[num_vertices], optional): Parts of vertices that never move, -1 for the
-            others. Vertices that are elsewhere move there first, once the parts have the numbers
-            that agree with most of them. For parts of one size.
         command: Recorded in the provenance.
         observer: Called with the name of each stage; returns a context manager around it.
         report: Called with the given owners and with the refined ones, each a
@@ -103,7 +98,7 @@ def refine(
     """
     known = [each.name for each in options_of(RefineOptions)]
     for name in options:
-        check_choice("option of refine", name, [*known, "part", "fixed", "observer", "report"])
+        check_choice("option of refine", name, [*known, "part", "observer", "report"])
     asked = RefineOptions(objective, **options)
     assert not isinstance(asked.machine, str)  # it is found
     with observer("load"):
@@ -121,12 +116,6 @@ def refine(
         wanted = replace(wanted, capacities=search.capacities)
     with observer("matrix"):
         whole, owner = directed_matrix_of(plan), plan.owner()
-        held = np.full(plan.num_vertices, -1, np.int32)
-        if fixed is not None:
-            if search.capacities is not None:
-                raise InputError("`fixed` is for parts of one size: drop `capacities`")
-            held = part_vector(fixed, plan.num_vertices, plan.num_parts, -1)
-            owner = agreeing(owner, held, plan.num_parts)
         matrix = without_relations(whole)
         limits = wanted.limits(matrix, plan.num_parts, epsilon)
         problem = hypergraph_of(matrix, limits)
@@ -141,19 +130,16 @@ def refine(
         refinement = refiner(objective, asked.cycles, asked.max_extra_volume)
         deadline = Deadline.after(asked.budget)
         context = Context(limits, asked.seed, asked.threads, deadline, epoch)
-        if fixed is None:
-            found = refinement.refine(owner, problem, context).owner
-        else:
-            found = refine_around(held >= 0, refinement, owner, problem, context)
+        found = refinement.refine(owner, problem, context).owner
         step = f"refined for {objective}, seed {asked.seed}"
         record.add(step, wall_seconds() - start, judge.of(Owners(found)))
         result = record.result([])
         better = result.owners.rows
         topology = recorded_topology(recorded, plan.num_parts)
-        same, numbers_stay = np.array_equal(better, plan.owner()), fixed is not None
-        if topology is not None and not (same or numbers_stay):
+        same = np.array_equal(better, plan.owner())
+        if topology is not None and not same:
             better = mapped(Owners(better), matrix, topology, search.capacities).rows
-        elif objective == "time" and not (topology or plan.header.grid or numbers_stay):
+        elif objective == "time" and not (topology or plan.header.grid):
             start = wall_seconds()
             better = with_better_numbers(matrix, result.owners, plan.num_parts, search).rows
             if better is not result.owners.rows:
@@ -180,8 +166,6 @@ def refine(
         "objective": objective,
         "search_seconds": (search_seconds(recorded) or 0.0) + record.seconds,
     }
-    if fixed is not None:
-        made["fixed_rows"] = int(np.count_nonzero(held >= 0))
     if asked.budget is not None:
         made["budget"] = float(asked.budget)
     return replace(

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-SIZE = 4
+SIZE = 3
 START, LONGEST, END = 120.0, 200.0, 30.0
 """Seconds that a start, a piece of work and an end may take, however busy the machine is."""
 PROGRAMS = {"plancc-run": "plancc_cli.run", "plancc": "plancc_cli.main"}

@@ -414,8 +414,7 @@ def convolution_of(
     Those by relation and a third party's are imported, with torch.
     """
     from plancc.plan.convolutions import CONVOLUTIONS, Convolution
-    from plancc_runtime.nn import model_of
-    from plancc_runtime.nn.own_class import is_own
+    from plancc_runtime.nn import is_own, model_of
 
     if is_own(model):
         raise InputError(f"--model {model}: words of a class of your own are known as it runs")

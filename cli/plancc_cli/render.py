@@ -349,9 +349,6 @@ def _answer(report: Report) -> Table:
     parts = {"rows": report.parts.rows, "nonzeros": report.parts.nonzeros}
     spans = [f"{each.min():,} to {each.max():,} {name}" for name, each in parts.items()]
     table.add_row("a part has", ", ".join(spans))
-    if found := report.components:
-        most = f"{min(found):,} to {max(found):,} in a part, {sum(found):,} in all"
-        table.add_row("connected components", most)
     full = "full batch: " * bool(batches) + WITHOUT_LINKS * bool(report.links)
     epoch = epoch_words(report.epoch).removeprefix("predicted epoch ")
     table.add_row(f"{full}predicted epoch", epoch)

@@ -41,7 +41,7 @@ from plancc_cli.signals import StopSignals, end_now
 from plancc_cli.tables import console, count_of, line_width, say
 from plancc_cli.words import in_flags, predictions_line, usage_words
 from plancc_runtime import launch
-from plancc_runtime.nn.own_class import is_own
+from plancc_runtime.nn import is_own
 from plancc_runtime.options import DELAY, TrainOptions
 from plancc_runtime.transport.base import say as say_on_stderr
 

@@ -14,8 +14,7 @@ from plancc.sampling import SAMPLERS
 from plancc_cli import options
 from plancc_cli.signals import SIGNALS
 from plancc_runtime import launch
-from plancc_runtime.nn import MODELS
-from plancc_runtime.nn.own_class import check_name, is_own
+from plancc_runtime.nn import MODELS, is_own
 from plancc_runtime.options import FULL, OF_MODELS, PASSES, TrainOptions
 
 
@@ -38,6 +37,8 @@ class ModelName(options.NameIn):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if not is_own(value):
             return super().convert(value, param, ctx)
+        from plancc_runtime.nn.own_class import check_name
+
         check_name(value)
         return value
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -17,13 +16,10 @@ from plancc.plan.convolutions import CONVOLUTIONS, ConvOptions, GATOptions, SAGE
 from plancc.plan.values import Header
 from plancc.registry import check_choice
 from plancc.sampling import SAMPLERS
-from plancc.text import shown
 from plancc.threads import MOST_THREADS
 from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.metrics import BALANCED, LOSSES, METRICS
-from plancc_runtime.nn import MODELS
-from plancc_runtime.nn.own_class import check_name as check_own_name
-from plancc_runtime.nn.own_class import is_own
+from plancc_runtime.nn import MODELS, is_own
 from plancc_runtime.rowfiles import check_name
 from plancc_runtime.transport.base import Transport
 
@@ -537,8 +533,10 @@ class TrainOptions:
 
     def _check_model_options(self) -> None:
         if is_own(self.model):
-            self._check_own_model()
-            return
+            from plancc_runtime.nn.own_class import check_training
+
+            object.__setattr__(self, "passes", ())  # which are for built-in models
+            return check_training(self)
         refuse_twice(self.chosen(OF_MODELS) | {"model_options": self.model_options})
         given = {**self.chosen(MODEL_OPTIONS), **(self.model_options or {})}
         if not given:
@@ -553,33 +551,6 @@ class TrainOptions:
             raise InputError(
                 f"{what}: model {self.model} has no such option; it has {', '.join(declared)}"
             )
-
-    def _check_own_model(self) -> None:
-        """InputError for what a class of the user's has not; `passes` are for built-in models."""
-        object.__setattr__(self, "passes", ())
-        check_own_name(self.model)
-        for name in self.chosen(OF_BUILT_IN):
-            raise self.for_built_in(name)
-        for name in self.chosen(NOT_OF_OWN) if self.batch_size != FULL else ():
-            why = f"goes with built-in models, and `model` {self.model} is a class of your own"
-            raise self._wrong(name, f"{why}; leave it out")
-        if self.dtype == "bfloat16":
-            raise self._wrong("dtype", "a class of your own takes float32 or float64")
-        for name, value in (self.model_options or {}).items():
-            try:
-                json.dumps(value)
-            except (TypeError, ValueError):
-                why = "give numbers, texts, or lists of them, which files of weights can hold"
-                raise InputError(f"`model_options` {name} {shown(value, 60)}: {why}") from None
-
-    def for_built_in(self, name: str) -> InputError:
-        """The error for an option of built-in models."""
-        value = getattr(self, name)
-        return self._wrong(
-            name,
-            f"is for built-in models; give it to a class of your own by `model_options` "
-            f"{name}={value}",
-        )
 
     def setting(self, name: str) -> str:
         """An option and its value for messages; a flag and a mapping alone."""
@@ -640,16 +611,4 @@ OF_MODELS = tuple(name for name in OPTION_NAMES if name in _OF_LAYERS)
 """Options of a model that have a field; `model_options` may hold them too."""
 MODEL_OPTIONS = tuple(name for name in OF_MODELS if not hasattr(ConvOptions, name))
 """Those that some models have."""
-OF_BUILT_IN = tuple(
-    field.name
-    for field in fields(TrainOptions)
-    if field.metadata.get("section") == "Model"
-    and field.name not in ("model", "hidden", "decoder", "model_options", "init")
-)
-"""Options that describe the network of a built-in model; `hidden` is also that of links."""
-NOT_OF_OWN = (
-    *("sampler", *BATCH_OPTIONS, "sampler_options", "relation_fanouts", "target"),
-    *("recompute", "embeddings", "fold", "pipeline", "aggregate_on"),
-)
-"""Options that need to know the layers of a network."""
 PATHS = tuple(field.name for field in fields(TrainOptions) if kind_of(field) == "Path")

@@ -24,8 +24,7 @@ from plancc.plan.values import Header
 from plancc.text import shown
 from plancc_runtime.gathering import Ids, RowsOfRank, save_rows
 from plancc_runtime.launch import need_torch
-from plancc_runtime.nn.own_class import check_name as check_own_name
-from plancc_runtime.nn.own_class import is_own
+from plancc_runtime.nn import is_own
 from plancc_runtime.options import GIVEN, MODEL_OPTIONS, TrainOptions
 from plancc_runtime.remarks import WITH_LABELS
 from plancc_runtime.slices import Opened, open_plan, read_ids
@@ -388,9 +387,11 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
         **{key: network.conv[key] for key in MODEL_OPTIONS if key in network.conv},
     }
     if is_own(network.model):
+        from plancc_runtime.nn.own_class import check_name
+
         layers = {}
         try:
-            check_own_name(network.model)
+            check_name(network.model)
         except InputError as error:
             raise InputError(
                 f"{name}: its network is the class {shown(network.model)}, which is imported again "

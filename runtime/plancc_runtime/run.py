@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from plancc_runtime.execution.drawn import Drawn
     from plancc_runtime.link_learner import LinkLearner
     from plancc_runtime.nn.relations import TypesOfNetwork
-    from plancc_runtime.pyg.check import Agreement
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 """Types of weights and sums."""
@@ -267,14 +266,14 @@ class Run:
             features = features.to(torch.bfloat16)
         self._data = replace(data, features=features)
 
-    def check_model(self, plan: str | PathLike[str] | Slice) -> Agreement:
-        """`pyg.check` of a class of the user's, in place of `prepare`. Collective."""
-        from plancc_runtime.graph import open_graph
-        from plancc_runtime.pyg.own_network import check_own
+    @property
+    def network(self) -> Network:
+        return self._learner.network
 
-        x = self._learner.network.standardized(self._data.features)
-        graph = open_graph(plan, self.transport, self._resources.dtype)
-        return check_own(self._learner.network, graph, x)
+    @property
+    def features(self) -> torch.Tensor:
+        """Features of own rows, before they are standardised."""
+        return self._data.features
 
     def outline(self) -> RunOutline:
         """What is known before the first epoch; after `prepare`. Collective at the first call."""

@@ -18,10 +18,9 @@ from plancc.registry import check_choice
 from plancc.text import shown
 from plancc.version import __version__
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.nn import MODELS
+from plancc_runtime.nn import MODELS, is_own
 from plancc_runtime.nn.decoders import DECODERS
 from plancc_runtime.nn.network import ACTIVATIONS, NORMS, Network, NetworkOptions
-from plancc_runtime.nn.own_class import is_own
 from plancc_runtime.targets import TARGETS, OneClass
 from plancc_runtime.weights import Shapes, read_description, read_weights
 

@@ -25,7 +25,6 @@ from plancc.text import shown
 from plancc_runtime.gathering import RowsOfRank, gather_rows
 from plancc_runtime.launch import TIMEOUT, check_no_launcher, need_torch, open_transport
 from plancc_runtime.metrics import METRICS, Metric
-from plancc_runtime.nn.own_class import name_of
 from plancc_runtime.options import OPTION_NAMES, TrainOptions, refuse_twice
 from plancc_runtime.results import Measure, TrainResult, scores_of
 from plancc_runtime.slices import read_ids
@@ -144,6 +143,8 @@ def train(
         if name not in OPTION_NAMES:
             raise InputError(_unknown(name))
     if not isinstance(options.get("model", ""), str):
+        from plancc_runtime.nn.own_class import name_of
+
         options["model"] = name_of(options["model"])
     chosen = TrainOptions(**options)
     refuse_twice(options)  # an option that is given as its default counts too

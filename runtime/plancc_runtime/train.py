@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from plancc.errors import InputError
 from plancc_runtime.launch import need_torch
-from plancc_runtime.nn.own_class import is_own
+from plancc_runtime.nn import is_own
 from plancc_runtime.options import TrainOptions, check_same_options
 from plancc_runtime.results import Measure, RunOutline, TrainResult
 from plancc_runtime.slices import Opened, Slice, open_plan, read_ids
@@ -103,13 +103,19 @@ def check_model(
         need_torch("a network")
         if not is_own(options.model):
             raise InputError("`check_model`: is for a class of your own: `model` FILE:CLASS")
+    import torch
+
+    from plancc_runtime.graph import open_graph
+    from plancc_runtime.pyg.own_network import check_own
     from plancc_runtime.run import Run
 
     kept = {"checkpoint": None, "every": None, "keep_last": 2, "resume": False}
     written = dict.fromkeys(("log", "predict", "profile"))
     changes: dict[str, Any] = {"dtype": "float64", **kept, **written}
     options = replace(options, **changes)
-    return Run(open_plan(plan, transport), options, transport).check_model(plan)
+    run = Run(open_plan(plan, transport), options, transport)
+    graph = open_graph(plan, transport, torch.float64)
+    return check_own(run.network, graph, run.network.standardized(run.features))
 
 
 def prepared(

@@ -1,13 +1,11 @@
 """Replaying a corpus: what counts as a difference, and what is kept."""
 
 import json
-from itertools import combinations
 
 import pytest
 
 from benchmarks.replay import Kept, compare, lines_of
 from benchmarks.replay_cases import GRAPHS, MODELS, OBJECTIVES, PLANS, corpus
-from benchmarks.replay_epochs import BATCHES, EDGE_PLACES, FOLDS, ROW_PLACES, covering
 
 
 def outcome(content: str = "ab12", loss: str = "0.25", warning: str = "uneven") -> dict:
@@ -103,23 +101,3 @@ def test_the_corpus_has_every_model_and_objective(quick):
     assert {case["graph"] for case in cases if case["kind"] == "compile"} <= set(GRAPHS)
     for case in cases:
         assert {*case.get("plans", ()), case.get("plan", "row")} <= set(PLANS)
-
-
-def test_every_kind_of_batch_meets_every_place():
-    names = [case["name"] for case in corpus(quick=False, shared=False)]
-    wanted = [f"epochs/{place}/{kind}/" for place in ROW_PLACES for kind in BATCHES]
-    wanted += [f"epochs/{place}/{kind}/" for place in EDGE_PLACES for kind in FOLDS]
-    missing = [each for each in wanted if not any(name.startswith(each) for name in names)]
-    refused = [f"epochs/1d-needed-3/r3/{kind}/" for kind in ("neighbour", "walk")]
-    assert missing == refused
-
-
-def test_few_cases_have_every_pair_of_values():
-    axes = [{f"{axis}{value}": {axis: value} for value in range(4)} for axis in "abcd"]
-    cases = list(covering(axes, lambda options: options["a"] == options["b"] == 1))
-    names = [name.split("/") for name, _ in cases]
-    found = {pair for name in names for pair in combinations(name, 2)}
-    wanted = {(x, y) for one, two in combinations(axes, 2) for x in one for y in two}
-    assert wanted - found == {("a1", "b1")}
-    assert len(cases) < 40
-    assert cases[0][1].keys() == set("abcd")

@@ -6,7 +6,6 @@ Latencies are whole seconds and bandwidths powers of two, so that all times are 
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -335,26 +334,6 @@ def test_the_critical_path():
     assert (first.stage, first.compute, first.network) == ("layer 1 forward", {1: 6.0}, 3.0)
     assert (second.stage, second.compute, second.network) == ("update", {0: 3.0}, 3.0)
     assert (second.seconds, second.rank) == (6.0, 0)
-
-
-@pytest.mark.parametrize("overlap", [0.0, 0.5, 1.0])
-def test_a_critical_path_fills_the_epoch(overlap):
-    """Ranks compute and exchange by chance, whatever the network lets wait."""
-    times = np.random.default_rng(4).integers(1, 9, (6, 2, 4)).astype(float)
-    parts = [exchanging(everyone(4, 8)[::2], *each) for each in times]
-    steps = [[step for part in parts for step in part[rank]] for rank in range(4)]
-    ends, waits = played(links(4, 2, overlap=overlap), steps)
-    epoch = EpochTimeline(0.0, max(ends), [RankTimeline(each, [], []) for each in waits])
-    assert epoch.computed.tolist() == times.sum(axis=(0, 1)).tolist()
-    path = epoch.critical_path()
-    assert path[0].begin == 0.0
-    assert path[-1].end == max(ends)
-    assert all(a.end == b.begin for a, b in pairwise(path))
-    # what computes on the path computes then
-    for stretch in path:
-        if stretch.what == "compute":
-            own = [w for w in waits[stretch.rank] if w.begin < stretch.end]
-            assert all(w.end <= stretch.begin for w in own)
 
 
 def test_tracks_that_cannot_be_written_are_one_sentence(tmp_path: Path):

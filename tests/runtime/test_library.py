@@ -254,6 +254,7 @@ def test_own_model_is_the_same_on_two_ranks(launcher, plan_file, ranks):
 
 @pytest.mark.mpi
 def test_grid_and_mesh_learn_the_same_on_two_ranks(tmp_path, ranks):
+    pytest.importorskip("torch_geometric")
     example, plan = EXAMPLES / "grid_mesh.py", tmp_path / "plan.h5"
     script(None, example, "plan", plan, "2")
     losses = losses_of("".join(ranks.call(2, script, example, "train", plan)))

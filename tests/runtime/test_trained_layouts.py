@@ -174,16 +174,16 @@ def test_what_a_row_plan_sends(dtype):
 @pytest.mark.parametrize(
     ("layout", "ranks_needed", "more", "launcher"),
     [
-        ("2d 2x2", 4, (), "mpirun"),
+        ("2d 1x3", 3, (), "mpirun"),
         ("feature 1x2", 2, ("--pipeline", "3"), "mpirun"),
-        ("hops", 4, ("--exchange", "nodes"), "mpirun"),
+        ("hops", 3, ("--exchange", "nodes"), "mpirun"),
         pytest.param("feature 1x2", 2, ("--pipeline", "3"), "torchrun", marks=long),
     ],
 )
 def test_processes_train_as_threads_do(layout, ranks_needed, more, launcher, ranks, tmp_path):
     file = tmp_path / "plan.h5"
     if layout == "hops":
-        with_routes(worlds.plan("undirected", "edge", 4), Topology.parse("2x2")).save(file)
+        with_routes(worlds.plan("undirected", "edge", 3), Topology.parse("1x1+1x2")).save(file)
     else:
         file = file_of("undirected", layout)
     given = dict(zip(more[::2], more[1::2], strict=True))

@@ -13,9 +13,8 @@ from plancc_runtime.data import LocalData
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.nn import MODELS, model_of
+from plancc_runtime.nn import MODELS, is_own, model_of
 from plancc_runtime.nn.network import Network
-from plancc_runtime.nn.own_class import class_of, is_own
 from plancc_runtime.options import BATCH_OPTIONS, RATES_KEPT, TrainOptions, learns_links
 
 if TYPE_CHECKING:
@@ -74,7 +73,9 @@ def check_layout(header: Header, options: TrainOptions) -> None:
         InputError: If an option needs another layout.
     """
     if is_own(options.model):
-        return _check_own(header, options)
+        from plancc_runtime.nn.own_class import check_plan
+
+        return check_plan(header, options, learns_links(header, options))
     if header.types is None and options.target is not None:
         raise InputError(f"{options.setting('target')}: needs a plan with types")
     kind = model_of(options.model, header.types is not None)
@@ -131,19 +132,6 @@ def check_layout(header: Header, options: TrainOptions) -> None:
             f"{wanted[0]}: needs a plan of layout row, and this is an edge plan, whose rows are "
             "spread over ranks"
         )
-
-
-def _check_own(header: Header, options: TrainOptions) -> None:
-    """InputError for a plan that a class of the user's does not train on, or if there is none."""
-    if header.layout != "row" or header.types is not None:
-        kind = f"layout {header.layout}" if header.types is None else "several types of vertices"
-        raise InputError(
-            f"`model` {options.model}: a class of your own needs a plan of layout row with one "
-            f"type of vertices, as `plancc compile --model hp` makes it, and this one is of {kind}"
-        )
-    for name in options.chosen(("hidden",)) if not learns_links(header, options) else ():
-        raise options.for_built_in(name)
-    class_of(options.model)
 
 
 def _check_types(header: Header, options: TrainOptions) -> None:

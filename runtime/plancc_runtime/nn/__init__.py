@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from plancc.errors import InputError
 from plancc.registry import Registry
-from plancc_runtime.nn.own_class import is_own
 
 if TYPE_CHECKING:
     from plancc_runtime.nn.conv import Conv
@@ -73,6 +72,11 @@ def model_of(name: str, has_types: bool) -> type[Conv]:
         return found
     of_kind: type[Conv] = __getattr__("per_relation")(found)
     return of_kind
+
+
+def is_own(model: str) -> bool:
+    """Whether a model's name stands for a class of the user's (`nn.own_class`)."""
+    return ":" in model
 
 
 def option_names(model: str, has_types: bool) -> list[str]:

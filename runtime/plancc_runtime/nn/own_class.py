@@ -7,6 +7,7 @@ importing torch or the file.
 from __future__ import annotations
 
 import ast
+import json
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from plancc.plan.values import Header
+    from plancc_runtime.options import TrainOptions
+
 WIDTHS = (
     ("in_channels", "in_features", "num_features", "d_in"),
     ("out_channels", "out_features", "num_classes", "d_out"),
@@ -36,10 +40,16 @@ WIDTHS = (
 """Names under which constructors take the widths of features and of outputs."""
 OF_GRAPH = {
     "edge_index": "",
-    "edge_weight": "weights: compile the plan with --normalize none --no-self-loops",
-    "edge_attr": "features of edges: compile the plan with --edge-features",
+    "edge_weight": "weights: compile the plan with normalization none",
+    "edge_attr": "features of edges: compile the plan with `edge_features`",
 }
 """What `forward` may take beside the features, by name, and how a plan comes to it."""
+OF_BUILT_IN = "layers heads attention_dropout aggregator activation norm residual parametrization "
+OF_BUILT_IN += "bias dropout input_dropout"
+"""Options that describe networks of built-in models; `hidden` too, which links have as well."""
+OF_LAYERS = "sampler batch_size fanouts walk_length keep sampler_options relation_fanouts target "
+OF_LAYERS += "recompute embeddings fold pipeline aggregate_on"
+"""Options that need to know the layers of a network."""
 WHOLE_DATA = ("data", "batch", "graph")
 """Names of an only argument that is no tensor."""
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
@@ -50,9 +60,45 @@ _GIVEN: dict[str, type[nn.Module]] = {}
 _FILES: dict[tuple[str, bytes], ModuleType] = {}
 
 
-def is_own(model: str) -> bool:
-    """Whether a model's name stands for a class of the user's."""
-    return ":" in model
+def check_training(options: TrainOptions) -> None:
+    """InputError for options of training that a class of the user's has not, or no such file."""
+    check_name(options.model)
+    _refuse_built_in(options, OF_BUILT_IN)
+    full = options.batch_size == "full"
+    for name in options.chosen(OF_LAYERS.split()):
+        if not (full and name == "batch_size"):
+            raise InputError(
+                f"{options.setting(name)}: goes with built-in models, and `model` {options.model} "
+                "is a class of your own; leave it out"
+            )
+    if options.dtype == "bfloat16":
+        raise InputError("`dtype` bfloat16: a class of your own takes float32 or float64")
+    for name, value in (options.model_options or {}).items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):
+            why = "give numbers, texts, or lists of them, which files of weights can hold"
+            raise InputError(f"`model_options` {name} {shown(value, 60)}: {why}") from None
+
+
+def _refuse_built_in(options: TrainOptions, names: str) -> None:
+    for name in options.chosen(names.split()):
+        raise InputError(
+            f"{options.setting(name)}: is for built-in models; give it to a class of your own by "
+            f"`model_options` {name}={getattr(options, name)}"
+        )
+
+
+def check_plan(header: Header, options: TrainOptions, links: bool) -> None:
+    """InputError for a plan that a class of the user's does not train on, or if there is none."""
+    if header.layout != "row" or header.types is not None:
+        kind = f"layout {header.layout}" if header.types is None else "several types of vertices"
+        raise InputError(
+            f"`model` {options.model}: a class of your own needs a plan of layout row with one "
+            f"type of vertices, as the compiler's model hp makes it, and this one is of {kind}"
+        )
+    _refuse_built_in(options, "" if links else "hidden")
+    class_of(options.model)
 
 
 def name_of(model: object) -> str:

@@ -236,7 +236,7 @@ def test_what_is_refused(line, plans, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("layout", ["edge", "2d 2x2"])
 def test_plans_of_other_layouts_are_refused(layout):
-    with pytest.raises(InputError, match=r"`plancc compile --model hp` makes it.* of layout "):
+    with pytest.raises(InputError, match=r"model hp makes it.* of layout "):
         trained(file_of(X, layout), 4, model=own_nets.Net)
 
 
