@@ -109,7 +109,7 @@ class OverRanks(TorchFunctionMode):
         else:
             found = extreme(whole, name, bins)
         found = found if keep else found.squeeze(axes)
-        if name in ("max", "min") and len(axes) < x.ndim:  # and places, which no rank knows
+        if name in ("max", "min") and call.get(1, "dim") is not None:  # with places, unknown here
             kind = type(torch.zeros(1).max(0) if name == "max" else torch.zeros(1).min(0))
             return kind((found, marked(torch.full_like(found, -1, dtype=torch.int64), Unknown)))
         return found
