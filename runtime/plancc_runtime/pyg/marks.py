@@ -59,14 +59,14 @@ class EdgeEnds(Mark):
     relations: frozenset[int]
 
 
-class End(Mark):
+class OneEnd(Mark):
     """Numbers of the rows `of`, such as one end of edges."""
 
     axis = 0
     of: TypeRows
 
 
-class Sources(End):
+class Sources(OneEnd):
     """int64[...]: numbers of columns of the rows `of`, [own rows | halo rows].
 
     They are sources of edges of `relations` (frozenset of int).
@@ -75,7 +75,7 @@ class Sources(End):
     relations: frozenset[int]
 
 
-class Targets(End):
+class Targets(OneEnd):
     """int64[...]: numbers of own rows of the rows `of`."""
 
 

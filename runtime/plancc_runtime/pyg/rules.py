@@ -41,8 +41,8 @@ from plancc_runtime.pyg.calls import (
 from plancc_runtime.pyg.marks import (
     Count,
     EdgeEnds,
-    End,
     Mark,
+    OneEnd,
     Sources,
     Spread,
     Targets,
@@ -100,7 +100,7 @@ class TorchRules(OverRanks):
         edges = next((each for each in found if isinstance(each, EdgeEnds)), None)
         if edges is not None:
             return self._call_on_edges(call, edges)
-        if any(isinstance(each, End) for each in found):
+        if any(isinstance(each, OneEnd) for each in found):
             return self._call_on_end(call, found)
         return self._call_on_spread(call, [each for each in found if isinstance(each, Spread)])
 
@@ -144,7 +144,7 @@ class TorchRules(OverRanks):
     def _copied(self, call: Call, x: Tensor) -> Any:
         """A copy, perhaps of another type; numbers of rows stay what they are."""
         out = call.run()
-        if isinstance(x, End | EdgeEnds) and out.dtype != x.dtype:
+        if isinstance(x, OneEnd | EdgeEnds) and out.dtype != x.dtype:
             refuse(call, ENDS)
         return alike(out, x) if isinstance(x, Mark) and isinstance(out, Tensor) else out
 
@@ -238,7 +238,7 @@ class TorchRules(OverRanks):
     def _call_on_end(self, call: Call, found: list[Mark]) -> Any:
         """Functions of one end of edges, where it is no index."""
         name = call.name
-        first = next(each for each in found if isinstance(each, End))
+        first = next(each for each in found if isinstance(each, OneEnd))
         if name in ("stack", "cat", "concat"):
             ends = call.args[0]
             kinds = [type(each) for each in ends]
@@ -248,11 +248,11 @@ class TorchRules(OverRanks):
                     return self._stacked(call, ends[row], ends[1 - row], row)
                 if name != "stack":
                     return self._joined_ends(call, ends)
-        if name in KEPT and isinstance(call.args[0], End):
+        if name in KEPT and isinstance(call.args[0], OneEnd):
             return alike(call.run(), call.args[0])
         if name == "max" and len(call.args) == 1:
             return plain(first).new_tensor(first.of.num_rows - 1)
-        if name in COMPARED and all(isinstance(k, End) for k in call.args):
+        if name in COMPARED and all(isinstance(k, OneEnd) for k in call.args):
             return spread(call.run(), 0, None)
         return refuse(call, ENDS)
 
@@ -286,7 +286,7 @@ class TorchRules(OverRanks):
         key = call.args[1]
         if isinstance(x, EdgeEnds):
             return self._index_edges(call, x, key)
-        if isinstance(x, End):
+        if isinstance(x, OneEnd):
             if not (
                 _is_whole(key) or isinstance(key, Mark) or key is None or key == (slice(None), None)
             ):
@@ -377,7 +377,7 @@ class TorchRules(OverRanks):
             refuse(call, "sets entries by number")
         elif isinstance(first, Sources) and self._on_any(plain(first) >= len(x)):
             refuse(call, "sets rows of other ranks")
-        elif isinstance(first, End):
+        elif isinstance(first, OneEnd):
             if not is_rows(x, 0) or x.of != first.of:
                 refuse(call, "sets entries by number")
         elif isinstance(first, Spread):
@@ -395,7 +395,7 @@ class TorchRules(OverRanks):
         dim %= out.ndim
         sums = base in ("scatter_add", "index_add")
         reduce = "sum" if sums else str(call.get(4, "reduce", "copy"))
-        if isinstance(index, End) and (
+        if isinstance(index, OneEnd) and (
             out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
         ):
             refuse(call, "puts edges to entries that are not rows of their ends")
