@@ -65,6 +65,7 @@ NAMES = (
     "start",
     "signals",
     "against-pyg",
+    "own-models",
     "links",
     "house",
 )

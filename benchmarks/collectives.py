@@ -59,8 +59,8 @@ def measured(rounds: int) -> dict[str, dict[str, float]]:
             "nonblocking": partial(_waited, comm.Ialltoall, sent, here),
             "group": partial(group.alltoall, np.split(sent, comm.size), np.split(here, comm.size)),
         }
-        found[f"broadcast, {label}"] = _in_turns(comm, rounds, broadcast)
-        found[f"all-to-all, {label}"] = _in_turns(comm, rounds, alltoall)
+        found[f"broadcast, {label}"] = in_turns(comm, rounds, broadcast)
+        found[f"all-to-all, {label}"] = in_turns(comm, rounds, alltoall)
     return found
 
 
@@ -68,7 +68,8 @@ def _waited(start: Callable[..., Any], *arguments: object) -> None:
     start(*arguments).Wait()
 
 
-def _in_turns(comm: Any, rounds: int, sides: dict[str, Callable[[], object]]) -> dict[str, float]:
+def in_turns(comm: Any, rounds: int, sides: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Median seconds of the slowest rank, by side, after a tenth of the rounds. Collective."""
     from benchmarks.rivals.bare_exchange import time_rounds
 
     seconds: dict[str, list[float]] = {name: [] for name in sides}

@@ -78,23 +78,15 @@ def _products(
     m, n = matrix.shape
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(n, width, generator=generator)
-    mask = torch.randn(m, width, generator=generator)
     out = torch.empty(m, width)
     source, target = torch.ones(2, COPY_BYTES // 8)  # float32
     kernels = {name: prepare(matrix, torch.float32, kernel=name) for name in KERNELS.names()}
     int32, int64 = _torch_csr(matrix, np.int32), _torch_csr(matrix, np.int64)
 
-    def unfused() -> None:
-        kernels["numba"].multiply(x, out)
-        torch.relu_(out)
-        out.masked_fill_(mask <= 0, 0)
-
     sides: dict[str, Callable[[], object]] = {
         "torch int32": lambda: torch.addmm(out, int32, x, beta=0, out=out),
         "torch int64": lambda: torch.addmm(out, int64, x, beta=0, out=out),
         "copy": lambda: target.copy_(source),
-        "fused": lambda: kernels["numba"].multiply(x, out, relu=True, where=mask),
-        "unfused": unfused,
     }
     sides |= {name: partial(kernel.multiply, x, out) for name, kernel in kernels.items()}
     if threads == 1:
@@ -114,9 +106,6 @@ def _products(
     for name in ("numba", "torch int32"):
         share = bound / statistics.median(seconds[name])
         report.add(f"{label}: {name}, share of bandwidth", share)
-    _add_median_ratio(
-        report, f"{label}: ReLU and mask, fused / unfused", seconds["fused"], seconds["unfused"]
-    )
 
 
 def _orders(report: Report, graph: str, matrix: csr_matrix, repetitions: int) -> None:

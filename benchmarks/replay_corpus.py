@@ -510,9 +510,8 @@ def exchanges(graph: Any, x: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"product {which}", partial(graph.product, x, which)
     yield "halo", partial(graph.halo, x)
     yield "columns", partial(graph.columns, x)
-    for reduce in ("sum", "mean", "max", "min"):
-        yield f"copy {reduce}", partial(graph.aggregate, x, "copy", reduce)
-        yield f"mul {reduce}", partial(graph.aggregate, x, "mul", reduce, weight="plan")
+    for reduce in ("sum", "mean", "max"):
+        yield f"copy {reduce}", partial(graph.aggregate, x, reduce=reduce)
     yield "dropout", partial(graph.dropout, x, 0.5, 1, 2)
 
 

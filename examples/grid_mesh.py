@@ -1,10 +1,10 @@
-"""Encode, process, decode: values of a grid are learnt on a coarser mesh, as in weather models.
+"""Encode, process, decode: fields on a grid are learnt on a coarser mesh, as in weather models.
 
     python examples/grid_mesh.py plan plan.h5 4
     mpirun -n 4 python -m mpi4py examples/grid_mesh.py train plan.h5
 
-Every mesh vertex reads its nearest grid vertices, and every grid vertex its nearest mesh vertices.
-Features of edges are the way from end to end. The targets are real numbers.
+A MeshGraphNet (Pfaff et al. 2021) in PyTorch Geometric. Every mesh vertex reads its nearest grid
+vertices, and every grid vertex its nearest mesh vertices. All times of the field travel at once.
 """
 
 import sys
@@ -13,83 +13,98 @@ import numpy as np
 import torch
 from scipy.spatial import cKDTree
 from torch.nn import LayerNorm, Linear, ModuleList, ReLU, Sequential
+from torch_geometric.nn import MessagePassing
 
 import plancc
 import plancc_runtime
+from plancc_runtime.pyg import distributed
 
-GRID, MESH, WIDTH, EPOCHS = 400, 60, 16, 30
-RELATIONS = {("grid", "up", "mesh"): 9, ("mesh", "on", "mesh"): 6, ("mesh", "down", "grid"): 3}
-random = np.random.default_rng(0)
-PLACES = {"grid": random.random((GRID, 2)), "mesh": random.random((MESH, 2))}
+GRID, MESH, TIMES, WIDTH, EPOCHS = 400, 60, 4, 16, 30
+UP, ON, DOWN = range(3)
 
 
 def compile_plan(path: str, parts: int) -> None:
-    """Partition grid and mesh together."""
-    graph = {name: len(places) for name, places in PLACES.items()}
-    for (source, name, destination), k in RELATIONS.items():
-        found = cKDTree(PLACES[source]).query(PLACES[destination], k)[1]
-        rows = np.repeat(np.arange(len(found)), k)
-        graph[source, name, destination] = np.stack([found.ravel(), rows])
-    plancc.compile(graph, num_parts=parts, normalize="none").save(path)
-
-
-class Block(torch.nn.Module):
-    """A layer of one's own, the step of MeshGraphNet (Pfaff et al. 2021) over the edges uv.
-
-    e_uv = e_uv + MLP([h_u, h_v, e_uv]), then h_v = h_v + MLP([h_v, sum of e_uv])
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.edge, self.vertex = mlp(3 * WIDTH), mlp(2 * WIDTH)
-
-    def forward(self, columns, h: torch.Tensor, edges: torch.Tensor, ends) -> torch.Tensor:
-        source, target = ends
-        edges = edges + self.edge(torch.cat([columns[source], h[target], edges], 1))
-        total = torch.zeros_like(h).index_add(0, target, edges)
-        return h + self.vertex(torch.cat([h, total], 1))
+    """Partition grid and mesh together, and write the field: [times, vertices, (seen, true)]."""
+    places = np.random.default_rng(0).random((GRID + MESH, 2))
+    grid, mesh = np.split(np.arange(GRID + MESH), [GRID])
+    edges = []
+    for kind, sources, targets, k in (
+        (UP, grid, mesh, 9),
+        (ON, mesh, mesh, 6),
+        (DOWN, mesh, grid, 3),
+    ):
+        found = sources[cKDTree(places[sources]).query(places[targets], k)[1]]
+        target = np.repeat(targets, k)
+        edges.append([found.ravel(), target, np.full(len(target), kind)])
+    source, target, kind = np.concatenate(edges, axis=1)
+    way = places[source] - places[target]
+    data = plancc.VertexData(features=np.c_[places, np.arange(GRID + MESH) < GRID])
+    plan = plancc.compile(
+        (GRID + MESH, np.stack([source, target])),
+        num_parts=parts,
+        normalize="none",
+        self_loops=False,
+        data=data,
+        edge_features=np.c_[way, kind],
+    )
+    plan.save(path)
+    true = np.sin(6 * places.prod(1) + np.arange(TIMES)[:, None])
+    seen = np.where(np.arange(GRID + MESH) < GRID, true + 0.1 * np.cos(99 * true), 0)
+    np.save(f"{path}.npy", np.stack([seen, true], axis=2))
 
 
 def mlp(width: int) -> torch.nn.Module:
     return Sequential(Linear(width, WIDTH), ReLU(), Linear(WIDTH, WIDTH), LayerNorm(WIDTH))
 
 
+class Block(MessagePassing):
+    """e_uv = e_uv + MLP([h_u, h_v, e_uv]), then h_v = h_v + MLP([h_v, sum of e_uv])"""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="sum", node_dim=-2)
+        self.edge, self.vertex = mlp(3 * WIDTH), mlp(2 * WIDTH)
+
+    def forward(self, h, edge_index, e):
+        return h + self.vertex(torch.cat([h, self.propagate(edge_index, h=h, e=e)], dim=-1))
+
+    def message(self, h_i, h_j, e):
+        e = e.expand(len(h_i), -1, -1)
+        return e + self.edge(torch.cat([h_i, h_j, e], dim=-1))
+
+
 class Model(torch.nn.Module):
-    """A block for every relation: to the mesh, on it, and back to the grid."""
+    """A block to the mesh, one on it, and one back to the grid."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.vertices, self.out = Linear(3, WIDTH), Linear(WIDTH, 1)
-        self.edges = ModuleList(Linear(2, WIDTH) for _ in RELATIONS)
-        self.blocks = ModuleList(Block() for _ in RELATIONS)
+        self.vertices, self.edges, self.out = Linear(4, WIDTH), Linear(2, WIDTH), Linear(WIDTH, 1)
+        self.blocks = ModuleList(Block() for _ in (UP, ON, DOWN))
 
-    def forward(self, graph: plancc_runtime.TypedGraph, x: dict) -> torch.Tensor:
-        h = {name: self.vertices(rows) for name, rows in x.items()}
-        for block, edge, relation in zip(self.blocks, self.edges, RELATIONS, strict=True):
-            source, _, destination = relation
-            local, ends = graph.relation(relation), graph.edges(relation)
-            way = local.columns(x[source][:, :2])[ends[0]] - x[destination][ends[1], :2]
-            h[destination] = block(local.columns(h[source]), h[destination], edge(way), ends)
-        return self.out(h["grid"])
+    def forward(self, x, edge_index, edge_attr):
+        h, e = self.vertices(x), self.edges(edge_attr[:, :2])
+        for kind, block in enumerate(self.blocks):
+            chosen = edge_attr[:, 2] == kind
+            h = block(h, edge_index[:, chosen], e[chosen])
+        return self.out(h)
 
 
 def train(path: str) -> None:
-    """Learn a smooth function of the places from a noisy one."""
-    graph = plancc_runtime.open_typed(path)
-    places = {name: torch.tensor(PLACES[name]).float()[graph.vertices(name)] for name in PLACES}
-    target = torch.sin(6 * places["grid"].prod(1, keepdim=True))
-    seen = {"grid": target + 0.1 * torch.cos(99 * target), "mesh": 0 * places["mesh"][:, :1]}
-    x = {name: torch.cat([places[name], seen[name]], 1) for name in PLACES}
+    """Learn the true field from the one that is seen."""
+    graph = plancc_runtime.open(path)
+    field = graph.take(np.load(f"{path}.npy", mmap_mode="r"), axis=1)
+    on_grid = graph.features[:, 2] == 1
+    x = torch.cat([graph.features.expand(TIMES, -1, -1), field[:, :, :1]], dim=2)
     torch.manual_seed(0)
-    model = Model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    net = distributed(Model(), graph)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     for epoch in range(EPOCHS):
-        loss = graph.union.mean_loss((model(graph, x) - target) ** 2)
+        out = net(x, graph.edge_index, graph.edge_attr)
+        loss = graph.mean_loss((out - field[:, :, 1:])[:, on_grid] ** 2)
         optimizer.zero_grad()
         loss.backward()
-        graph.union.sync_gradients(model)
+        graph.sync_gradients(net)
         optimizer.step()
-        if graph.union.rank == 0:
+        if graph.rank == 0:
             print(f"epoch {epoch}: loss {loss.item():.5f}")
 
 

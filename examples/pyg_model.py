@@ -1,6 +1,6 @@
 """A network of PyTorch Geometric, unchanged, on the ranks of a plan.
 
-    pip install torch_geometric
+    pip install 'plancc[pyg]'
     mpirun -n 4 python -m mpi4py examples/pyg_model.py cora.h5
 
 `distributed` runs it on this rank's rows: what messages read of sources comes from other ranks,

@@ -148,7 +148,7 @@ def patch(
         member = Judge(matrix, "volume", None, limits).of(owners)
         record.add("patched", wall_seconds() - start, member)
     with observer("lower"):
-        made = lowered_like(plan, whole, owners, plan.num_parts)
+        made = lowered_like(plan, whole, owners)
         if ends is not None and plan.links is not None:
             numbers = plan.links.kind, plan.links.number
             made = with_links(made, ends, *numbers, header.links or 0)

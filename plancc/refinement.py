@@ -24,7 +24,7 @@ from plancc.graph.owners import Owners
 from plancc.graph.union import without_relations
 from plancc.models.file import part_vector
 from plancc.models.hypergraph import hypergraph_of
-from plancc.models.weights import BATCH, Balance
+from plancc.models.weights import BATCH, DEFAULT_BALANCE, Balance
 from plancc.options import EPSILON, RefineOptions, SearchOptions
 from plancc.owners.numbering import STEP, mapped, with_better_numbers
 from plancc.owners.provenance import empty_parts, provenance
@@ -32,7 +32,6 @@ from plancc.owners.task import REFINED, Observer, Report
 from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
-from plancc.passes.fixed import agreeing, refine_around
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.migration import with_all_placed
 from plancc.plan.grid_slices import with_grid
@@ -50,6 +49,7 @@ from plancc.report.epochs import Basis
 from plancc.report.payback import search_seconds
 from plancc.report.provenance import recorded_topology
 from plancc.search.record import Judge, Record
+from plancc.text import shown
 
 OF_EXPECTATION = (
     *("theta", "delta", "hoeffding_nets", "hoeffding_batches", "nets_per_batch"),
@@ -64,7 +64,6 @@ def refine(
     objective: str = "volume",
     *,
     part: str | os.PathLike[str] | npt.ArrayLike | None = None,
-    fixed: str | os.PathLike[str] | npt.ArrayLike | None = None,
     command: str = "",
     observer: Observer = nullcontext,
     report: Report | None = None,
@@ -78,9 +77,6 @@ def refine(
     Parameters:
         part (path or int[num_vertices], optional): Owners to start from instead of the plan's, see
             `with_part`.
-        fixed (path or int[num_vertices], optional): Parts of vertices that never move, -1 for the
-            others. Vertices that are elsewhere move there first, once the parts have the numbers
-            that agree with most of them. For parts of one size.
         command: Recorded in the provenance.
         observer: Called with the name of each stage; returns a context manager around it.
         report: Called with the given owners and with the refined ones, each a
@@ -102,7 +98,7 @@ def refine(
     """
     known = [each.name for each in options_of(RefineOptions)]
     for name in options:
-        check_choice("option of refine", name, [*known, "part", "fixed", "observer", "report"])
+        check_choice("option of refine", name, [*known, "part", "observer", "report"])
     asked = RefineOptions(objective, **options)
     assert not isinstance(asked.machine, str)  # it is found
     with observer("load"):
@@ -120,12 +116,6 @@ def refine(
         wanted = replace(wanted, capacities=search.capacities)
     with observer("matrix"):
         whole, owner = directed_matrix_of(plan), plan.owner()
-        held = np.full(plan.num_vertices, -1, np.int32)
-        if fixed is not None:
-            if search.capacities is not None:
-                raise InputError("`fixed` is for parts of one size: drop `capacities`")
-            held = part_vector(fixed, plan.num_vertices, plan.num_parts, -1)
-            owner = agreeing(owner, held, plan.num_parts)
         matrix = without_relations(whole)
         limits = wanted.limits(matrix, plan.num_parts, epsilon)
         problem = hypergraph_of(matrix, limits)
@@ -140,26 +130,23 @@ def refine(
         refinement = refiner(objective, asked.cycles, asked.max_extra_volume)
         deadline = Deadline.after(asked.budget)
         context = Context(limits, asked.seed, asked.threads, deadline, epoch)
-        if fixed is None:
-            found = refinement.refine(owner, problem, context).owner
-        else:
-            found = refine_around(held >= 0, refinement, owner, problem, context)
+        found = refinement.refine(owner, problem, context).owner
         step = f"refined for {objective}, seed {asked.seed}"
         record.add(step, wall_seconds() - start, judge.of(Owners(found)))
         result = record.result([])
         better = result.owners.rows
         topology = recorded_topology(recorded, plan.num_parts)
-        same, numbers_stay = np.array_equal(better, plan.owner()), fixed is not None
-        if topology is not None and not (same or numbers_stay):
+        same = np.array_equal(better, plan.owner())
+        if topology is not None and not same:
             better = mapped(Owners(better), matrix, topology, search.capacities).rows
-        elif objective == "time" and not (topology or plan.header.grid or numbers_stay):
+        elif objective == "time" and not (topology or plan.header.grid):
             start = wall_seconds()
             better = with_better_numbers(matrix, result.owners, plan.num_parts, search).rows
             if better is not result.owners.rows:
                 record.add(STEP, wall_seconds() - start, judge.of(Owners(better)))
                 result, same = record.result([]), False
     with observer("lower"):
-        refined = plan if same else _with_owners(plan, whole, better, plan.num_parts)
+        refined = plan if same else _with_owners(plan, whole, better)
 
     notes = empty_parts(better, plan.num_parts)
     notes += balance_notes(better, limits, REFINED)
@@ -179,8 +166,6 @@ def refine(
         "objective": objective,
         "search_seconds": (search_seconds(recorded) or 0.0) + record.seconds,
     }
-    if fixed is not None:
-        made["fixed_rows"] = int(np.count_nonzero(held >= 0))
     if asked.budget is not None:
         made["budget"] = float(asked.budget)
     return replace(
@@ -225,16 +210,12 @@ def _loaded(
     return plan
 
 
-def with_part(
-    plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike, num_parts: int | None = None
-) -> Plan:
+def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
     """The same matrix and vertex data under owners made elsewhere.
 
     Parameters:
         part (path or int[num_vertices]): Of every vertex, counted from 0, as for model "file"; -1:
             where it costs the fewest rows, within the default imbalance of nonzeros.
-        num_parts: None: as many parts as the plan has. A plan of a process grid can have no other
-            number.
 
     Returns:
         Its provenance keeps what it says of the source, of balance and of the machine, and names
@@ -245,15 +226,9 @@ def with_part(
         InputError: For a wrong part vector; the message names file, line and value.
     """
     matrix = directed_matrix_of(plan)
-    num_parts = plan.num_parts if num_parts is None else num_parts
-    if plan.header.grid is not None and num_parts != plan.num_parts:
-        raise InputError(
-            f"`num_parts` {num_parts}: the grid '{plan.header.grid}' has {plan.num_parts} blocks "
-            "of rows"
-        )
-    owner = part_vector(part, plan.num_vertices, num_parts, -1)
+    owner = part_vector(part, plan.num_vertices, plan.num_parts, -1)
     if (owner < 0).any():
-        owner = with_rows_placed(owner, without_relations(matrix), num_parts)
+        owner = with_rows_placed(owner, without_relations(matrix), plan.num_parts)
     kept = ("balance", "dims", "epsilon", "machine")
     provenance = {
         name: value
@@ -265,7 +240,7 @@ def with_part(
     if plan.header.grid is not None:
         who = {"model": str(plan.provenance.get("model", "")), "blocks": "file"}
     return replace(
-        _with_owners(plan, matrix, owner, num_parts),
+        _with_owners(plan, matrix, owner),
         provenance=provenance | who | {"model_part": given},
     )
 
@@ -278,9 +253,9 @@ def with_rows_placed(
     return with_all_placed(owner, nets_of(hypergraph_of(matrix, limits)), Context(limits))
 
 
-def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_parts: int) -> Plan:
+def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32]) -> Plan:
     """The plan of other owners, with everything else that `plan` carries; `matrix` is its own."""
-    new = lowered_like(plan, matrix, Owners(owner), num_parts)
+    new = lowered_like(plan, matrix, Owners(owner))
     if plan.links is not None:
         new = with_links(
             new, ends_of_links(plan), plan.links.kind, plan.links.number, plan.header.links or 0
@@ -290,26 +265,26 @@ def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_pa
         vertex_data=plan.vertex_data.take(plan.places()[new.global_id]),
         original_id=plan.original_id,
         provenance=plan.provenance,
-        baseline=plan.baseline if num_parts == plan.num_parts else None,
+        baseline=plan.baseline,
     )
 
 
-def lowered_like(plan: Plan, matrix: Graph, owners: Owners, num_parts: int) -> Plan:
+def lowered_like(plan: Plan, matrix: Graph, owners: Owners) -> Plan:
     """The plan of a matrix that was normalised as that of `plan`, with its grid and hops."""
     header = plan.header
     new = lower(
         matrix,
         owners,
-        num_parts,
+        plan.num_parts,
         normalization=header.normalization,
         self_loops=header.self_loops,
     )
     if header.grid is not None:
         new = with_grid(new, header.grid)
-    if header.topology is not None and num_parts == plan.num_parts:
+    if header.topology is not None:
         new = with_routes(new, header.topology)
     recorded = re.fullmatch(r"(\S+) in ([23]) hops", str(plan.provenance.get("relays")))
-    if header.relays and recorded and num_parts == plan.num_parts:
+    if header.relays and recorded:
         new = with_relays(new, Topology.parse(recorded[1]), int(recorded[2]))
     return new
 
@@ -343,7 +318,16 @@ def asked_balance(
     Parameters:
         train_mask: In vertex order.
     """
-    wanted = Balance.parse(balance or str(plan.provenance.get("balance", "nnz")), dims)
+    recorded = str(plan.provenance.get("balance", "nnz"))
+    try:
+        wanted = Balance.parse(balance or recorded, dims)
+    except InputError as error:
+        if balance:
+            raise
+        raise InputError(
+            f"the plan records balance '{shown(recorded)}', of another version of plancc: give "
+            f"`balance`, such as {DEFAULT_BALANCE}"
+        ) from error
     for name, of in (("weights", "of the graph file"), (BATCH, "of mini-batches")):
         if name in wanted.names:
             raise InputError(

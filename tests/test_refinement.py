@@ -195,12 +195,19 @@ def test_from_a_part_vector(plan, tmp_path):
         ({"balance": "beauty"}, "unknown balance 'beauty'"),
         ({"balance": "nnz,weights"}, "cannot balance by the 'weights' of the graph file"),
         ({"objective": "time", "dims": "ab"}, "`dims` 'ab': whole numbers are needed"),
+        (
+            {"recorded": {"balance": "nnz:0.05:0.1"}},
+            "plan records balance 'nnz:0.05:0.1', of another version of plancc: give `balance`",
+        ),
         ({"budgt": 1}, "unknown option of refine 'budgt' .did you mean budget"),
     ],
 )
 def test_wrong_options(options, words, plan):
+    recorded = plan.provenance | options.get("recorded", {})
+    given = {"plan": replace(plan, provenance=recorded)} | options
+    given.pop("recorded", None)
     with pytest.raises(plancc.InputError, match=words) as caught:
-        plancc.refine(**{"plan": plan, **options})
+        plancc.refine(**given)
     assert "\n" not in str(caught.value)
 
 

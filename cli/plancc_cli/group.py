@@ -26,7 +26,6 @@ SECTIONS = {
         "refine": "Refine the owners of a plan's rows.",
         "patch": "Make the plan of a changed graph; few rows change their owner.",
         "study": "Compile graphs with several models, and compare the plans.",
-        "estimate": "Estimate the memory of a compile from the size of the graph.",
     },
     "Look at it": {
         "inspect": "Show what a plan costs, beside a random partition.",

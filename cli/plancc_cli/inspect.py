@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FIGURES = "Figures"
 SECTIONS = {
-    FIGURES: ("per_part", "components", "ranks", "topology"),
+    FIGURES: ("per_part", "ranks", "topology"),
     "Epoch": ("dims", "machine", "boundary_sampling"),
     "Fresh mini-batches": options.batch_names(),
     "Output": options.OUTPUT,
@@ -35,7 +35,6 @@ SECTIONS = {
     "--dims.",
 )
 @click.option("--per-part", is_flag=True, help="One line for every part.")
-@click.option("--components", is_flag=True, help="Count the connected components of parts.")
 @click.option(
     "--ranks", type=int, help="Figures when run on fewer ranks than parts (parts are merged)."
 )
@@ -49,7 +48,6 @@ def command(
     plan: str,
     dims: list[int] | None,
     per_part: bool,
-    components: bool,
     ranks: int | None,
     machine: Machine | None,
     batches: int | None,
@@ -83,8 +81,6 @@ def command(
         topology=None if topology is None else Topology.parse(topology),
         boundary_sampling=rates,
     )
-    if components:
-        result = plans.with_components(result)
     if add is not None:  # other commands' figures
         result = add(result)
     form = options.form()

@@ -414,8 +414,10 @@ def convolution_of(
     Those by relation and a third party's are imported, with torch.
     """
     from plancc.plan.convolutions import CONVOLUTIONS, Convolution
-    from plancc_runtime.nn import model_of
+    from plancc_runtime.nn import is_own, model_of
 
+    if is_own(model):
+        raise InputError(f"--model {model}: words of a class of your own are known as it runs")
     plain = {} if has_types else CONVOLUTIONS
     kind = plain[model] if model in plain else model_of(model, has_types).Options
     return Convolution(model, kind.read(choices, f"model {model}"))

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import click
 
 from plancc.errors import InputError, PlanccError, Stopped
-from plancc.text import message
+from plancc.text import message, printable
 from plancc_cli import signals
 from plancc_cli.missing import missing_library
 from plancc_cli.words import in_flags, unexpected
 from plancc_runtime import launch
-from plancc_runtime.transport.base import is_lack_of_memory, say
+from plancc_runtime.transport.base import is_lack_of_memory
 
 if TYPE_CHECKING:
     from plancc.plan.values import Header
@@ -71,18 +71,19 @@ class RankJob:
             return 0
         except (Exception, KeyboardInterrupt) as error:
             sentence, code = told(error)
+            failure = error
             if error is transport.agreed_error:
                 if transport.rank == 0:
-                    self.say(sentence, not isinstance(error, Stopped))
+                    self.say(sentence, not isinstance(error, Stopped), error)
                 transport.gather(None)  # mpirun kills all once one has left: let rank 0 speak first
                 transport.close()
                 return code
         if transport.size > 1:
-            self.say(f"rank {transport.rank}: {sentence}")
+            self.say(f"rank {transport.rank}: {sentence}", error=failure)
             transport.abort(code)
         else:
             signals.ends_with(code)
-            self.say(sentence)
+            self.say(sentence, error=failure)
         return code
 
     def in_threads(self, ranks: int, timeout: float, work: Callable[[Transport], None]) -> int:
@@ -98,13 +99,21 @@ class RankJob:
         except (Exception, KeyboardInterrupt) as error:
             sentence, code = told(error)
             signals.ends_with(code)
-            self.say(sentence, not isinstance(error, Stopped))
+            self.say(sentence, not isinstance(error, Stopped), error)
         sys.stdout.flush()
         signals.clean_up()
         os._exit(code)  # other ranks may still compute, and nothing ends a thread
 
-    def say(self, sentence: str, is_error: bool = True) -> None:
-        say(f"{self.program}: {'error: ' * is_error}{message(in_flags(sentence, self.command))}")
+    def say(self, sentence: str, is_error: bool = True, error: BaseException | None = None) -> None:
+        """Print a sentence on stderr, and below it the notes of an error: a user's traceback."""
+        said = [
+            f"{self.program}: {'error: ' * is_error}{message(in_flags(sentence, self.command))}"
+        ]
+        if isinstance(error, PlanccError):
+            notes = "\n".join(getattr(error, "__notes__", ()))
+            said += map(printable, notes.splitlines())
+        sys.stderr.write("\n".join(said) + "\n")
+        sys.stderr.flush()
 
     def say_alone(self, sentence: str, code: int) -> int:
         """Print once although the ranks cannot talk, and return the code."""

@@ -23,7 +23,7 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
     sections={
         "Plan": ("output", "compress"),
         **options.sections_of(options_of(RefineOptions)),
-        "Start from a part vector": ("part", "fixed"),
+        "Start from a part vector": ("part",),
         "Output": options.OUTPUT,
     },
 )
@@ -37,7 +37,6 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
     type=click.Path(),
     help="Part vector to start from; -1: choose.",
 )
-@options.searching("fixed", "Parts of rows that never move, a number a line; -1: this row may.")
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
 @options.as_data
 @verbosity
@@ -45,7 +44,6 @@ def command(
     plan: str,
     output: str,
     part: str | None,
-    fixed: str | None,
     compress: bool,
     **settings: Any,
 ) -> None:
@@ -60,7 +58,7 @@ def command(
     from plancc_cli.render import print_refinement
     from plancc_cli.tables import print_data
 
-    options.check_plan_output(output, plan, part, fixed)
+    options.check_plan_output(output, plan, part)
     start = wall_seconds()
     with progress(settings["budget"]) as shown:
         with shown.stage("read"):
@@ -69,7 +67,6 @@ def command(
                 given = with_part(given, part)
         better = plancc.refine(
             given,
-            fixed=fixed,
             command=command_line(),
             observer=shown.stage,
             report=partial(shown.incumbent, "refine", settings["objective"]),

@@ -42,6 +42,9 @@ NAMES = {
     "balance_imbalance": "imbalance reached",
     "predicted_memory": "memory predicted for the compile",
     "dims": "widths of the layers (dims)",
+    "hoeffding_nets": "nets to draw by Hoeffding's bound, for theta and delta",
+    "hoeffding_batches": "batches to draw by Hoeffding's bound",
+    "nets_per_batch": "nets in a batch, on average",
 }
 """Words for entries of a provenance whose names say too little."""
 NOTHING_MOVED = "rows moved 0, by a random partition too"
@@ -346,9 +349,6 @@ def _answer(report: Report) -> Table:
     parts = {"rows": report.parts.rows, "nonzeros": report.parts.nonzeros}
     spans = [f"{each.min():,} to {each.max():,} {name}" for name, each in parts.items()]
     table.add_row("a part has", ", ".join(spans))
-    if found := report.components:
-        most = f"{min(found):,} to {max(found):,} in a part, {sum(found):,} in all"
-        table.add_row("connected components", most)
     full = "full batch: " * bool(batches) + WITHOUT_LINKS * bool(report.links)
     epoch = epoch_words(report.epoch).removeprefix("predicted epoch ")
     table.add_row(f"{full}predicted epoch", epoch)

@@ -41,6 +41,7 @@ from plancc_cli.signals import StopSignals, end_now
 from plancc_cli.tables import console, count_of, line_width, say
 from plancc_cli.words import in_flags, predictions_line, usage_words
 from plancc_runtime import launch
+from plancc_runtime.nn import is_own
 from plancc_runtime.options import DELAY, TrainOptions
 from plancc_runtime.transport.base import say as say_on_stderr
 
@@ -77,6 +78,7 @@ def command(
     plan: str,
     save: str | None,
     json_path: str | None,
+    check_model: bool,
     f1: bool,
     ranks: int | None,
     transport_name: str,
@@ -125,6 +127,9 @@ def command(
     with StopSignals([*ctrl_c, *signals], end, heard) if resumes else nullcontext(str) as stop:
 
         def work(transport: Transport) -> None:
+            if check_model:
+                _check(transport, plan, settings)
+                return
             _run(transport, plan, save, json_path, f1, level, settings, stop)
 
         code = job.run(ranks, transport_name, timeout, work)
@@ -247,6 +252,38 @@ def _run(
                 _write_json(json_path, plan, result)
 
 
+def _check(transport: Transport, plan: str, settings: dict[str, Any]) -> None:
+    """Compare a class of the user's on all ranks with one rank, and print. Collective.
+
+    Raises:
+        PlanccError: If they differ by more than 1e-9.
+    """
+    from plancc_runtime.train import check_model
+
+    with transport.agreement():
+        train_options = TrainOptions(**settings)
+    found = check_model(plan, train_options, transport)
+    name, ranks = train_options.model, count_of(transport.size, "rank")
+    if transport.rank == 0:
+        parts = {"outputs": found.outputs}
+        parts |= {f"gradient of {each}": far for each, far in found.gradients.items()}
+        lines = [
+            f"{name} on {ranks} and on one, {found.vertices:,} vertices, {found.edges:,} edges, "
+            "float64: largest differences over the largest value",
+            *(f"{far:9.1e}  {part}" for part, far in parts.items()),
+        ]
+        lines += ["equal to 1e-9"] * found.exact
+
+        def show(out: Console) -> None:
+            for line in lines:
+                say(line, out)
+
+        _write_out(show)
+    if not found.exact:
+        where = f", first in layer '{found.first_layer}'" * bool(found.first_layer)
+        transport.agree(PlanccError(f"`model` {name}: differs on {ranks} from one{where}"))
+
+
 def _write_json(path: str, plan: str, result: TrainResult) -> None:
     from plancc.files import atomic_write
 
@@ -339,8 +376,14 @@ def _network(outline: RunOutline) -> str:
         f"attention dropout {options.attention_dropout:g}": options.attention_dropout,
         f"norm {options.norm}": options.norm != "none",
     }
+    own = is_own(options.model)
+    ways[options.activation] = not own
+    model = options.model if own else options.model.upper()
+    if options.model_options and own:
+        given = ", ".join(f"{name} {value}" for name, value in options.model_options.items())
+        model += f" ({given})"
     return (
-        f"{options.model.upper()} {' x '.join(map(str, outline.dims))}, "
+        f"{model} {' x '.join(map(str, outline.dims))}, "
         f"{', '.join(way for way, taken in ways.items() if taken)}, "
         f"{options.dtype}; features {origin[outline.random_features]}, {learnt}"
     )
@@ -351,6 +394,8 @@ def _execution(outline: RunOutline) -> str:
     header, options, figures = outline.header, outline.options, outline.figures
     on = [name for name in options.passes if name not in outline.passes_off]
     line = f"passes: {', '.join(on) or 'none'}; kernel {outline.kernel}"
+    if is_own(options.model):  # which calls none of these
+        line = "all rows in every epoch, words as they are sent"
     line += " on the CPU" * (options.aggregate_on == "cpu")
     if figures is not None and figures.plain:
         mean = " on average" * options.sampling.active

@@ -14,7 +14,7 @@ from plancc.sampling import SAMPLERS
 from plancc_cli import options
 from plancc_cli.signals import SIGNALS
 from plancc_runtime import launch
-from plancc_runtime.nn import MODELS
+from plancc_runtime.nn import MODELS, is_own
 from plancc_runtime.options import FULL, OF_MODELS, PASSES, TrainOptions
 
 
@@ -31,8 +31,20 @@ def _parse_batch_size(
         raise InputError(f"--batch-size '{text}': give a number of vertices, or {FULL}") from None
 
 
+class ModelName(options.NameIn):
+    """A name in `MODELS`, or ``FILE:CLASS``, which is looked for without importing anything."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not is_own(value):
+            return super().convert(value, param, ctx)
+        from plancc_runtime.nn.own_class import check_name
+
+        check_name(value)
+        return value
+
+
 READERS: dict[str, dict[str, Any]] = {
-    "model": {"type": options.NameIn("model", MODELS)},
+    "model": {"type": ModelName("model", MODELS)},
     "model_options": options.NAMED,
     "sampler_options": options.NAMED,
     "relation_fanouts": options.pairs("NAME=F1,F2,...", divide=str.rpartition),
@@ -75,6 +87,12 @@ OF_RUN = {
         help="With --checkpoint and --every: resume if there is a checkpoint, else begin; also on "
         "fewer ranks than made it, as when torchrun restarts on the nodes that are left.",
     ),
+    "check_model": click.Option(
+        ["--check-model"],
+        is_flag=True,
+        help="Train nothing: compute a part of the graph in float64 with a class of your own, on "
+        "one rank and on all; exit code 1 if results differ by more than 1e-9.",
+    ),
     "f1": click.Option(["--f1"], is_flag=True, help="Print F1 (micro/macro) in place of accuracy."),
     "save": click.Option(["--save"], type=click.Path(), help="Write the trained weights (.npz)."),
     "json_path": click.Option(
@@ -85,7 +103,7 @@ OF_RUN = {
 SECTIONS = options.sections_of(FIELDS.values())
 JOB, RESULTS = (
     ("ranks", "transport_name", "timeout"),
-    ("signals", "restart_on", "f1", "save", "json_path"),
+    ("signals", "restart_on", "check_model", "f1", "save", "json_path"),
 )
 SECTIONS["Execution"] = (*JOB, *SECTIONS["Execution"])
 SECTIONS["Checkpoints and results"] += RESULTS

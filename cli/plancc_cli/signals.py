@@ -132,7 +132,8 @@ def _listen(program: str) -> None:
     """Let signals interrupt the work, and start the thread that ends it if it goes on."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    threading.Thread(target=_wait, args=(program, reading), name="signals", daemon=True).start()
+    with contextlib.suppress(RuntimeError):  # the system has no thread left: native code delays
+        threading.Thread(target=_wait, args=(program, reading), name="signals", daemon=True).start()
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     sys.excepthook, sys.unraisablehook = _printed, _unraisable
     faulthandler.enable()  # where native code crashed

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,11 +14,12 @@ import click
 
 from plancc.errors import OutputError, PlanccError
 from plancc.files import scratch_folder
-from plancc.processes import fate
+from plancc.processes import fate, note_written
 from plancc.text import message
 from plancc.threads import usable_cores
 from plancc_cli.progress import QUIET, verbosity, verbosity_level
 from plancc_cli.run import RANKS
+from plancc_cli.tables import count_of
 
 RUN = "plancc-run"
 Stages = tuple[tuple[str, ...], ...]
@@ -105,14 +105,11 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
         )
     else:
         folder = jit.folder()
-    before, begin = _kernels(folder), time.monotonic()
+    begin = time.monotonic()
     stages = FIRST if first else STAGES
     with scratch_folder() as work:
         Path(work, "edges.csv").write_text(EDGES)
-        for line, seconds in _commands(stages, str(work), environment):
-            if verbosity_level() > QUIET:
-                click.echo(f"{seconds:6.1f} s  {line}")
-    compiled = len(_kernels(folder) - before)
+        compiled = _run(stages, str(work), environment, folder)
     if verbosity_level() > QUIET:
         taken = time.monotonic() - begin
         click.echo(f"{folder}: {compiled:,} kernels compiled in {taken:.0f} s")
@@ -133,8 +130,8 @@ def _kernels(folder: Path) -> set[Path]:
     return set(folder.glob("[!.]*.kernel"))
 
 
-def _commands(stages: Stages, work: str, more: dict[str, str]) -> Iterator[tuple[str, float]]:
-    """Do command lines, as many at once as there are cores, and yield each with its seconds."""
+def _run(stages: Stages, work: str, more: dict[str, str], folder: Path) -> int:
+    """Do command lines, as many at once as there are cores; the number of kernels compiled."""
     if find_spec("torch") is None:  # only the compiler is installed
         stages = tuple(tuple(e for e in lines if not e.startswith(RUN)) for lines in stages)
     alone = {name: value for name, value in os.environ.items() if name not in RANKS}
@@ -150,6 +147,14 @@ def _commands(stages: Stages, work: str, more: dict[str, str]) -> Iterator[tuple
             raise PlanccError(f"{line} failed: {message(said)}")
         return time.monotonic() - begin
 
+    before = _kernels(folder)
     with ThreadPoolExecutor(len(usable_cores())) as pool:
-        for lines in stages:
-            yield from zip(lines, pool.map(seconds, lines), strict=True)
+        try:
+            for lines in stages:
+                for line, taken in zip(lines, pool.map(seconds, lines), strict=True):
+                    if verbosity_level() > QUIET:
+                        click.echo(f"{taken:6.1f} s  {line}")
+        finally:  # an interruption says what is there
+            if compiled := len(_kernels(folder) - before):
+                note_written(f"{folder} with {count_of(compiled, 'kernel')}")
+    return compiled

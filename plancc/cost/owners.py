@@ -34,23 +34,6 @@ def traffic(matrix: Graph, owners: Owners, num_parts: int) -> Traffic:
     return _edge_traffic(matrix, owners.rows, owners.nonzeros, num_parts)
 
 
-def components(matrix: Graph, owner: Int32Array, num_parts: int) -> Int64Array:
-    """Connected components of the rows of every part: int64[num_parts].
-
-    Rows are neighbours where either has a nonzero in the other's column.
-    """
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-
-    n, row = len(owner), np.repeat(np.arange(len(owner)), matrix.row_nonzeros())
-    inside = owner[row] == owner[matrix.indices]
-    ends = row[inside], matrix.indices[inside]
-    pattern = csr_array((np.ones(len(ends[0]), np.bool_), ends), shape=(n, n))
-    label = connected_components(pattern, directed=False)[1]
-    first = np.unique(label, return_index=True)[1]
-    return np.bincount(owner[first], minlength=num_parts)
-
-
 def _row_traffic(matrix: Graph, owner: Int32Array, num_parts: int) -> Traffic:
     rows, position, part_ptr = grouped(owner, num_parts)
     start = matrix.indptr[rows]

@@ -47,7 +47,12 @@ def read_metis(
             edge that is not stored in both directions with one weight; the message names file, line
             and value.
     """
-    return _graph(path, read_integers(path, read_bytes(path)), pattern)
+    data = read_bytes(path)
+    try:
+        return _graph(path, read_integers(path, data), pattern)
+    except InputError as error:  # others name their edge lists .graph too
+        advice = "read as a METIS graph; `format` edgelist reads an edge list"
+        raise InputError(f"{error} ({advice})") from error
 
 
 def is_metis(path: StrPath, data: bytes, head: bytes) -> bool:

@@ -126,7 +126,7 @@ def _refined(matrix: Graph, found: Ownership, task: Task, report: Report | None)
     goal, start = task.objective, wall_seconds()
     epoch = task.search_options.time(matrix, task.num_parts)
     record, options, limits = Record(report), task.options, _limits(matrix, task)
-    deadline = Deadline.after(options.budget)
+    deadline = Deadline.after(options.budget, options.stop)
     context = Context(limits, options.seed, deadline=deadline, time=epoch)
     result = RefineEdges(goal).refine(found.owners, matrix, context)
     seconds = wall_seconds() - start

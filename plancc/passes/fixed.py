@@ -144,19 +144,3 @@ def numbered_by(parts: Owner, owner: Owner, num_parts: int) -> Owner:
     found = number[owner]
     found[last] = parts  # where two of them were in one part
     return found
-
-
-def agreeing(owner: Owner, wanted: Owner, num_parts: int) -> Owner:
-    """Owners whose parts are numbered like most of the wanted rows, which get their wanted parts.
-
-    Parameters:
-        wanted (int32[num_vertices]): -1: any.
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    fixed = wanted >= 0
-    overlap = np.zeros((num_parts, num_parts), np.int64)
-    np.add.at(overlap, (owner[fixed], wanted[fixed]), 1)
-    overlap[np.arange(num_parts), np.arange(num_parts)] *= 2  # of equals, those that stay
-    _, number = linear_sum_assignment(overlap, maximize=True)
-    return np.where(fixed, wanted, number.astype(np.int32)[owner])

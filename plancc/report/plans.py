@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from plancc.cost.owners import BASELINE_SEED, components, traffic
+from plancc.cost.owners import BASELINE_SEED, traffic
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.named_ids import are_names
@@ -60,7 +60,7 @@ PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messag
 """Figures of every part."""
 OPTIONAL = {
     **{name: name for name in ("training", "random_training", "topology", "relays", "product")},
-    **{name: name for name in ("types", "relations", "links", "components", "ids_are_names")},
+    **{name: name for name in ("types", "relations", "links", "ids_are_names")},
     **{"boundary_sampling": "sampled", "passes": "on_grid"},
 }
 """Names in JSON of what only some reports have, and attributes of `Report`."""
@@ -86,7 +86,6 @@ class Report:
         types, relations: Of a plan with types whose parts are not merged.
         links: Of a plan with links: their number by split, and rows and messages of their exchange
             between the plan's parts.
-        components: Connected components of the rows of every part, if they are asked for.
         more: What a caller adds, by its name in JSON: dataclasses with a method `facts` of the
             metrics, which returns rows of two texts for the table of facts.
         ids_are_names: Whether the ids of vertices are text.
@@ -112,7 +111,6 @@ class Report:
     types: list[TypeTraffic] = field(default_factory=list)
     relations: list[RelationTraffic] = field(default_factory=list)
     links: dict[str, int] = field(default_factory=dict)
-    components: list[int] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict)
     ids_are_names: bool = False
 
@@ -242,14 +240,6 @@ def report(
             relations=source.of_types(relation_traffic),
             ids_are_names=file.has(ID) and are_names(file.node(ID)),
         )
-
-
-def with_components(given: Report) -> Report:
-    """The report with the connected components of all parts, from the matrix."""
-    with PlanFile(given.path) as file:
-        source = _Source(file, min(given.num_ranks, file.header.num_parts))
-        found = components(source.matrix, source.owners.rows, source.num_ranks)
-    return replace(given, components=found.tolist())
 
 
 def other_graph(first: Report, other: Report, first_file: str, other_file: str) -> str:

@@ -100,11 +100,11 @@ def _grid(n: Any) -> Any:
 
 
 def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
-    """The first `size` of 0..n - 1 in the random order of `key`, ascending: int32[size].
+    """The first `size` of 0..n - 1 in the random order of `key`, ascending: int32[min(size, n)].
 
     Every set of that size is as likely as any other.
     """
-    found: npt.NDArray[np.int32] = ascending(in_order(n, 0, size, key).astype(np.int32))
+    found: npt.NDArray[np.int32] = ascending(in_order(n, 0, min(size, n), key).astype(np.int32))
     return found
 
 

@@ -23,7 +23,7 @@ from plancc_runtime.data import SPLITS
 from plancc_runtime.devices import own_device
 from plancc_runtime.gathering import as_arrays, gather_rows, save_rows
 from plancc_runtime.layouts.block import NONZEROS, Block
-from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.layouts.order import by_type, reordered
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_rows
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 DTYPES = (torch.float32, torch.float64)
 
 
-class Graph(LocalGraph):
+class Graph(EdgeGraph):
     """This rank's rows of the graph, and what all ranks do together; made by `plancc_runtime.open`.
 
     The rows of every dense tensor are this rank's own, in the order of `vertices`. Columns of the
@@ -54,7 +54,6 @@ class Graph(LocalGraph):
     so must the backward pass through what they return.
 
     Attributes:
-        num_vertices (int): Vertices of the whole graph.
         types (Types or None): Of a plan with types, whose union this graph is
             (`plancc_runtime.typed.TypedGraph`).
         features: Tensor[num_rows, width] or None.
@@ -67,9 +66,8 @@ class Graph(LocalGraph):
             rank's rows of each type.
         vertices (int32[num_rows]): Vertex of every row (in the order of the graph that was
             compiled).
-        plan_header (Header), plan_part (Part): The plan's, as this rank read it, without data.
-        dtype (torch.dtype): Type of the plan's values, and of every x.
-        device: Device of every tensor.
+        plan_part (Part): The plan's, as this rank read it, without data.
+        others: As of `EdgeGraph`.
     """
 
     def __init__(
@@ -83,14 +81,12 @@ class Graph(LocalGraph):
         content: str = "",
     ) -> None:
         block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
-        super().__init__(block, Resources(transport, dtype, device=device))
-        self.dtype, self.device = dtype, device
-        self._edge_index: Tensor | None = None  # no cached property: these hold a lock of the class
+        super().__init__(block, Resources(transport, dtype, device=device), header)
         self._alike: set[tuple[tuple[str, tuple[int, ...]], ...]] = set()
         data = part.vertex_data
-        self.plan_header, self.plan_part = header, replace(part, vertex_data=type(data)())
+        self.plan_part = replace(part, vertex_data=type(data)())
         self.data_of_types = data.of_type
-        self.num_vertices, self.types = header.num_vertices, header.types
+        self.types = header.types
         self._rows, self._plan, self._content = rows_of_rank(header, part), plan, content
         self.features = self.features_of(data)
         self.labels = self.targets_of(data)
@@ -103,24 +99,6 @@ class Graph(LocalGraph):
             classes[0] = int(self.labels.max()) + 1
         transport.allreduce_max(classes)
         self.num_classes = int(classes[0])
-
-    @property
-    def rank(self) -> int:
-        return self.transport.rank
-
-    @property
-    def num_ranks(self) -> int:
-        return self.transport.size
-
-    @property
-    def num_rows(self) -> int:
-        """Own rows."""
-        return self.num_inputs
-
-    @property
-    def num_halo(self) -> int:
-        """Rows of other ranks that this one needs."""
-        return self.block.num_halo
 
     def __repr__(self) -> str:
         return (
@@ -159,25 +137,18 @@ class Graph(LocalGraph):
 
     def aggregate(
         self,
-        x: Tensor | None = None,
-        op: str = "copy",
+        x: Tensor,
         reduce: str = "sum",
         weight: Tensor | str | None = None,
-        target: Tensor | None = None,
         nonzeros: str = "edges",
     ) -> Tensor:
-        """Over the nonzeros e = (i, j) of every row i, reduce (x[j] op y). Collective.
-
-        y is weight[e] or target[i], whichever is given; Md et al. 2021, Table 1
-        (`plancc_runtime.nn.aggregation.aggregate`).
+        """Over the nonzeros e = (i, j) of every row i, reduce x[j], or weight[e] x[j]. Collective.
 
         Parameters:
-            x (Tensor[num_rows, width]): Not needed for "copy_e".
-            op: "copy" (x[j]), "copy_e" (weight[e]), "add", "sub", "mul" or "div".
-            reduce: "sum", "mean", "max" or "min"; 0 in rows without nonzeros.
+            x: Tensor[num_rows, width].
+            reduce: "sum", "mean" or "max"; 0 in rows without nonzeros.
             weight (Tensor[nonzeros] or Tensor[nonzeros, width], or "plan"): In the order of
-                `local_edge_index`; "plan": `edge_values`.
-            target: Tensor[num_rows, width].
+                `local_edge_index`; "plan": `edge_values`. Not for "max".
             nonzeros: "edges": all but the diagonal that normalising added. "closed": with the whole
                 diagonal. "plan": as the plan has them.
 
@@ -188,74 +159,8 @@ class Graph(LocalGraph):
         if isinstance(weight, str):
             check_choice("weight", weight, ("plan",))
             weight = self.edge_values(nonzeros)
-        if op == "copy_e":
-            x = None
-        elif x is None:
-            raise InputError(f"operator '{op}' needs x")
-        else:
-            self._check(x, ndim=2)
-        return aggregate(self, x, weight, op, reduce, target, nonzeros)
-
-    def local_edge_index(self, nonzeros: str = "edges") -> Tensor:
-        """Local columns and rows of the nonzeros, as PyTorch Geometric has its edges.
-
-        Parameters:
-            nonzeros: As in `aggregate`.
-
-        Returns:
-            int64[2, nonzeros]: Row 0: column (the source, [own rows | halo rows]); row 1: row (the
-                target; in an edge plan [own rows | folded rows], those of other ranks). In CSR
-                order.
-        """
-        check_choice("nonzeros", nonzeros, NONZEROS)
-        pattern = self.local_pattern(nonzeros)
-        return torch.stack([pattern.rows.index.to(torch.int64), pattern.row])
-
-    @property
-    def edge_index(self) -> Tensor:
-        """Ends of this rank's edges as `local_edge_index` numbers them: int64[2, edges].
-
-        Row after row, each by the sources' vertices: an order that does not depend on the ranks.
-        Collective when it is first asked for.
-        """
-        if self._edge_index is None:
-            column, row = self.local_edge_index()
-            order = self.column_vertices().long()[column].argsort(stable=True)
-            self._edge_order = order[row[order].argsort(stable=True)]
-            self._edge_index = torch.stack([column, row])[:, self._edge_order]
-        return self._edge_index
-
-    @property
-    def edge_weight(self) -> Tensor:
-        """Weights of the edges, Tensor[edges], in the order of `edge_index`; collective likewise.
-
-        Raises:
-            InputError: If the plan has normalised values in their place.
-        """
-        if self.plan_header.normalization != "none":
-            raise InputError(
-                f"the plan has values that '{self.plan_header.normalization}' normalised, not "
-                "weights: compile it with normalize 'none'"
-            )
-        return self.edge_values()[self._order_of_edges()]
-
-    @property
-    def edge_attr(self) -> Tensor | None:
-        """Features of edges, Tensor[edges, width], or None; as `edge_weight`."""
-        found = self.edge_features
-        return None if found is None else found[self._order_of_edges()]
-
-    def _order_of_edges(self) -> Tensor:
-        """The place of every edge of `edge_index` in `local_edge_index`."""
-        assert self.edge_index is not None
-        return self._edge_order
-
-    def edge_values(self, nonzeros: str = "edges") -> Tensor:
-        """The plan's values, Tensor[nonzeros], in the order of `local_edge_index`."""
-        check_choice("nonzeros", nonzeros, NONZEROS)
-        values = self._tensor(self.block.with_nonzeros(nonzeros).value, self.dtype)
-        assert values is not None
-        return values
+        self._check(x, ndim=2)
+        return aggregate(self, x, reduce, weight, nonzeros)
 
     def dropout(self, x: Tensor, rate: float, *key: int) -> Tensor:
         """Dropout whose mask does not depend on the number of ranks; not collective.
@@ -356,6 +261,36 @@ class Graph(LocalGraph):
             seed=seed,
             epochs=epochs,
         )
+
+    def take(self, array: Any, axis: int = 0) -> Tensor:
+        """This rank's rows of an array over all vertices; of a file, nothing else is read.
+
+        Not collective.
+
+        Parameters:
+            array: Numbers of numpy, a memory map or a data set of h5py, in the order of the
+                source's vertices.
+            axis: That of the vertices: 1 of [times, num_vertices, width].
+
+        Returns:
+            Tensor[..., num_rows, ...]: Of the graph's type if the numbers have a point.
+        """
+        shape = np.shape(array)
+        if not -len(shape) <= axis < len(shape) or shape[axis] != self.num_vertices:
+            raise InputError(
+                f"the array has shape {list(shape)}, but needs {self.num_vertices} entries, one "
+                f"for each vertex, in axis {axis}"
+            )
+        rows = self.vertices.long().cpu()
+        ascending, order = rows.sort()  # which h5py needs, and reads a file from front to back
+        before = (slice(None),) * (axis % len(shape))
+        read = np.asarray(array[(*before, ascending.numpy())])
+        if read.dtype.kind not in "biuf":
+            raise InputError(f"the array is of type {read.dtype}: give real numbers")
+        dtype = self.dtype if read.dtype.kind == "f" else None
+        found = self._tensor(read.astype(read.dtype.newbyteorder("="), copy=False), dtype)
+        assert found is not None
+        return found.index_select(axis, order.argsort().to(self.device))
 
     def gather(self, rows: Tensor, everywhere: bool = False) -> Tensor | None:
         """The rows of all ranks in the order of the source's vertices, 0..n-1. Collective.

@@ -19,7 +19,7 @@ from plancc.sampling import SAMPLERS
 from plancc.threads import MOST_THREADS
 from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.metrics import BALANCED, LOSSES, METRICS
-from plancc_runtime.nn import MODELS
+from plancc_runtime.nn import MODELS, is_own
 from plancc_runtime.rowfiles import check_name
 from plancc_runtime.transport.base import Transport
 
@@ -81,7 +81,12 @@ class TrainOptions:
             another.
     """
 
-    model: str = of_model("gcn", f"layer: {', '.join(MODELS)}", metavar="NAME")
+    model: str = of_model(
+        "gcn",
+        f"layer: {', '.join(MODELS)}; or a class of your own, by its file",
+        more="``my_net.py:Net``, or, for `plancc.train`, the class.",
+        metavar="NAME|FILE:CLASS",
+    )
     layers: int = of_model(2, "number of layers", at_least=1, at_most=10_000)
     hidden: int = of_model(16, "width of the hidden layers", more="Of all heads together.", **count)
     heads: int = like(GATOptions, "heads")
@@ -107,7 +112,7 @@ class TrainOptions:
     bias: bool | None = like(ConvOptions, "bias")
     model_options: Mapping[str, Any] | None = of_model(
         None,
-        "another option of the model; may be repeated",
+        "another option of the model, or of the constructor of your own; may be repeated",
         more="A mapping of names to values, or to their texts.",
         metavar="NAME=VALUE",
     )
@@ -527,6 +532,11 @@ class TrainOptions:
             raise self._wrong("embeddings", f"the network has layers 1 to {self.layers}")
 
     def _check_model_options(self) -> None:
+        if is_own(self.model):
+            from plancc_runtime.nn.own_class import check_training
+
+            object.__setattr__(self, "passes", ())  # which are for built-in models
+            return check_training(self)
         refuse_twice(self.chosen(OF_MODELS) | {"model_options": self.model_options})
         given = {**self.chosen(MODEL_OPTIONS), **(self.model_options or {})}
         if not given:

@@ -24,6 +24,7 @@ from plancc.plan.values import Header
 from plancc.text import shown
 from plancc_runtime.gathering import Ids, RowsOfRank, save_rows
 from plancc_runtime.launch import need_torch
+from plancc_runtime.nn import is_own
 from plancc_runtime.options import GIVEN, MODEL_OPTIONS, TrainOptions
 from plancc_runtime.remarks import WITH_LABELS
 from plancc_runtime.slices import Opened, open_plan, read_ids
@@ -212,8 +213,7 @@ def _are_names(share: Ids | None) -> bool:
 def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
     """Pairs of ids in a file, int64[m, 2], or bytes[m, 2] of names; InputError if it has none, or a
     line is no pair."""
-    with open_file(path) as file:
-        lines = file.read().decode("utf-8-sig", "replace").splitlines()
+    lines = _lines(path, "`links` takes a text file with two ids a line, such as 17,42")
     found = list[list[Any]]()
     for line, text in enumerate(lines, 1):
         mark = next((each for each in ",\t" if each in text), " ")
@@ -226,6 +226,15 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
     if not found:
         raise InputError(f"{path}: there is no link; give one at least")
     return np.array(found)
+
+
+def _lines(path: str, wanted: str) -> list[str]:
+    """The lines of a text; InputError, with what is `wanted`, for a file of another kind."""
+    with open_file(path) as file:
+        data = file.read()
+    if b"\0" in data:
+        raise InputError(f"{path}: not text: {wanted}")
+    return data.decode("utf-8-sig", "replace").splitlines()
 
 
 def _id(word: str, named: bool) -> int | bytes | None:
@@ -244,8 +253,8 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
             f"`ids` '{shown(text)}': neither an id, which is a whole number, nor a file that can "
             "be read"
         )
-    with open_file(text) as file:
-        return _checked(file.read().decode("utf-8-sig", "replace").splitlines(), text, named)
+    lines = _lines(text, "`ids` takes numbers, or a text file with one id a line")
+    return _checked(lines, text, named)
 
 
 def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[Any, int]:
@@ -370,22 +379,36 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
             "(plancc_runtime.load_network takes any)"
         )
     links = bool(network.decoder)
+    layers: dict[str, Any] = {
+        "layers": len(dims) - 1,
+        "activation": network.activation,
+        "norm": network.norm,
+        "residual": network.residual,
+        **{key: network.conv[key] for key in MODEL_OPTIONS if key in network.conv},
+    }
+    if is_own(network.model):
+        from plancc_runtime.nn.own_class import check_name
+
+        layers = {}
+        try:
+            check_name(network.model)
+        except InputError as error:
+            raise InputError(
+                f"{name}: its network is the class {shown(network.model)}, which is imported again "
+                f"from the folder of the command: {error}"
+            ) from None
     return TrainOptions(
         model=network.model,
         task="links" if links else "vertices",
         decoder=network.decoder or TrainOptions.decoder,
         epochs=0,
-        layers=len(dims) - 1,
         hidden=dims[-1] if links else min(hidden, default=TrainOptions.hidden),
-        activation=network.activation,
-        norm=network.norm,
-        residual=network.residual,
         normalize_features=description.normalize_features,
         standardize_features=network.standardize_features,
         classes=None if links else dims[-1],
         target=network.types.get("target"),
         model_options=network.conv,
-        **{name: network.conv[name] for name in MODEL_OPTIONS if name in network.conv},
+        **layers,
         **settings,
     )
 

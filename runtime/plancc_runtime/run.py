@@ -21,7 +21,7 @@ from plancc.registry import check_choice
 from plancc.text import shown
 from plancc_runtime.data import LocalData, load_data, load_link_data
 from plancc_runtime.devices import own_device
-from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
+from plancc_runtime.execution.choice import check_layout, check_widths, execution_of, network_class
 from plancc_runtime.execution.figures import words_of_outputs
 from plancc_runtime.gathering import Ids, RowsOfRank
 from plancc_runtime.kernels.spmm import KERNELS
@@ -31,7 +31,7 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner, is_finite
 from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
-from plancc_runtime.nn import model_of
+from plancc_runtime.nn import option_names
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nodes import check_exchange, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
@@ -265,6 +265,15 @@ class Run:
         if self.options.dtype == "bfloat16":
             features = features.to(torch.bfloat16)
         self._data = replace(data, features=features)
+
+    @property
+    def network(self) -> Network:
+        return self._learner.network
+
+    @property
+    def features(self) -> torch.Tensor:
+        """Features of own rows, before they are standardised."""
+        return self._data.features
 
     def outline(self) -> RunOutline:
         """What is known before the first epoch; after `prepare`. Collective at the first call."""
@@ -621,13 +630,13 @@ def make_network(
         InputError: If the model cannot be made so, or the initial weights do not fit it.
     """
     hidden = [options.hidden] * (options.layers - 1)
-    kind = model_of(options.model, bool(types))
+    declared = option_names(options.model, bool(types))
     with transport.agreement():
-        network = Network(
+        network = network_class(options.model)(
             [data.num_features, *hidden, data.num_classes],
             NetworkOptions(
                 model=options.model,
-                conv=options.conv_options(kind.option_names()),
+                conv=options.conv_options(declared),
                 activation=options.activation,
                 norm=options.norm,
                 residual=options.residual,

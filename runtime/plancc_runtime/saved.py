@@ -18,7 +18,7 @@ from plancc.registry import check_choice
 from plancc.text import shown
 from plancc.version import __version__
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.nn import MODELS
+from plancc_runtime.nn import MODELS, is_own
 from plancc_runtime.nn.decoders import DECODERS
 from plancc_runtime.nn.network import ACTIVATIONS, NORMS, Network, NetworkOptions
 from plancc_runtime.targets import TARGETS, OneClass
@@ -56,8 +56,9 @@ class Description:
     def of(cls, network: Network, **own: Any) -> Self:
         """The description of a network; `own` are the other attributes."""
         options = asdict(network.options)
-        used = asdict(network.convs[0].options)
-        options["conv"] = {name: v for name, v in used.items() if name not in NO_FUNCTION}
+        if not is_own(network.options.model):
+            used = asdict(network.convs[0].options)
+            options["conv"] = {name: v for name, v in used.items() if name not in NO_FUNCTION}
         return cls(tuple(network.dims), NetworkOptions(**options), **own)
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,10 +98,11 @@ class Description:
         for key, value in options.get("conv", {}).items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise InputError(f"{name}: '{shown(key, 40)}' of 'conv' must be a finite number")
+        model = options.get("model", NetworkOptions.model)
         for given, of, key, choices in (
             (options, NetworkOptions, "activation", ACTIVATIONS),
             (options, NetworkOptions, "norm", NORMS),
-            (options, NetworkOptions, "model", MODELS),
+            (options, NetworkOptions, "model", [model] if is_own(model) else MODELS),
             (options, NetworkOptions, "decoder", ("", *DECODERS)),
             (own, cls, "target", TARGETS),
         ):
@@ -137,6 +139,8 @@ class Description:
             raise InputError(
                 f"{name}: holds {len(shapes)} arrays, fewer than a network of {layers} layers has"
             )
+        if is_own(self.options.model):
+            return  # its constructor decides
         there = max(SMALL, sum(math.prod(shape) for shape in shapes.values()))
         heads = self.options.conv.get("heads", 1)
         *products, last = (a * b for a, b in pairwise(self.dims))
@@ -150,7 +154,12 @@ class Description:
         Raises:
             InputError: If the arrays do not fit.
         """
-        name = fspath(path)
+        name, model = fspath(path), self.options.model
+        if is_own(model):
+            raise InputError(
+                f"{name}: its network is the class {model}: make one in your script, and give the "
+                "arrays to its `load_state_dict`, named without 'model.'; plancc predict imports it"
+            )
         try:
             network = Network(self.dims, self.options, 0, dtype)
         except Exception as error:  # options of the convolutions are anything

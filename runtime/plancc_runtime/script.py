@@ -114,6 +114,7 @@ def train(
         plan = plancc.compile("data.pt", num_parts=4)
         trained = plancc.train(plan, model="sage", epochs=50)
         trained.accuracy["test"], trained.predictions
+        plancc.train(plan, model=Net, model_options={"hidden": 64})  # a class of your own
 
     Parameters:
         plan: Ranks that a launcher started need the path of a file.
@@ -141,6 +142,10 @@ def train(
     for name in options:
         if name not in OPTION_NAMES:
             raise InputError(_unknown(name))
+    if not isinstance(options.get("model", ""), str):
+        from plancc_runtime.nn.own_class import name_of
+
+        options["model"] = name_of(options["model"])
     chosen = TrainOptions(**options)
     refuse_twice(options)  # an option that is given as its default counts too
     caller = sys._getframe(1)

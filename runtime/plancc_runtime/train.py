@@ -12,15 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from plancc.errors import InputError
 from plancc_runtime.launch import need_torch
+from plancc_runtime.nn import is_own
 from plancc_runtime.options import TrainOptions, check_same_options
 from plancc_runtime.results import Measure, RunOutline, TrainResult
 from plancc_runtime.slices import Opened, Slice, open_plan, read_ids
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
+    from plancc_runtime.pyg.check import Agreement
     from plancc_runtime.run import Run
 
 
@@ -82,6 +85,37 @@ def trained(
         return replace(result, predicted=counts)
 
     return result, write
+
+
+def check_model(
+    plan: str | PathLike[str], options: TrainOptions, transport: Transport
+) -> Agreement:
+    """How far a class of the user's on all ranks is from the same on one. Collective.
+
+    The network and its features are those that `train` begins with, in float64; nothing is trained
+    or written.
+
+    Raises:
+        InputError, PlanError, BackendUnavailable: As of `train`; for a built-in model; if something
+            in the class cannot be exact on several ranks.
+    """
+    with transport.agreement():
+        need_torch("a network")
+        if not is_own(options.model):
+            raise InputError("`check_model`: is for a class of your own: `model` FILE:CLASS")
+    import torch
+
+    from plancc_runtime.graph import open_graph
+    from plancc_runtime.pyg.own_network import check_own
+    from plancc_runtime.run import Run
+
+    kept = {"checkpoint": None, "every": None, "keep_last": 2, "resume": False}
+    written = dict.fromkeys(("log", "predict", "profile"))
+    changes: dict[str, Any] = {"dtype": "float64", **kept, **written}
+    options = replace(options, **changes)
+    run = Run(open_plan(plan, transport), options, transport)
+    graph = open_graph(plan, transport, torch.float64)
+    return check_own(run.network, graph, run.network.standardized(run.features))
 
 
 def prepared(

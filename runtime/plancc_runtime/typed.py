@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -50,6 +51,9 @@ class TypedGraph:
         self._typed = TypedBlock.of(union.block, types, union.transport)
         self._typed.check(union.transport)
         self._relations: dict[Relation, LocalGraph] = {}
+        self._edges: dict[Relation, Tensor] = {}
+        self._edge_type: Tensor | None = None
+        self._halos: dict[Any, tuple[LocalGraph, Tensor | None]] = {}
         self._stack: StackGraph | None = None
 
     def __repr__(self) -> str:
@@ -159,6 +163,85 @@ class TypedGraph:
         none. Collective when the relation is first asked for.
         """
         return self.relation(relation).edge_features
+
+    # As PyTorch Geometric's HeteroData has them
+
+    @property
+    def x_dict(self) -> dict[str, Tensor]:
+        """`features` of the types that have any."""
+        found = {name: self.features(name) for name in self.types.counts}
+        return {name: x for name, x in found.items() if x is not None}
+
+    @property
+    def edge_index_dict(self) -> dict[Relation, Tensor]:
+        """Ends of this rank's edges of every relation: int64[2, edges].
+
+        Sources are numbered [own rows | halo rows] of their type, of all relations; edges are in
+        the order of `Graph.edge_index`. Collective when it is first asked for.
+        """
+        if not self._edges:
+            of_column = torch.from_numpy(self._typed.column_type)
+            order = of_column.argsort(stable=True)
+            counts = torch.bincount(of_column, minlength=len(self.types.counts))
+            place = torch.empty_like(order)
+            place[order] = torch.cat([torch.arange(count) for count in counts.tolist()])
+            self._edges = self.by_relation(place.to(self.union.device)[self.union.edge_index])
+        return self._edges
+
+    @property
+    def edge_weight_dict(self) -> dict[Relation, Tensor]:
+        """`Graph.edge_weight` by relation, in the order of `edge_index_dict`."""
+        return self.by_relation(self.union.edge_weight)
+
+    @property
+    def edge_attr_dict(self) -> dict[Relation, Tensor] | None:
+        """`Graph.edge_attr` by relation, zeros of relations without any; None without features."""
+        found = self.union.edge_attr
+        return None if found is None else self.by_relation(found, 0)
+
+    def by_relation(self, x: Tensor, axis: int = -1) -> dict[Relation, Tensor]:
+        """Entries of the edges of `union.edge_index`, in an axis of x, by relation.
+
+        Collective when it is first asked for.
+        """
+        if self._edge_type is None:
+            self._edge_type = self.union.edge_type
+        places = ((self._edge_type == k).nonzero()[:, 0] for k in range(len(self.types.relations)))
+        found = (x.index_select(axis, each) for each in places)
+        return dict(zip(self.types.relations, found, strict=True))
+
+    def column_vertices(self, name: str) -> Tensor:
+        """Vertex in `union` of every own and halo row of a type: int64[num_columns].
+
+        Collective when it is first asked for.
+        """
+        of_type = self._typed.column_type == self.types.names.index(name)
+        return self.union.column_vertices()[torch.from_numpy(of_type)].long()
+
+    def halo_of(
+        self, name: str, read: frozenset[int], here: frozenset[int] = frozenset()
+    ) -> tuple[LocalGraph, Tensor | None]:
+        """The halo rows of a type that are sources of edges. Collective when first asked for.
+
+        Parameters:
+            read, here: Numbers of relations: rows that edges of the former have and not those of
+                the latter.
+
+        Returns:
+            How these halo rows come, and their places among the columns of the type; None if they
+            are all of its halo rows.
+        """
+        key = name, read, here
+        if key not in self._halos:
+            typed, union = self._typed, self.union
+            received = typed.halo_of(read) & ~typed.halo_of(here)
+            block = typed.inputs_of(name, received, union.transport)
+            of_type = typed.column_type[union.num_rows :] == self.types.names.index(name)
+            places = self.num_rows(name) + np.flatnonzero(received[of_type])
+            at = torch.from_numpy(places).to(union.device)
+            is_whole = len(places) == np.count_nonzero(of_type)
+            self._halos[key] = LocalGraph(block, union.resources), None if is_whole else at
+        return self._halos[key]
 
     def product(
         self,

@@ -36,12 +36,11 @@ LINES = {
     ],
     "convert": ["g.mtx -o folder --data v.npz", "e.el -o e --json --pattern"],
     "dataset": ["karate -o karate.mtx", "grid --rows 5 --cols 7 -o grid.mtx"],
-    "estimate": ["--vertices 1000 --nonzeros 9000 --memory 1M", "--vertices 9 --nonzeros 9 --csv"],
     "export": ["p.h5 -o p.part.7", "g.mtx --self-loops -o g.hgr", "p.h5 --to hypre -o hypre"],
     "formats": ["", "mtx"],
     "inspect": [
         "p.h5",
-        "-v p.h5 --dims 5,16,8,4 --boundary-sampling 1,0.1 --per-part --components",
+        "-v p.h5 --dims 5,16,8,4 --boundary-sampling 1,0.1 --per-part",
         "-v p.h5 --ranks 4 --topology 2x2 --machine h100",
         "p.h5 --batches 20 --batch-size 30 --seed 4",
         "p.h5 --batches 1 --sampler neighbour --batch-size 20 --fanouts 3,2",

@@ -1,6 +1,5 @@
 """`plancc refine`: from a plan, and from a part vector."""
 
-import json
 from pathlib import Path
 
 import figures
@@ -8,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 import sealing
-from cli_helpers import as_json, ok, plancc
+from cli_helpers import as_json, ok
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -81,10 +80,6 @@ def test_nothing_better(poor: Path, tmp_path: Path) -> None:
     ok("compile", tmp_path / "two.mtx", "-p", 2, "--model", "block", "-o", tmp_path / "two.h5")
     text = ok("refine", tmp_path / "two.h5", "-o", tmp_path / "same.h5")
     assert "nothing better was found: the owners are the same, volume 2" in text
-    (tmp_path / "fixed.part").write_text("0\n0\n")
-    two = "refine", tmp_path / "two.h5", "--fixed", tmp_path / "fixed.part"
-    assert "imbalance of rows" in plancc(*two, "-o", tmp_path / "moved.h5").out
-    assert json.loads(plancc(*two, "-o", tmp_path / "moved.h5", "--json").out)["improved"]
 
 
 def test_a_part_vector(graph: Path, poor: Path, data: Path, tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ TABLE = {
             "e.h5 is read or written already",
     },
     "": {
-        "bogus": "unknown command 'bogus': choose from compile, refine, patch, study, estimate",
+        "bogus": "unknown command 'bogus': choose from compile, refine, patch, study",
         "comple": "unknown command 'comple' (did you mean compile?): choose from compile",
         "modles": "unknown command 'modles' (did you mean models?)",
         "--bogus": "(see plancc --help)",
@@ -316,15 +316,6 @@ TABLE = {
         "g.mtx -o no/f": "does not exist",
         "g.mtx -o f --memory much": "much",
         "g.mtx -o f --data none.npy": "none.npy",
-    },
-    "estimate": {
-        "--vertices 0 --nonzeros 1": "--vertices 0: at least 1",
-        "--vertices 3 --nonzeros 10": "--nonzeros 10: at most 9 are possible",
-        "--vertices 3 --nonzeros -1": "--nonzeros -1: at least 0",
-        "--vertices 3000000000 --nonzeros 1": "--vertices 3000000000: at most",
-        "--vertices 3 --nonzeros 1 --features -2": "--features -2: at least 0",
-        "--vertices 3 --nonzeros 1 --memory lots": "'lots': give bytes",
-        "--vertices 3 --nonzeros 1 --effort hard": "hard",
     },
 }  # fmt: skip
 

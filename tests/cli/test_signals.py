@@ -366,6 +366,26 @@ def test_exit_codes(work: str, code: int, said: str, tmp_path: Path) -> None:
         assert ended(process) == (code, said)
 
 
+@pytest.mark.parametrize(
+    ("words", "code"), [(["models"], 0), (["compile", "g.txt", "-p2", "-og.h5"], 1)]
+)
+def test_the_system_has_no_thread_left(words: list[str], code: int, tmp_path: Path) -> None:
+    (tmp_path / "g.txt").write_text("0 1\n1 2\n")
+    lines = f"""if True:
+        import sys, threading
+        from plancc_cli.main import main
+        def start(thread):
+            raise RuntimeError("can't start new thread")
+        threading.Thread.start, sys.argv = start, {["plancc", *words]}
+        main()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr.count("can't start new thread")) == (code, code)
+    assert done.stderr.count("\n") == code
+
+
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGBUS])
 def test_a_crash_says_where(number: int, tmp_path: Path) -> None:
     """What it leaves is removed by the next writer of the same file."""

@@ -188,6 +188,20 @@ def test_a_command_that_fails_ends_a_warm_up(
     assert not list(tmp_path.iterdir())
 
 
+def test_an_interrupted_warm_up_says_which_kernels_it_has_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        (tmp_path / "a.kernel").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(warm_up.subprocess, "run", interrupted)
+    done = plancc("warm-up", "--portable", tmp_path)
+    assert (done.code, done.error) == (
+        *(1, f"interrupted; {tmp_path} with 1 kernel was written before"),
+    )
+
+
 def test_warm_up_says_what_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

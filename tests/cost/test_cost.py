@@ -3,13 +3,12 @@
 import json
 
 import naive
-import networkx as nx
 import numpy as np
 import plan_helpers
 import pytest
 from hypothesis import given
 
-from plancc.cost.owners import components, random_traffic, traffic
+from plancc.cost.owners import random_traffic, traffic
 from plancc.graph.owners import Owners
 from plancc.plan.metrics import Metrics, Traffic, imbalance, summarize
 from plancc.plan.slices import read_rank_slice
@@ -29,17 +28,6 @@ def naive_traffic(pattern, owner, num_parts) -> Traffic:
     of = naive.NaivePlan(pattern, owner, num_parts).per_part()
     names = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
     return Traffic(**{name: np.array(of[name]) for name in names})
-
-
-@given(case=plan_helpers.cases() | plan_helpers.cases(max_vertices=200, densities=(0.01, 0.02)))
-def test_components_of_parts(case):
-    graph, owner, num_parts = case
-    near = nx.Graph([(i, j) for i, j in naive.pattern_of(graph) if owner[i] == owner[j]])
-    near.add_nodes_from(range(len(owner)))
-    expected = [0] * num_parts
-    for each in nx.connected_components(near):
-        expected[owner[min(each)]] += 1
-    assert components(graph, owner, num_parts).tolist() == expected
 
 
 @given(case=plan_helpers.cases() | plan_helpers.cases(max_vertices=200, densities=(0.01, 0.1)))

@@ -106,7 +106,8 @@ def test_bad_files(tmp_path, case):
     text, line, value = BAD[case]
     path = tmp_path / "bad.graph"
     path.write_text(text)
-    refused(read_graph, path, f"{path}, line {line}: ", f"'{value}'")
+    advice = "read as a METIS graph; `format` edgelist reads an edge list"
+    refused(read_graph, path, f"{path}, line {line}: ", f"'{value}'", advice)
 
 
 @pytest.mark.parametrize(("text", "words"), [("0 0\n", "no vertices"), ("% c\n", "no header")])

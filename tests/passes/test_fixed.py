@@ -31,31 +31,6 @@ def ring(seed: int) -> sp.csr_array:
     return ((matrix + matrix.T) > 0).astype(float)
 
 
-@pytest.mark.parametrize("objective", ["volume", "max-volume", "messages"])
-def test_fixed_rows_never_move(objective):
-    """Neither those that are where they shall be, nor those that have to go there first."""
-    for seed in range(3):
-        rng = np.random.default_rng(seed)
-        plan = plancc.compile(ring(seed), "rp", P)
-        where = np.full(N, -1)
-        chosen = rng.choice(N, 60, replace=False)
-        where[chosen] = rng.integers(0, P - seed, 60)
-        better = plancc.refine(plan, objective, fixed=where, epsilon=0.3)
-        np.testing.assert_array_equal(better.owner()[chosen], where[chosen])
-        assert better.metrics().volume < 0.8 * plan.metrics().volume
-        assert better.metrics().nonzero_imbalance < 0.31
-        again = plancc.refine(plan, objective, fixed=where, epsilon=0.3)
-        assert again.content_sha256() == better.content_sha256()
-
-
-def test_parts_with_fixed_rows_keep_their_numbers_on_nodes():
-    plan = plancc.compile(ring(0), "rp", 12, machine="summit")  # 6 ranks a node
-    where = np.where(np.arange(N) % 9 == 0, plan.owner(), -1)
-    better = plancc.refine(plan, "time", fixed=where)
-    np.testing.assert_array_equal(better.owner()[::9], where[::9])
-    assert better.metrics().volume < 0.8 * plan.metrics().volume
-
-
 def some_fixed(seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows, and the part of every row: -1 for the others, none in the last part."""
     rng = np.random.default_rng(seed)
@@ -120,19 +95,6 @@ def test_the_expected_volume_around_fixed_rows_is_that_of_all_rows():
     np.testing.assert_array_equal(around.outside(around.inside(owner)), owner)
 
 
-def test_all_or_none_fixed():
-    plan = plancc.compile(ring(7), "block", P)
-    same = plancc.refine(plan, fixed=plan.owner())
-    assert same.content_sha256() == plan.content_sha256()
-    assert same.provenance["fixed_rows"] == N
-    free = plancc.refine(plan, fixed=np.full(N, -1), epsilon=0.2)
-    assert free.metrics().volume < plan.metrics().volume
-    turned = (plan.owner() + 1) % P  # the same parts under other numbers
-    renumbered = plancc.refine(plan, fixed=turned)
-    np.testing.assert_array_equal(renumbered.owner(), turned)
-    assert renumbered.metrics().volume == plan.metrics().volume
-
-
 def test_parts_to_choose():
     """Rows without a part get those of their neighbours, if there is room; the others stay."""
     plan = plancc.compile(ring(7), "hp", P, effort="fast")
@@ -149,11 +111,8 @@ def test_parts_to_choose():
 
 
 def test_what_is_refused(tmp_path):
-    plan = plancc.compile(ring(7), "block", P)
     vector = tmp_path / "fixed.txt"
     vector.write_text("-1\n" * (N - 1) + "-2\n")
-    with pytest.raises(InputError, match="parts of one size"):
-        plancc.refine(plan, fixed=np.full(N, -1), capacities=(1, 1, 1, 1, 2))
     cases = (
         ("hp", {"fixed": vector}, f"line {N}: the part is below -1: '-2'"),
         ("hp", {"fixed": np.full(N - 1, -1)}, f"{N - 1} part numbers for {N} vertices"),

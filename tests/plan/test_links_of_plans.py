@@ -95,8 +95,8 @@ def test_slices_have_the_links_of_their_rows(layout, ranks, files):
 
 def test_refining_keeps_the_links():
     plan = linked("row")
-    part = worlds.owners(worlds.N, 3, seed=8)
-    moved = with_part(plan, part, 3)
+    part = worlds.owners(worlds.N, plan.num_parts, seed=8)
+    moved = with_part(plan, part)
     plancc.verify(moved)
     ends = places_of(moved.links, moved.part_ptr, 0, moved.exchanges["links"].receive)
     assert pairs_of(moved.global_id[np.stack(ends)], moved.links) == EXPECTED

@@ -1,6 +1,7 @@
 """Edge-wise kernels and their gradients, against plain Python over nonzeros and dense float64."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,7 +11,6 @@ from cases import pairs
 from plancc.errors import InputError
 from plancc_runtime.kernels.edges import Pattern
 from plancc_runtime.nn.operators import (
-    OPERATORS,
     REDUCTIONS,
     aggregate,
     attention,
@@ -49,34 +49,11 @@ def random_pattern(m: int, n: int, degree: int, seed: int = 1) -> tuple[np.ndarr
 
 
 @NATIVE
-@pytest.mark.parametrize("reduce", ["max", "min"])
-def test_a_tie_sends_the_gradient_to_the_first_nonzero(native, reduce):
+def test_a_tie_sends_the_gradient_to_the_first_nonzero(native):
     pattern = Pattern.from_csr(np.array([0, 4, 6]), np.array([2, 1, 0, 3, 3, 2]), 4, native=native)
-    sign = 1.0 if reduce == "max" else -1.0
-    x = (sign * torch.tensor([[5.0], [5.0], [1.0], [5.0]])).requires_grad_()
-    aggregate(pattern, x, reduce=reduce).backward(torch.tensor([[10.0], [1.0]]))
+    x = torch.tensor([[5.0], [5.0], [1.0], [5.0]]).requires_grad_()
+    aggregate(pattern, x, reduce="max").backward(torch.tensor([[10.0], [1.0]]))
     assert x.grad.flatten().tolist() == [0, 10, 0, 1]  # row 0: nonzero (0, 1) before (0, 0), (0, 3)
-    weight = (sign * torch.tensor([2.0, 7.0, 7.0, 1.0, 3.0, 3.0])).requires_grad_()
-    aggregate(pattern, x, weight, op="copy_e", reduce=reduce).backward(torch.tensor([[10.0], [1]]))
-    assert weight.grad.tolist() == [0, 10, 0, 0, 1, 0]
-
-
-@NATIVE
-@pytest.mark.parametrize("reduce", REDUCTIONS)
-def test_an_empty_row_divides_nothing(native, reduce):
-    pattern = small_pattern(native)
-    x, target = draw(N, D), draw(M, D).detach()
-    target[[0, 4]] = 0
-    target.requires_grad_()
-    out = aggregate(pattern, x, op="div", reduce=reduce, target=target)
-    out.sum().backward()
-    assert not out[[0, 4]].any()
-    assert not target.grad[[0, 4]].any()
-    assert x.grad.isfinite().all()
-    weight = draw(NNZ).detach()
-    weight[0] = 0  # belongs to row 1 only
-    out = aggregate(pattern, x, weight.requires_grad_(), op="div", reduce=reduce)
-    assert out[[0, 2, 3, 4, 5]].isfinite().all()
 
 
 @NATIVE
@@ -163,7 +140,7 @@ def test_large_scores_do_not_overflow(native):
     pattern = small_pattern(native)
     scores = (1000 * draw(NNZ, 2)).detach().float()
     alpha = edge_softmax(pattern, scores)
-    total = aggregate(pattern, alpha, alpha, op="copy_e")
+    total = torch.zeros(M, 2).index_add(0, pattern.row, alpha)
     torch.testing.assert_close(total, torch.tensor([[float(bool(row))] * 2 for row in ROWS]))
     x = torch.ones(N, 2, 3)
     source, target = 1e4 * draw(N, 2).detach().float(), 1e4 * draw(M, 2).detach().float()
@@ -183,9 +160,8 @@ def everything(pattern: Pattern, seed: int = 0) -> list[torch.Tensor]:
     weight, wide, source, target = leaf(nnz), leaf(nnz, 24), leaf(n, 4), leaf(m, 4)
     calls = {
         **{r: (lambda r=r: aggregate(pattern, x, reduce=r), [x]) for r in REDUCTIONS},
-        "mul": (lambda: aggregate(pattern, x, weight, "mul"), [x, weight]),
-        "wide": (lambda: aggregate(pattern, x, wide, "mul"), [x, wide]),
-        "max mul": (lambda: aggregate(pattern, x, wide, "mul", "max"), [x, wide]),
+        "mul": (lambda: aggregate(pattern, x, weight), [x, weight]),
+        "wide": (lambda: aggregate(pattern, x, wide), [x, wide]),
         "fused": (lambda: attention(pattern, source, target, heads), [source, target, heads]),
         "softmax": (lambda: edge_softmax(pattern, edge_scores(pattern, source, target)), [source]),
     }
@@ -236,15 +212,13 @@ def test_the_gpu_agrees_with_the_kernels():
 @pytest.mark.parametrize(("m", "n"), [(3, 4), (0, 4), (0, 0)])
 def test_a_pattern_without_nonzeros(native, m, n):
     pattern = Pattern.from_csr(np.zeros(m + 1, np.int64), np.empty(0, np.int32), n, native=native)
-    for op in OPERATORS:
-        for reduce in REDUCTIONS:
-            x, weight = draw(n, D), draw(0, D)
-            y = {} if op == "copy" else {"weight": weight}
-            out = aggregate(pattern, x, op=op, reduce=reduce, **y)
-            assert out.shape == (m, D)
-            assert not out.any()
-            out.sum().backward()
-            assert op == "copy_e" or not x.grad.any()
+    for reduce, weight in product(REDUCTIONS, (None, draw(0, D))):
+        x = draw(n, D)
+        out = aggregate(pattern, x, None if reduce == "max" else weight, reduce)
+        assert out.shape == (m, D)
+        assert not out.any()
+        out.sum().backward()
+        assert not x.grad.any()
     out = attention(pattern, draw(n, 2), draw(m, 2), draw(n, 2, 3))
     assert out.shape == (m, 2, 3)
     assert not out.any()
@@ -265,18 +239,10 @@ def test_operands_may_be_views(native):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"op": "pow"}, "unknown operator 'pow': choose from copy, copy_e, add"),
-        ({"reduce": "prod"}, "unknown reduction 'prod': choose from sum, mean, max, min"),
-        ({"op": "mul"}, "operator 'mul' takes weight or target, but was given x alone"),
-        ({"op": "copy_e", "target": (M, D)}, "takes weight, but was given target"),
-        ({"weight": (NNZ,)}, "operator 'copy' takes x alone, but was given weight"),
-        (
-            {"op": "add", "weight": (NNZ,), "target": (M, D)},
-            "takes weight or target, but was given weight and target",
-        ),
-        ({"op": "mul", "weight": (NNZ + 1,)}, rf"weight has the shape \[{NNZ + 1}, 1\] where"),
-        ({"op": "mul", "weight": (NNZ, 3)}, rf"where \[{NNZ}, {D}\] is needed"),
-        ({"op": "mul", "target": (M, 1)}, rf"where \[{M}, {D}\] is needed"),
+        ({"reduce": "prod"}, "unknown reduction 'prod': choose from sum, mean, max"),
+        ({"reduce": "max", "weight": (NNZ,)}, "reduction 'max' takes no `weight`"),
+        ({"weight": (NNZ + 1,)}, rf"weight has the shape \[{NNZ + 1}, 1\] where"),
+        ({"weight": (NNZ, 3)}, rf"where \[{NNZ}, {D}\] is needed"),
     ],
 )
 def test_wrong_operands_are_one_sentence(options, message):
@@ -294,7 +260,7 @@ def test_wrong_shapes_never_reach_a_kernel():
     with pytest.raises(InputError, match="float32 or float64"):
         aggregate(pattern, draw(N, D).detach().half())
     with pytest.raises(InputError, match=r"float32 where torch\.float64 is needed"):
-        aggregate(pattern, draw(N, D), draw(NNZ).float(), "mul")
+        aggregate(pattern, draw(N, D), draw(NNZ).float())
     with pytest.raises(InputError, match="target has the shape"):
         edge_scores(pattern, draw(N, 2), draw(M, 1))
     with pytest.raises(InputError, match="scores has the shape"):

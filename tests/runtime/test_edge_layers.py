@@ -105,7 +105,7 @@ class Weighing(Conv):
         columns, factors = graph.columns(x) if fixed is None else fixed, graph.edge_factors
         by = graph.edge_features @ self.weight_edge
         by = by if factors is None else by * factors[:, None]
-        return graph.linear(aggregate(graph.pattern("edges"), columns, by, "mul"), self.weight)
+        return graph.linear(aggregate(graph.pattern("edges"), columns, by), self.weight)
 
 
 @pairs(

@@ -28,7 +28,6 @@ from plancc_runtime.nn import GATConv
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.slices import check_slices
 from plancc_runtime.testing import Layout, LayoutTests
-from plancc_runtime.transport.single import SingleTransport
 
 DIMS = [worlds.WIDTH, 6, 3]
 DATA = {"classes": DIMS[-1]}
@@ -177,47 +176,27 @@ def test_words_of_an_epoch_are_those_of_both_steps():
 # ---- the library ----
 
 
-OPERANDS = {
-    "copy": None,
-    "copy_e": "weight",
-    "add": "weight",
-    "sub": "target",
-    "mul": "weight",
-    "div": "target",
-}
-
-
-def dense_aggregate(present, x, op, reduce, weight, target):
+def dense_aggregate(present, x, reduce, weight):
     """Row by row; present[i, j], weight[i, j, k]."""
     out = torch.zeros_like(x)
     for i in range(N):
         columns = np.flatnonzero(present[i])
-        if not len(columns):
-            continue
-        rows, w = x[columns], weight[i, columns]
-        message = {"copy": rows, "copy_e": w, "add": rows + w, "mul": rows * w}
-        other = w if target is None else target[i]
-        message |= {"sub": rows - other, "div": rows / other}
-        if reduce in ("max", "min"):
-            out[i] = getattr(message[op], reduce)(0).values
-        else:
-            out[i] = getattr(message[op], reduce)(0)
+        if len(columns):
+            message = x[columns] if weight is None else x[columns] * weight[i, columns]
+            out[i] = message.max(0).values if reduce == "max" else getattr(message, reduce)(0)
     return out
 
 
 @pytest.mark.parametrize(("layout", "kind"), [*product(("row", "edge"), KINDS[:2])])
 def test_aggregation_in_the_library(layout, kind):
-    """Every operator and reduction, with the gradients of all operands; values of the plan too."""
+    """Every reduction, with the gradients of all operands; values of the plan too."""
     a = worlds.array(kind)
     header, parts = plan_of(layout, 4, kind)
-    x, y, g = np.random.default_rng(2).standard_normal((3, N, 3))
+    x, g = np.random.default_rng(2).standard_normal((2, N, 3))
     wide = np.array([1.0, -2.0, 3.0])
-    cases = [
-        (op, reduce, NONZEROS[(k + k // 4 + len(kind)) % 3])
-        for k, (op, reduce) in enumerate(product(OPERANDS, ("sum", "mean", "max", "min")))
-    ]
-    with_weights = len(cases)
-    cases += [("mul", "sum", "plan"), ("div", "max", "edges")]  # by the values of the plan
+    asked = [(None, "sum"), (None, "mean"), (None, "max"), ("own", "sum"), ("own", "mean")]
+    cases = [(*each, nonzeros) for each in asked for nonzeros in NONZEROS]
+    cases.append(("plan", "sum", "plan"))
 
     def work(transport):
         graph = plancc_runtime.open((header, parts[transport.rank]), transport, torch.float64)
@@ -225,49 +204,45 @@ def test_aggregation_in_the_library(layout, kind):
         vertices = graph.vertices.double()
         column, row = graph.columns(vertices).long(), graph.local_rows(vertices).long()
         answers = []
-        for k, (op, reduce, nonzeros) in enumerate(cases):
-            mine, target = (torch.tensor(rows[own], requires_grad=True) for rows in (x, y))
+        for given, reduce, nonzeros in cases:
+            mine = torch.tensor(x[own], requires_grad=True)
             source, place = graph.local_edge_index(nonzeros)
             i, j = row[place], column[source]
             weight = torch.cos((7 * i + j).double()).unsqueeze(1) * torch.tensor(wide)
-            operands = {"weight": weight.requires_grad_(), "target": target}
-            chosen = {name: z for name, z in operands.items() if name == OPERANDS[op]}
-            if k >= with_weights:
-                chosen = {"weight": "plan"}
-            out = graph.aggregate(mine, op, reduce, nonzeros=nonzeros, **chosen)
+            weight.requires_grad_()
+            chosen = weight if given == "own" else given
+            out = graph.aggregate(mine, reduce, chosen, nonzeros)
             out.backward(torch.tensor(g[own]))
-            gradients = [0 * z if z.grad is None else z.grad for z in (mine, target, weight)]
+            gradients = [0 * z if z.grad is None else z.grad for z in (mine, weight)]
             answers.append((out, *gradients, i, j, graph.edge_values(nonzeros)))
         return [[z.detach().numpy() for z in answer] for answer in answers]
 
     ranks = on_ranks(4, work)
-    for k, (op, reduce, nonzeros) in enumerate(cases):
+    for k, (given, reduce, nonzeros) in enumerate(cases):
         values = a.copy()
         if nonzeros != "plan" and loops(kind):
             np.fill_diagonal(values, 0)
         if nonzeros == "closed":
             values[range(N), range(N)] = np.where(np.diag(values) == 0, 1, np.diag(values))
         weight = np.cos(7 * np.arange(N)[:, None] + np.arange(N))[:, :, None] * wide
-        weight = weight if k < with_weights else np.tile(values[:, :, None], 3)
-        weight = torch.tensor(weight, requires_grad=k < with_weights)
-        source, target = (torch.tensor(rows, requires_grad=True) for rows in (x, y))
-        of_rows = target if k < with_weights else None
-        out = dense_aggregate(values != 0, source, op, reduce, weight, of_rows)
+        weight = np.tile(values[:, :, None], 3) if given == "plan" else weight
+        weight = torch.tensor(weight, requires_grad=given == "own")
+        source = torch.tensor(x, requires_grad=True)
+        out = dense_aggregate(values != 0, source, reduce, None if given is None else weight)
         out.backward(torch.tensor(g))
-        expected = [0 * z if z.grad is None else z.grad for z in (source, target, weight)]
+        expected = [0 * z if z.grad is None else z.grad for z in (source, weight)]
         expected = [z.detach().numpy() for z in (out, *expected)]
-        for m in range(3):
+        for m in range(2):
             close(gathered(parts, [rank[k][m] for rank in ranks]), expected[m], 1e-12)
         of_weight, i, j, value = (
-            np.concatenate([rank[k][m] for rank in ranks]) for m in range(3, 7)
+            np.concatenate([rank[k][m] for rank in ranks]) for m in range(2, 6)
         )
         assert sorted(zip(i, j, strict=True)) == list(zip(*values.nonzero(), strict=True))
-        close(of_weight, expected[3][i, j], 1e-12)
+        close(of_weight, expected[2][i, j], 1e-12)
         close(value, values[i, j], 1e-15)
 
 
-@pytest.mark.parametrize("reduce", ["max", "min"])
-def test_a_gradient_of_an_extreme_goes_to_one_of_those_that_attain_it(reduce):
+def test_a_gradient_of_a_maximum_goes_to_one_of_those_that_attain_it():
     """Row i of the gradient is 2^i, so that what arrives says from which rows."""
     a = worlds.array("undirected")
     header, parts = plan_of("edge", 5)
@@ -278,7 +253,7 @@ def test_a_gradient_of_an_extreme_goes_to_one_of_those_that_attain_it(reduce):
         graph = plancc_runtime.open((header, parts[transport.rank]), transport, torch.float64)
         own = graph.vertices.numpy()
         mine = torch.tensor(x[own], requires_grad=True)
-        out = graph.aggregate(mine, "copy", reduce, nonzeros="plan")
+        out = graph.aggregate(mine, "max", nonzeros="plan")
         out.backward(torch.tensor(power[own, None]).expand_as(out))
         return out.detach(), mine.grad
 
@@ -286,10 +261,9 @@ def test_a_gradient_of_an_extreme_goes_to_one_of_those_that_attain_it(reduce):
     out, gradient = (gathered(parts, [r[k] for r in ranks]) for k in (0, 1))
     attained = 0
     for i in range(N):
-        rows = x[a[i] != 0]
-        extreme = rows.max(axis=0) if reduce == "max" else rows.min(axis=0)
-        assert out[i].tolist() == extreme.tolist()
-        attains = (a[i] != 0)[:, None] & (x == extreme)
+        most = x[a[i] != 0].max(axis=0)
+        assert out[i].tolist() == most.tolist()
+        attains = (a[i] != 0)[:, None] & (x == most)
         attained += attains.sum()
         chosen = gradient // power[i] % 2 == 1
         assert chosen.sum(axis=0).tolist() == [1] * 4
@@ -310,21 +284,6 @@ def test_attention_in_the_library_needs_a_row_plan():
 
     with pytest.raises(InputError, match="attention, needs a plan of layout row"):
         on_ranks(2, work)
-
-
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        (torch.ones(N, 3, dtype=torch.float32), "target is of type torch.float32"),
-        (torch.ones(N + 1, 3, dtype=torch.float64), "target has the shape"),
-        (torch.ones((), dtype=torch.float64), "target has the shape"),
-    ],
-)
-def test_a_target_that_does_not_fit_is_refused_before_it_travels(target, message):
-    header, parts = plan_of("edge", 1)
-    graph = plancc_runtime.open((header, parts[0]), SingleTransport(), torch.float64)
-    with pytest.raises(InputError, match=message):
-        graph.aggregate(torch.ones(N, 3, dtype=torch.float64), "sub", target=target)
 
 
 def test_tables_of_the_fold_that_do_not_fit_are_found():

@@ -13,8 +13,9 @@ from plancc_runtime.data import LocalData
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.nn import MODELS, model_of
-from plancc_runtime.options import BATCH_OPTIONS, RATES_KEPT, TrainOptions
+from plancc_runtime.nn import MODELS, is_own, model_of
+from plancc_runtime.nn.network import Network
+from plancc_runtime.options import BATCH_OPTIONS, RATES_KEPT, TrainOptions, learns_links
 
 if TYPE_CHECKING:
     from plancc_runtime.execution.drawn import Drawn
@@ -35,6 +36,10 @@ def execution_of(
             `layouts.order.in_order`.
         drawn: What mini-batches are drawn by and from; None: full batch.
     """
+    if is_own(options.model):
+        from plancc_runtime.execution.own_models import OwnModels
+
+        return OwnModels(header, part, data, options, resources)
     if not model_of(options.model, header.types is not None).reads_edges:
         part = replace(part, edge_features=None)
     if part.grid is not None:
@@ -52,12 +57,25 @@ def execution_of(
     return FullBatch(header, part, data, options, resources)
 
 
+def network_class(model: str) -> type[Network]:
+    """The class of the network of a model, by the model's name."""
+    if not is_own(model):
+        return Network
+    from plancc_runtime.pyg.own_network import OwnNetwork
+
+    return OwnNetwork
+
+
 def check_layout(header: Header, options: TrainOptions) -> None:
     """Whether a plan of this layout can be trained so; not collective.
 
     Raises:
         InputError: If an option needs another layout.
     """
+    if is_own(options.model):
+        from plancc_runtime.nn.own_class import check_plan
+
+        return check_plan(header, options, learns_links(header, options))
     if header.types is None and options.target is not None:
         raise InputError(f"{options.setting('target')}: needs a plan with types")
     kind = model_of(options.model, header.types is not None)

@@ -66,7 +66,7 @@ class FullBatch(Execution):
         super().__init__(data, options, resources, _misfits(options, header))
         part = replace(part, vertex_data=type(part.vertex_data)())  # `data` has what is needed
         self._block = with_whole_rows(Block.of_part(part, header.self_loops), self._transport)
-        self._types = header.types
+        self._header, self._types = header, header.types
         if self._types is not None:
             from plancc_runtime.layouts.relation import TypedBlock
 

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from plancc.errors import InputError
-
-
-class Epilogue(NamedTuple):
-    """How a row of a product is changed before it is stored, and where it goes (see `multiply`)."""
-
-    add: bool
-    rows: Tensor | None
-    bias: Tensor | None
-    relu: bool
-    where: Tensor | None
 
 
 def numbered(device: torch.device) -> torch.device:
@@ -49,41 +39,21 @@ class SparseMatrix(ABC):
         self.device = numbered(device)
 
     def multiply(
-        self,
-        x: Tensor,
-        out: Tensor,
-        *,
-        add: bool = False,
-        rows: Tensor | None = None,
-        bias: Tensor | None = None,
-        relu: bool = False,
-        where: Tensor | None = None,
+        self, x: Tensor, out: Tensor, *, add: bool = False, rows: Tensor | None = None
     ) -> None:
-        """out = A x, or its rows scattered, with an epilogue applied while rows are at hand.
+        """out = A x, or its rows scattered, or added.
 
-        For every row k of A, with r = rows[k] (or k without `rows`)::
-
-            t = A[k] x                 summed in the order of the nonzeros, or by column blocks
-            t = t + out[r]             with add
-            t = t + bias               with bias
-            t = max(t, 0)              with relu
-            t = 0 where where[k] <= 0  with where
-            out[r] = t
-
-        The last two save a dense temporary, not additions: every output is summed first. So this
-        is not the S-SpMM of Wan et al. 2025, which skips outputs that the mask leaves out.
-        Other rows of `out` are left alone. The same inputs give the same bits; a kernel that
-        splits no row gives them for every number of threads. As many threads work as
-        ``torch.get_num_threads()`` says in the calling thread.
+        Row k of A x goes to row ``rows[k]`` of `out`, or k without `rows`. It is summed in the
+        order of the nonzeros, or by column blocks. Other rows of `out` are left alone. The same
+        inputs give the same bits; a kernel that splits no row gives them for every number of
+        threads. As many threads work as ``torch.get_num_threads()`` says in the calling thread.
 
         Parameters:
             x (Tensor[n, d]): Contiguous, of this matrix's dtype and device, not overlapping `out`.
             out (Tensor[m, d], or Tensor[>= m, d] with `rows`): Contiguous; its old values are not
                 read without `add`.
+            add: Whether the old values of `out` are added.
             rows (Tensor, int64[m], optional): Rows of `out`, unique.
-            bias: Tensor[d], optional.
-            where (Tensor[m, d], optional): Row k belongs to row k of A, also with `rows`.
-                Contiguous.
 
         Raises:
             InputError: If a shape, dtype, device or memory layout is another, or a row is outside
@@ -95,15 +65,11 @@ class SparseMatrix(ABC):
         self._check("out", out, (m if rows is None else len(out), width))
         if rows is not None and (rows.shape != (m,) or rows.dtype != torch.int64):
             raise InputError(f"rows should be int64[{m}], not {rows.dtype}{list(rows.shape)}")
-        if bias is not None:
-            self._check("bias", bias, (width,))
-        if where is not None:
-            self._check("where", where, (m, width))
         if m and width:
-            self._multiply(x, out, Epilogue(add, rows, bias, relu, where))
+            self._multiply(x, out, add, rows)
 
     @abstractmethod
-    def _multiply(self, x: Tensor, out: Tensor, epilogue: Epilogue) -> None:
+    def _multiply(self, x: Tensor, out: Tensor, add: bool, rows: Tensor | None) -> None:
         """`multiply` after its checks; m and d are at least 1."""
 
     def _check(self, what: str, tensor: Tensor, shape: tuple[int, ...]) -> None:

@@ -2,7 +2,7 @@
 
 A `Pattern` is the local CSR pattern of a plan: row i has the nonzeros e = (i, j), column j being
 an own row or a halo row of the dense operand. The kernels here are what aggregation (Md et al.
-2021, Table 1 and Algorithm 1) and attention (Velickovic et al., *Graph Attention Networks*, ICLR
+2021, Algorithm 1) and attention (Velickovic et al., *Graph Attention Networks*, ICLR
 2018) need, forward and backward. Gradients of columns are gathered in transposed order: one thread
 writes each output, and the result does not depend on the number of threads.
 
@@ -20,7 +20,7 @@ import functools
 import itertools
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -43,17 +43,6 @@ SMALL = 1 << 15  # multiplications below which starting threads costs more than 
 TEMPORARY = 1 << 29  # most numbers of a temporary of the torch operations, if a row has no more
 FEW = 16  # columns up to which a device gathers them one by one
 CHUNKS_PER_THREAD = 8  # chunks of equal nonzeros, taken as threads become free
-
-# Operators of Md et al. 2021, Table 1, by name: copylhs is "copy", copyrhs is "copy_e". Those that
-# take one operand have no function.
-OPERATORS: dict[str, Callable[[Any, Any], Tensor] | None] = {
-    "copy": None,
-    "copy_e": None,
-    "add": torch.add,
-    "sub": torch.sub,
-    "mul": torch.mul,
-    "div": torch.div,
-}
 
 
 @dataclass(frozen=True)
@@ -209,43 +198,28 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-def first_extreme(
-    pattern: Pattern, op: str, x: Tensor, y: Tensor | None, by_row: bool, largest: bool
-) -> Tensor:
-    """The first nonzero of each row, in CSR order, at which x[j] op y is extreme; NaN is extreme.
+def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
+    """The first nonzero of each row, in CSR order, at which x[j] is largest; NaN is largest.
 
     Parameters:
-        op: A name in `OPERATORS`.
         x: Tensor[n, d].
-        y (Tensor[nnz, 1|d] or Tensor[m, 1|d], optional): The second operand, by nonzero or
-            (`by_row`) by row.
-        largest: The maximum or the minimum.
 
     Returns:
         int32|int64[m, d]: Numbers of nonzeros in CSR order; -1 in rows that have none. Of the type
             of the indices.
     """
-    side = pattern.rows
-    d = y.shape[1] if op == "copy_e" and y is not None else x.shape[1]
+    side, d = pattern.rows, x.shape[1]
+    out = side.index.new_full((len(side), d), -1)
     if side.native:
-        out = side.index.new_empty(len(side), d)
-        y = x.new_empty(1, 1) if y is None else y
-        sign = scalar(1 if largest else -1, x)
-        args = (side.ptr, side.index, list(OPERATORS).index(op), by_row, sign, x, y, out)
-        by_group(_first_extreme, side, 4 * d, *args)
+        by_group(_first_maximum, side, 4 * d, side.ptr, side.index, x, out)
         return out
-    out, combine = side.index.new_full((len(side), d), -1), OPERATORS[op]
     for width, rows in pattern.rows_by_degree:
         place = torch.arange(width, device=x.device)
         for some in rows.split(max(1, TEMPORARY // (width * d))):
             first = side.ptr[some].unsqueeze(1)
-            # behind a row's last nonzero its first stands again, which is never a later extreme
+            # behind a row's last nonzero its first stands again, which is never a later maximum
             edge = first + torch.where(place < pattern.degree[some].unsqueeze(1), place, 0)
-            of_edges = y if op == "copy_e" else None
-            message = _at(x, side.index[edge]) if of_edges is None else _at(of_edges, edge)
-            if combine is not None and y is not None:
-                message = combine(message, y[some].unsqueeze(1) if by_row else _at(y, edge))
-            best = (message.max(1) if largest else message.min(1)).indices
+            best = _at(x, side.index[edge]).max(1).indices
             out[some] = (first + best).to(out.dtype)
     return out
 
@@ -343,11 +317,6 @@ def _pool() -> ThreadPoolExecutor:
 def _or_empty(tensor: Tensor | None, like: Tensor) -> Tensor:
     """An absent operand as a numba kernel takes it: same type, length 0."""
     return like[:0] if tensor is None else tensor
-
-
-def scalar(value: float, like: Tensor) -> Any:
-    """A number of the type of a tensor's elements, so that a kernel does not widen to float64."""
-    return like[:0].numpy().dtype.type(value)
 
 
 def even_bounds(length: int, step: int) -> np.ndarray:
@@ -452,52 +421,19 @@ def _edge_dot(begin: int, end: int, ptr: Any, index: Any, g: Any, x: Any, out: A
 
 
 @_compiled
-def _first_extreme(
-    begin: int,
-    end: int,
-    ptr: Any,
-    index: Any,
-    op: Any,
-    by_row: Any,
-    sign: Any,
-    x: Any,
-    y: Any,
-    out: Any,
-) -> None:
+def _first_maximum(begin: int, end: int, ptr: Any, index: Any, x: Any, out: Any) -> None:
     d = out.shape[1]
-    step = 0 if y.shape[1] == 1 else 1
-    value, best = np.empty(d, x.dtype), np.empty(d, x.dtype)
+    best = np.empty(d, x.dtype)
     for i in range(begin, end):
-        first = ptr[i]
-        if first == ptr[i + 1]:
-            out[i] = -1
-        for p in range(first, ptr[i + 1]):
-            a = x[0] if op == 1 else x[index[p]]
-            b = y[0] if op == 0 else y[i if by_row else p]
-            # the order of OPERATORS
-            if op == 1:
+        for p in range(ptr[i], ptr[i + 1]):
+            row = x[index[p]]
+            if p == ptr[i]:
                 for k in range(d):
-                    value[k] = b[k * step]
-            elif op == 2:
-                for k in range(d):
-                    value[k] = a[k] + b[k * step]
-            elif op == 3:
-                for k in range(d):
-                    value[k] = a[k] - b[k * step]
-            elif op == 4:
-                for k in range(d):
-                    value[k] = a[k] * b[k * step]
-            elif op == 5:
-                for k in range(d):
-                    value[k] = a[k] / b[k * step]
-            message = a if op == 0 else value
-            if p == first:
-                for k in range(d):
-                    best[k] = sign * message[k]
+                    best[k] = row[k]
                     out[i, k] = p
                 continue
             for k in range(d):
-                v, w = sign * message[k], best[k]
+                v, w = row[k], best[k]
                 better = (v > w) | ((v != v) & (w == w))  # without branches, for SIMD
                 best[k] = v if better else w
                 out[i, k] = p if better else out[i, k]

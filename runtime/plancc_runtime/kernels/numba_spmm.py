@@ -32,7 +32,7 @@ from plancc.errors import InputError
 from plancc.jit import cfunc
 from plancc.kernel import njit
 from plancc_runtime.kernels import openmp
-from plancc_runtime.kernels.base import Epilogue, SparseMatrix
+from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.claims import claim, equal_blocks, pointer
 from plancc_runtime.kernels.column_blocks import best_count, split
 from plancc_runtime.kernels.vectors import prefetch, spread, tiles
@@ -43,18 +43,15 @@ THREAD_WORK = 1 << 17  # multiplications that are worth another thread: about 40
 
 # Fields of a call of the compiled code: addresses, sizes and flags.
 NEXT, BLOCKS, NUM_BLOCKS, ROW_PTR, COLUMNS, VALUES, NUM_ROWS, NNZ = range(8)
-X, WIDTH, OUT, OUT_ROWS, ROWS, BIAS, WHERE, EPILOGUE, TILES, NUM_TILES = range(8, 18)
-DISTANCE, OUTSIDE = range(18, 20)
-CALL_SIZE = 20
+X, WIDTH, OUT, OUT_ROWS, ROWS, ADD, TILES, NUM_TILES, DISTANCE, OUTSIDE = range(8, 18)
+CALL_SIZE = 18
 
-ADD_BIT, BIAS_BIT, RELU_BIT, WHERE_BIT = range(4)  # the bits of EPILOGUE
-
-_BIT, _I64 = ir.IntType(1), ir.IntType(64)
+_I64 = ir.IntType(64)
 _BYTE = ir.IntType(8).as_pointer()
 
 
 class NumbaMatrix(SparseMatrix):
-    """The compiled product, on CPUs; everything that `multiply` can do is done in its one pass."""
+    """The compiled product, on CPUs; rows are added, or scattered, in its one pass."""
 
     name = "numba"
 
@@ -89,14 +86,10 @@ class NumbaMatrix(SparseMatrix):
             self._counts[width] = count
         return count
 
-    def _multiply(self, x: Tensor, out: Tensor, epilogue: Epilogue) -> None:
-        parts = self._parts(self.num_column_blocks(x.shape[1]))
-        add, rows, bias, relu, where = epilogue
+    def _multiply(self, x: Tensor, out: Tensor, add: bool, rows: Tensor | None) -> None:
         rows = None if rows is None else rows.contiguous()
-        for part in parts[:-1]:
-            self._pass(part, x, out, Epilogue(add, rows, None, False, None))
-            add = True
-        self._pass(parts[-1], x, out, Epilogue(add, rows, bias, relu, where))
+        for number, part in enumerate(self._parts(self.num_column_blocks(x.shape[1]))):
+            self._pass(part, x, out, add or number > 0, rows)
 
     def _parts(self, count: int) -> list[_RowRange]:
         """The matrix in column blocks, which are kept beside the whole."""
@@ -110,9 +103,10 @@ class NumbaMatrix(SparseMatrix):
             self._split = count, parts
         return parts
 
-    def _pass(self, part: _RowRange, x: Tensor, out: Tensor, epilogue: Epilogue) -> None:
+    def _pass(
+        self, part: _RowRange, x: Tensor, out: Tensor, add: bool, rows: Tensor | None
+    ) -> None:
         """out = the product of a column block, by all threads."""
-        add, rows, bias, relu, where = epilogue
         width, num_rows = x.shape[1], len(part.row_ptr) - 1
         columns = tiles(width, x.element_size())
         call = np.zeros(CALL_SIZE, np.int64)  # one per call: several threads may multiply at once
@@ -129,12 +123,7 @@ class NumbaMatrix(SparseMatrix):
             out.data_ptr(),
             len(out),
             0 if rows is None else rows.data_ptr(),
-            0 if bias is None else bias.data_ptr(),
-            0 if where is None else where.data_ptr(),
-            add << ADD_BIT
-            | (bias is not None) << BIAS_BIT
-            | relu << RELU_BIT
-            | (where is not None) << WHERE_BIT,
+            add,
             columns.ctypes.data,
             len(columns),
             part.distance,
@@ -176,26 +165,25 @@ def _product64(call: Any) -> None:
 
 
 @intrinsic(prefer_literal=True)
-def _tile(typing_context, num_bytes, csr, dense, row, epilogue):  # type: ignore[no-untyped-def]
-    """out[to : to + w] = epilogue(sum over begin <= k < end of values[k] * x[columns[k], first :]).
+def _tile(typing_context, num_bytes, csr, dense, row, add):  # type: ignore[no-untyped-def]
+    """out[to : to + w] = sum over begin <= k < end of values[k] * x[columns[k], first :].
 
     The same from to + shift and first + shift. The sums are two vectors of w values, which LLVM
-    spreads over as many registers as it takes; the epilogue works on both before they are stored.
+    spreads over as many registers as it takes.
 
     Parameters:
         num_bytes (literal int): Bytes of w columns.
         csr (tuple): columns and values, flat arrays; the distance of the prefetch.
-        dense (tuple): x, out, bias and where, flat arrays; the width of x.
-        row (tuple): begin, end, first (column), to (index into out), at (index into where), shift.
-        epilogue (int): Bits.
+        dense (tuple): x and out, flat arrays; the width of x.
+        row (tuple): begin, end, first (column), to (index into out), shift.
+        add (int): 1: the old values of out are added.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         _, csr_type, dense_type, _, _ = signature.args
         columns, values, distance = _arrays(context, builder, csr_type, arguments[1])
-        x, out, bias, where, width = _arrays(context, builder, dense_type, arguments[2])
-        begin, end, first, to, at, shift = cgutils.unpack_tuple(builder, arguments[3])
-        bits = arguments[4]
+        x, out, width = _arrays(context, builder, dense_type, arguments[2])
+        begin, end, first, to, shift = cgutils.unpack_tuple(builder, arguments[3])
 
         item = csr_type[1].dtype.bitwidth // 8
         lanes = max(1, num_bytes.literal_value // item)
@@ -215,22 +203,14 @@ def _tile(typing_context, num_bytes, csr, dense, row, epilogue):  # type: ignore
                 loaded.align = item
                 yield loaded
 
-        def update(change, operands):  # type: ignore[no-untyped-def]
+        def increase(operands):  # type: ignore[no-untyped-def]
             for total, operand in zip(totals, operands, strict=True):
-                builder.store(change(builder.load(total), operand), total)
-
-        def plus(total, operand):  # type: ignore[no-untyped-def]
-            return builder.fadd(total, operand, flags=("contract",))
-
-        def where_not(compare, number, kept):  # type: ignore[no-untyped-def]
-            return builder.select(builder.fcmp_ordered(compare, number, zero), zero, kept)
+                found = builder.fadd(builder.load(total), operand, flags=("contract",))
+                builder.store(found, total)
 
         def place(k):  # type: ignore[no-untyped-def]
             column = builder.sext(builder.load(builder.gep(columns.data, [k])), _I64)
             return builder.add(builder.mul(column, width), first)
-
-        def bit(number):  # type: ignore[no-untyped-def]
-            return builder.trunc(builder.lshr(bits, ir.Constant(_I64, number)), _BIT)
 
         last = builder.sub(builder.extract_value(columns.shape, 0), ir.Constant(_I64, 1))
         with cgutils.for_range_slice(builder, begin, end, ir.Constant(_I64, 1), _I64) as (k, _):
@@ -247,16 +227,10 @@ def _tile(typing_context, num_bytes, csr, dense, row, epilogue):  # type: ignore
             products = [
                 builder.fmul(part, value, flags=("contract",)) for part in load(x.data, place(k))
             ]
-            update(plus, products)
+            increase(products)
 
-        with builder.if_then(bit(ADD_BIT)):
-            update(plus, load(out.data, to))
-        with builder.if_then(bit(BIAS_BIT)):
-            update(plus, load(bias.data, first))
-        with builder.if_then(bit(RELU_BIT)):
-            update(lambda total, same: where_not("<", total, total), totals)
-        with builder.if_then(bit(WHERE_BIT)):
-            update(lambda total, mask: where_not("<=", mask, total), load(where.data, at))
+        with builder.if_then(builder.trunc(arguments[4], ir.IntType(1))):
+            increase(load(out.data, to))
         for total, target in zip(totals, vectors(out.data, to), strict=True):
             builder.store(builder.load(total), target).align = item
         return context.get_dummy_value()
@@ -293,11 +267,9 @@ def _product(call, dtype):  # type: ignore[no-untyped-def]
     dense = (
         carray(pointer(call[X]), 1, dtype),
         carray(pointer(call[OUT]), 1, dtype),
-        carray(pointer(call[BIAS]), 1, dtype),
-        carray(pointer(call[WHERE]), 1, dtype),
         width,
     )
-    bits, num_blocks, out_rows = call[EPILOGUE], call[NUM_BLOCKS], call[OUT_ROWS]
+    add, num_blocks, out_rows = call[ADD], call[NUM_BLOCKS], call[OUT_ROWS]
     while True:
         block = claim(call)
         if block >= num_blocks:
@@ -307,21 +279,20 @@ def _product(call, dtype):  # type: ignore[no-untyped-def]
             if i < 0 or i >= out_rows:
                 call[OUTSIDE] = 1
                 continue
-            if row_ptr[k] == row_ptr[k + 1] and bits == 1 << ADD_BIT:
+            if row_ptr[k] == row_ptr[k + 1] and add:
                 continue  # nothing is added
             for t in range(len(tiles)):
                 size, first = tiles[t, 0], tiles[t, 1]
-                to, at = i * width + first, k * width + first
-                row = (row_ptr[k], row_ptr[k + 1], first, to, at, tiles[t, 2])
+                row = (row_ptr[k], row_ptr[k + 1], first, i * width + first, tiles[t, 2])
                 if size == 128:
-                    _tile(128, csr, dense, row, bits)
+                    _tile(128, csr, dense, row, add)
                 elif size == 64:
-                    _tile(64, csr, dense, row, bits)
+                    _tile(64, csr, dense, row, add)
                 elif size == 32:
-                    _tile(32, csr, dense, row, bits)
+                    _tile(32, csr, dense, row, add)
                 elif size == 16:
-                    _tile(16, csr, dense, row, bits)
+                    _tile(16, csr, dense, row, add)
                 elif size == 8:
-                    _tile(8, csr, dense, row, bits)
+                    _tile(8, csr, dense, row, add)
                 else:
-                    _tile(4, csr, dense, row, bits)
+                    _tile(4, csr, dense, row, add)

@@ -10,14 +10,13 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from plancc_runtime.kernels.base import Epilogue, SparseMatrix
+from plancc_runtime.kernels.base import SparseMatrix
 
 
 class TorchMatrix(SparseMatrix):
     """``torch.addmm`` on a CSR tensor with 32-bit indices where they suffice.
 
-    The product has no epilogue, so `add`, `rows`, `bias`, `relu` and `where` are passes of their
-    own over the rows; `add` and `rows` need a dense temporary of m rows.
+    `add` and `rows` are passes of their own over the rows, and need a dense temporary of m rows.
     """
 
     name = "torch"
@@ -49,8 +48,7 @@ class TorchMatrix(SparseMatrix):
         made._matrix = _csr(row_ptr, column, value, transposed, size=made.shape)
         return made
 
-    def _multiply(self, x: Tensor, out: Tensor, epilogue: Epilogue) -> None:
-        add, rows, bias, relu, where = epilogue
+    def _multiply(self, x: Tensor, out: Tensor, add: bool, rows: Tensor | None) -> None:
         product = x.new_empty(self.shape[0], x.shape[1]) if add or rows is not None else out
         if self.nnz:
             torch.addmm(product, self._matrix, x, beta=0, out=product)  # mm allocates another
@@ -58,12 +56,6 @@ class TorchMatrix(SparseMatrix):
             product.zero_()
         if add:
             product = out.add_(product) if rows is None else product.add_(out[rows])
-        if bias is not None:
-            product += bias
-        if relu:
-            product.relu_()
-        if where is not None:
-            product.masked_fill_(where <= 0, 0)
         if rows is not None:
             out.index_copy_(0, rows, product)
 

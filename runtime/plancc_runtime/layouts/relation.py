@@ -13,6 +13,7 @@ The *stack* has the rows of all relations below each other, and one exchange for
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -65,7 +66,7 @@ class TypedBlock:
                     "samples of the boundary"
                 )
             fits = types.fits(of_rows, columns[block.column], block.relation)
-            relation = np.where(fits, block.relation, -1)
+            relation = np.where(fits, block.relation.astype(np.int64), -1)
         return cls(block, types, types.type_of(rows), types.type_of(columns), relation)
 
     def check(self, transport: Transport) -> None:
@@ -109,30 +110,52 @@ class TypedBlock:
         Its inputs are the own rows of the source, its outputs those of the destination; only rows
         that its nonzeros use are received and folded.
         """
-        block, n, m = self.block, self.block.num_inputs, self.block.num_outputs
-        source, destination = (self.types.names.index(relation[end]) for end in (0, 2))
-        kept = self.relation == self.types.relations.index(relation)
-        used = np.append(self.column_type[:n] == source, np.zeros(block.num_halo, np.bool_))
-        used[block.column[kept]] = True
-        received, column = used[n:].copy(), places(used)
-        sent = send_numbers(block.expand.reversed(), received, transport)
+        block, m, number = self.block, self.block.num_outputs, self.types.relations.index(relation)
+        kept, received = self.relation == number, self.halo_of({number})
+        column = places(np.append(self._own_columns(relation[0]), received))
         nonzeros, fold = np.diff(offsets(kept)[block.row_ptr]), block.fold
-        rows: BoolArray = self.row_type[:m] == destination
+        rows: BoolArray = self.row_type[:m] == self.types.names.index(relation[2])
         folded: BoolArray = nonzeros[m:] > 0
         if fold is not None:
             arriving = send_numbers(fold, folded, transport)
             fold = fold.keep(folded, arriving).renumbered(places(folded), places(rows))
         made = replace(
-            block,
-            inputs=block.inputs[used[:n]],
-            outputs=None if source == destination else np.full(np.count_nonzero(rows), -1),
+            self.inputs_of(relation[0], received, transport),
+            outputs=None if relation[0] == relation[2] else np.full(np.count_nonzero(rows), -1),
             row_ptr=offsets(nonzeros[np.append(rows, folded)]),
             column=column[block.column[kept]],
             value=block.value[kept],
             factor=taken(block.factor, kept),
             edge_features=taken(block.edge_features, kept),
-            expand=block.expand.keep(sent, received).renumbered(column, places(received)),
             fold=fold,
+        )
+        return with_whole_rows(made, transport)
+
+    def halo_of(self, relations: Collection[int]) -> BoolArray:
+        """Whether nonzeros of relations, by their numbers, use each halo row: bool[num_halo]."""
+        used = np.zeros(self.block.num_columns, np.bool_)
+        used[self.block.column[np.isin(self.relation, [*relations])]] = True
+        return used[self.block.num_inputs :]
+
+    def inputs_of(self, name: str, received: BoolArray, transport: Transport) -> Block:
+        """The own rows of a type and those of its halo rows that are `received`. Collective.
+
+        The block has no nonzeros and no hops.
+        """
+        block, own = self.block, self._own_columns(name)
+        column = places(np.append(own, received))
+        sent = send_numbers(block.expand.reversed(), received, transport)
+        return replace(
+            block,
+            inputs=block.inputs[own],
+            outputs=None,
+            row_ptr=np.zeros(np.count_nonzero(own) + 1, np.int64),
+            column=block.column[:0],
+            value=block.value[:0],
+            factor=None,
+            edge_features=None,
+            expand=block.expand.keep(sent, received).renumbered(column, places(received)),
+            fold=None,
             halo=None if block.halo is None else block.halo[received],
             route=None,
             fold_route=None,
@@ -140,4 +163,8 @@ class TypedBlock:
             closed_edges=None,
             relation=None,
         )
-        return with_whole_rows(made, transport)
+
+    def _own_columns(self, name: str) -> BoolArray:
+        """Whether each own row is of a type: bool[num_inputs]."""
+        own: BoolArray = self.column_type[: self.block.num_inputs] == self.types.names.index(name)
+        return own

@@ -74,6 +74,16 @@ def model_of(name: str, has_types: bool) -> type[Conv]:
     return of_kind
 
 
+def is_own(model: str) -> bool:
+    """Whether a model's name stands for a class of the user's (`nn.own_class`)."""
+    return ":" in model
+
+
+def option_names(model: str, has_types: bool) -> list[str]:
+    """Names of a model's declared options; a class of the user's has none."""
+    return [] if is_own(model) else model_of(model, has_types).option_names()
+
+
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from plancc_runtime.layouts.local import LocalGraph
@@ -11,25 +10,21 @@ from plancc_runtime.nn import operators
 
 def aggregate(
     graph: LocalGraph,
-    x: Tensor | None,
-    weight: Tensor | None = None,
-    op: str = "copy",
+    x: Tensor,
     reduce: str = "sum",
-    target: Tensor | None = None,
+    weight: Tensor | None = None,
     nonzeros: str = "edges",
 ) -> Tensor:
     """`operators.aggregate` over the nonzeros of every own row, wherever they are. Collective.
 
     In an edge plan every rank reduces the nonzeros that it has; owners reduce these partial rows.
-    The expand moves the columns of x, the fold those of the result; those of `target` travel along
-    the fold backward. A gradient of max or min goes to one of the nonzeros that attain it, on one
-    rank.
+    The expand moves the columns of x, the fold those of the result. A gradient of a maximum goes to
+    one of the nonzeros that attain it, on one rank.
 
     Parameters:
-        x (Tensor[num_inputs, d] or None): None if `op` does not need it.
+        x: Tensor[num_inputs, d].
+        reduce: As in `operators.aggregate`.
         weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights of this rank's nonzeros.
-        op, reduce: As in `operators.aggregate`.
-        target: Tensor[num_outputs, d], optional.
         nonzeros: A name in `layouts.block.NONZEROS`.
 
     Returns:
@@ -38,13 +33,8 @@ def aggregate(
     Raises:
         InputError: As `operators.aggregate`.
     """
-    columns = torch.empty(0) if x is None else graph.columns(x)
-    if x is not None and target is not None:
-        operators.check_operand("target", target, (graph.num_outputs, None), x)
-        target = graph.local_rows(target)
     partial = "sum" if graph.folds and reduce == "mean" else reduce
-    pattern = graph.local_pattern(nonzeros)
-    out = operators.aggregate(pattern, columns, weight, op, partial, target)
+    out = operators.aggregate(graph.local_pattern(nonzeros), graph.columns(x), weight, partial)
     if not graph.folds:
         return out
     out = operators.aggregate(graph.fold_pattern(nonzeros), graph.partial_rows(out), reduce=partial)

@@ -4,7 +4,7 @@ Dense operands have the rows [own rows | halo rows]; who fetches the halo rows, 
 gradients back, is not known here. Everything is first order: gradients have no gradient of their
 own. float32 and float64; nothing depends on the number of threads.
 
-Sources: Md et al. 2021, Section 2.1 (aggregation primitive), Table 1 (operators) and Algorithm 1;
+Sources: Md et al. 2021, Section 2.1 (aggregation primitive) and Algorithm 1;
 Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 1 to 4 (attention).
 """
 
@@ -23,70 +23,40 @@ from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc_runtime.kernels import edges
 from plancc_runtime.kernels.dense import weight_gradient
-from plancc_runtime.kernels.edges import OPERATORS, Pattern
+from plancc_runtime.kernels.edges import Pattern
 
 NEGATIVE_SLOPE = 0.2  # slope of GAT's LeakyReLU below 0 (Velickovic et al., Section 2.1)
-REDUCTIONS = ("sum", "mean", "max", "min")  # Md et al. 2021, Table 1, and GraphSAGE's mean
+REDUCTIONS = ("sum", "mean", "max")
 
 
 def aggregate(
-    pattern: Pattern,
-    x: Tensor,
-    weight: Tensor | None = None,
-    op: str = "copy",
-    reduce: str = "sum",
-    target: Tensor | None = None,
+    pattern: Pattern, x: Tensor, weight: Tensor | None = None, reduce: str = "sum"
 ) -> Tensor:
-    """out[i] = reduction over the nonzeros e = (i, j) of (x[j] op y), element by element.
+    """out[i] = reduction over the nonzeros e = (i, j) of x[j], or of weight[e] x[j].
 
-    y is weight[e] or target[i], whichever is given. Sums never form a message per nonzero: mul and
-    div are sparse products, and add and sub are two sums, so that a sum of differences is as exact
-    as the difference of the sums. A gradient of max or min goes to the first nonzero, in CSR order,
-    that attains it.
+    Sums never form a message per nonzero: they are sparse products. A gradient of a maximum goes to
+    the first nonzero, in CSR order, that attains it.
 
     Parameters:
         pattern: m rows, n columns, nnz nonzeros.
-        x (Tensor[n, d]): Ignored by copy_e.
-        weight (Tensor[nnz] or Tensor[nnz, d], optional): Edge weights or features in CSR order.
-        op: A name in `OPERATORS`: copy (x[j]) takes no y, copy_e (weight[e]) takes weight, and add,
-            sub, mul, div take one of weight and target.
+        x: Tensor[n, d].
+        weight (Tensor[nnz] or Tensor[nnz, d], optional): In CSR order; not for a maximum.
         reduce: A name in `REDUCTIONS`.
-        target (Tensor[m, d], optional): Features of the rows themselves.
 
     Returns:
-        Tensor[m, d]: 0 in rows without nonzeros. copy_e of weight[nnz] has d = 1.
+        Tensor[m, d]: 0 in rows without nonzeros.
 
     Raises:
-        InputError: A name is unknown, an operand is missing or too many, or has the wrong shape or
+        InputError: The name is unknown, a maximum has weights, or an operand has the wrong shape or
             type.
     """
-    check_choice("operator", op, tuple(OPERATORS))
     check_choice("reduction", reduce, REDUCTIONS)
-    takes = {"copy": (), "copy_e": ("weight",)}.get(op, ("weight", "target"))
-    given = [name for name, y in (("weight", weight), ("target", target)) if y is not None]
-    if len(given) != min(len(takes), 1) or not set(given) <= set(takes):
-        needs, has = " or ".join(takes) or "x alone", " and ".join(given) or "x alone"
-        raise InputError(f"operator '{op}' takes {needs}, but was given {has}")
-    if weight is not None and weight.dim() == 1:
-        weight = weight.unsqueeze(1)
-    if weight is not None:
-        check_operand(
-            "weight", weight, (pattern.num_nonzeros, None), weight if op == "copy_e" else x
-        )
-    if op == "copy_e":
-        assert weight is not None
-        x = weight  # only its type is looked at
-    else:
-        check_operand("x", x, (pattern.num_columns, None), x)
-    if weight is not None and weight.shape[1] != 1:
-        check_operand("weight", weight, (pattern.num_nonzeros, x.shape[1]), x)
-    if target is not None:
-        check_operand("target", target, (pattern.num_rows, x.shape[1]), x)
-        if op == "div":  # a row without nonzeros divides nothing
-            target = torch.where((pattern.degree == 0).unsqueeze(1), 1, target)
-    if reduce in ("max", "min") and pattern.num_nonzeros:
-        return _extreme(pattern, x, weight, target, op, reduce == "max")
-    total = _total(pattern, x, weight, target, op)
+    check_operand("x", x, (pattern.num_columns, None), x)
+    if reduce == "max" and weight is not None:
+        raise InputError("reduction 'max' takes no `weight`")
+    if reduce == "max" and pattern.num_nonzeros:
+        return _maximum(pattern, x)
+    total = _neighbour_sum(pattern, x) if weight is None else _weighted(pattern, weight, x)
     if reduce == "mean":
         total = total / pattern.degree.clamp(min=1).unsqueeze(1).to(total.dtype)
     return total
@@ -250,54 +220,25 @@ def check_operand(name: str, value: Tensor, shape: tuple[int | None, ...], like:
         raise InputError(f"{name} is of type {value.dtype} where {need} is needed")
 
 
-def _total(
-    pattern: Pattern, x: Tensor, weight: Tensor | None, target: Tensor | None, op: str
-) -> Tensor:
-    """The sum of the messages of each row."""
-    combine = OPERATORS[op]
-    if op == "copy_e":
-        return _edge_sum(pattern, weight)
-    if weight is not None and op in ("mul", "div"):
-        heads = weight.shape[1]
-        factor = weight if op == "mul" else weight.reciprocal()
-        total = _WeightedSum.apply(factor, x.unflatten(1, (heads, x.shape[1] // heads)), pattern)
-        return total.flatten(1)
-    total = _neighbour_sum(pattern, x)
-    if combine is None:
-        return total
-    if weight is not None:
-        return combine(total, _edge_sum(pattern, weight))
-    assert target is not None
-    if op in ("add", "sub"):
-        target = target * pattern.degree.unsqueeze(1).to(target.dtype)
-    return combine(total, target)
+def _weighted(pattern: Pattern, weight: Tensor, x: Tensor) -> Tensor:
+    weight = weight.unsqueeze(1) if weight.dim() == 1 else weight
+    check_operand("weight", weight, (pattern.num_nonzeros, None), x)
+    heads = weight.shape[1]
+    if heads != 1:
+        check_operand("weight", weight, (pattern.num_nonzeros, x.shape[1]), x)
+    rows = x.unflatten(1, (heads, x.shape[1] // heads))
+    return _WeightedSum.apply(weight, rows, pattern).flatten(1)
 
 
-def _extreme(
-    pattern: Pattern,
-    x: Tensor,
-    weight: Tensor | None,
-    target: Tensor | None,
-    op: str,
-    largest: bool,
-) -> Tensor:
-    """The extreme message of each row, computed again at the nonzero that attains it."""
-    combine = OPERATORS[op]
-    y = weight if target is None else target
+def _maximum(pattern: Pattern, x: Tensor) -> Tensor:
+    """The maximum of each row's columns, read again at the nonzero that attains it."""
     with torch.no_grad():
-        y = None if y is None else y.contiguous()
-        edge = edges.first_extreme(
-            pattern, op, x.contiguous(), y, by_row=target is not None, largest=largest
-        )
-    if combine is None and weight is None:
-        return _taken(x, edge, pattern)
-    empty = (pattern.degree == 0).unsqueeze(1)
-    if weight is not None:  # each nonzero is in one row, so no two rows read the same element
-        wide = weight.expand(-1, edge.shape[1])
-        y = torch.where(empty, 1, wide.gather(0, edge.clamp(min=0).to(torch.int64)))
-    assert y is not None
-    value = y if combine is None else combine(_taken(x, edge, pattern), y)
-    return torch.where(empty, 0, value)
+        edge = edges.first_maximum(pattern, x.contiguous())
+    return _Linear.apply(
+        x,
+        partial(edges.take, pattern, edge),
+        lambda g: edges.take_adjoint(pattern, edge, g.contiguous()),
+    )
 
 
 def _neighbour_sum(pattern: Pattern, x: Tensor) -> Tensor:
@@ -305,20 +246,6 @@ def _neighbour_sum(pattern: Pattern, x: Tensor) -> Tensor:
         x,
         partial(edges.neighbour_sum, pattern.rows),
         lambda g: edges.neighbour_sum(pattern.columns, g.contiguous()),
-    )
-
-
-def _edge_sum(pattern: Pattern, value: Tensor | None) -> Tensor:
-    return _Linear.apply(
-        value, partial(edges.edge_sum, pattern.rows), lambda g: edges.rows_of(g, pattern.row)
-    )
-
-
-def _taken(x: Tensor, edge: Tensor, pattern: Pattern) -> Tensor:
-    return _Linear.apply(
-        x,
-        partial(edges.take, pattern, edge),
-        lambda g: edges.take_adjoint(pattern, edge, g.contiguous()),
     )
 
 

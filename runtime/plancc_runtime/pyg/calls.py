@@ -30,31 +30,35 @@ ASKED = names(
     "is_inference requires_grad_ retain_grad register_hook __repr__ __format__ __hash__ names"
 )
 """Questions about a tensor."""
-# beside what torch tags as pointwise
-BY_ENTRY = names(
-    "to type type_as float double half bfloat16 long int bool cpu cuda contiguous detach clone "
-    "zeros_like ones_like full_like empty_like relu6 softsign tanhshrink logsigmoid selu "
-    "prelu ne eq lt le gt ge rsub rdiv rtruediv truediv itruediv iadd isub "
-    "imul radd rmul rpow ipow invert and or xor clip nan_to_num broadcast_to fill zero copy "
-    "floordiv mod threshold hardshrink softshrink absolute square requires_grad"
-)
-MOVES = names("transpose t T mT permute movedim unsqueeze swapaxes swapdims")
-RESHAPES = names("view reshape flatten unflatten squeeze expand expand_as view_as repeat")
-PRODUCTS = {"matmul": 0, "mm": 0, "bmm": 0, "rmatmul": 0, "addmm": 1, "baddbmm": 1}
-"""Products of two matrices, and which argument is the first of them."""
+SAME = names("to type type_as float double half bfloat16 long int bool cpu cuda contiguous clone")
+"""Copies of their first argument."""
 SUMS = names("sum mean var std max min amax amin any all norm")
+JOINS = {"cat", "concat"}
+PRODUCTS = names("matmul mm bmm rmatmul einsum")
+"""Products, which may be sums over rows."""
 ALONG: dict[str, tuple[int, Any]] = {
+    **dict.fromkeys(SUMS, (1, None)),
     **dict.fromkeys(names("softmax log_softmax logsumexp cumsum cumprod prod"), (1, None)),
     **dict.fromkeys(names("argmax argmin gather select narrow flip"), (1, None)),
     **dict.fromkeys(names("sort argsort glu"), (1, -1)),
     **dict.fromkeys(names("normalize cosine_similarity"), (2, 1)),
-    **dict.fromkeys(names("unbind"), (1, 0)),
+    **dict.fromkeys(names("unbind cat concat"), (1, 0)),
     **dict.fromkeys(names("split chunk tensor_split"), (2, 0)),
     **dict.fromkeys(names("topk cross linalg_cross"), (2, -1)),
     **dict.fromkeys(names("linalg_norm linalg_vector_norm layer_norm rms_norm"), (2, None)),
-    **dict.fromkeys(names("roll repeat_interleave"), (2, None)),
+    **dict.fromkeys(names("roll repeat_interleave norm"), (2, None)),
 }  # fmt: skip
 """Functions along one axis: the place of `dim` in the arguments, and its default."""
+BY_ROW = PRODUCTS | names(
+    "transpose t T mT permute movedim unsqueeze swapaxes swapdims view reshape flatten unflatten "
+    "expand expand_as view_as repeat stack linear one_hot gru_cell lstm_cell addmm baddbmm "
+    "detach zeros_like ones_like full_like empty_like relu6 softsign tanhshrink logsigmoid selu "
+    "prelu ne eq lt le gt ge rsub rdiv rtruediv truediv itruediv iadd isub "
+    "imul radd rmul rpow ipow invert and or xor clip nan_to_num broadcast_to fill zero copy "
+    "floordiv mod threshold hardshrink softshrink absolute square"
+)
+"""Functions that treat each row by itself if the shapes of all fit; so do those that torch tags as
+pointwise, and those of `ALONG` along another axis."""
 ALIASES = {"dim": ("dim", "axis", "dims"), "keepdim": ("keepdim", "keepdims")}
 """Other names of arguments."""
 COMPARED = {"eq", "ne"}
@@ -64,12 +68,7 @@ KEPT = names(
 """Functions of numbers of rows that give such numbers."""
 SCATTERED = {"scatter_add", "scatter_reduce", "scatter", "index_add", "index_reduce", "index_copy"}
 ENDS = "reads the numbers of vertices at the ends of edges"
-
-
-SPECIAL = names(
-    "linear embedding one_hot nonzero unique gru_cell lstm_cell lstm gru einsum batch_norm "
-    "instance_norm"
-)
+SPECIAL = names("squeeze embedding nonzero unique lstm gru batch_norm instance_norm")
 """Functions that a method of `TorchRules` of their name treats."""
 
 
@@ -99,6 +98,8 @@ class Call(NamedTuple):
             found = self.args[1:]
         if self.name in ("layer_norm", "rms_norm"):
             found = range(-len(self.get(1, "normalized_shape")), 0)
+        if isinstance(found, bool):  # whether `var` and `std` of all are unbiased
+            found = None
         found = range(ndim) if found is None or found == () else found
         return {k % ndim for k in ([found] if isinstance(found, int) else found)} if ndim else set()
 

@@ -6,24 +6,28 @@ and by all together, forward and backward.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plancc.plan.exchange import Exchange, Side
-from plancc.plan.parts import Part
+from plancc.plan.exchange import offsets, places
+from plancc.plan.parts import Part, of_nonzeros
 from plancc_runtime.graph import Graph
 from plancc_runtime.kernels.hashing import mixed
-from plancc_runtime.pyg.distributed import Distributed, tensors_in, with_tensors
-from plancc_runtime.pyg.marks import Spread, plain
+from plancc_runtime.pyg.distributed import Distributed, Kind, tensors_in, with_tensors
+from plancc_runtime.pyg.marks import is_rows, plain
+from plancc_runtime.pyg.spaces import Edges, Key, Rows, spaces_of
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.single import SingleTransport
+from plancc_runtime.typed import TypedGraph
 
+Entry = tuple[str, Key]
+"""What entries of a tensor are of: "rows" or "edges", and the type or relation."""
 VERTICES = 512
 CLOSE = 1e-9
 ROUNDING = 1e-3
@@ -64,7 +68,7 @@ class Agreement:
         return found + (f"; it begins in layer '{self.first_layer}'" if self.first_layer else "")
 
 
-def check(model: nn.Module, graph: Graph, *args: Any, **kwargs: Any) -> Agreement:
+def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any) -> Agreement:
     """How far a network on all ranks is from the same network on one. Collective.
 
     Parameters:
@@ -77,213 +81,232 @@ def check(model: nn.Module, graph: Graph, *args: Any, **kwargs: Any) -> Agreemen
     Raises:
         InputError: As of `Distributed`.
     """
-    net = Distributed(deepcopy(model), graph, 0)
     named: dict[Any, Any] = dict(enumerate(args)) | kwargs
-    kinds = net.kinds_of(named)
-    small = _Part(graph, _chosen(graph))
-    given, whole = _chosen_arguments(named, kinds, small, graph.transport)
-    alone = _run(model, small.whole(), whole, len(args))
-    together = _run(model, small.of_rank(), given, len(args))
-    return _compared(alone, together, small, graph.transport)
+    kinds = Distributed(deepcopy(model), graph, 0).kinds_of(named)
+    union = graph.union if isinstance(graph, TypedGraph) else graph
+    transport = union.transport
+    rows, edges = _chosen(union)
+    small = _of_rank(union, rows)
+    of_row, of_edge = _types(union)
+    vertices = small.vertices.long()[None]
+    ends = small.column_vertices().long()[small.edge_index]
+    ends = torch.cat([of_edge[edges][None], ends])
+    all_rows = _Entries.of(rows, vertices, transport)
+    all_edges = _Entries.of(edges, ends, transport)
+    whole = _of_one(small, all_rows.keys[0], all_edges.keys)
+    names: Sequence[Key] = ("",) if union.types is None else union.types.names
+    relations: Sequence[Key] = ("",) if union.types is None else union.types.relations
+    entries = {
+        (what, key): _Entries.of(chosen[of == k], keys[:, of[chosen] == k], transport)
+        for what, chosen, keys, of, of_what in (
+            ("rows", rows, vertices, of_row, names),
+            ("edges", edges, ends, of_edge, relations),
+        )
+        for k, key in enumerate(of_what)
+    }
+
+    def here(x: Tensor, entry: Entry) -> Tensor:
+        return x[entries[entry].chosen.to(x.device)].cpu()
+
+    def of_all(x: Tensor, entry: Entry) -> Tensor:
+        found = transport.gather(here(x, entry).contiguous().numpy())
+        return torch.from_numpy(np.concatenate(found))[entries[entry].order]
+
+    def run(union: Graph, take: Callable[[Tensor, Entry], Tensor]) -> _Run:
+        on = TypedGraph(union) if isinstance(graph, TypedGraph) else union
+        return _run(model, on, _given(named, kinds, spaces_of(on)[1], take), kinds, len(args))
+
+    alone, together = run(whole, of_all), run(small, here)
+    sizes = len(all_rows.order), len(all_edges.order)
+    return _compared(alone, together, entries, sizes, transport)
 
 
-def _chosen(graph: Graph) -> Tensor:
-    """Whether an own row is in the part: bool[num_rows]; some of every rank, and neighbours."""
+def _types(union: Graph) -> tuple[Tensor, Tensor]:
+    """Number of the type of every own row, and of the relation of every edge; 0 without types."""
+    if union.edge_type is None or union.types is None:
+        return torch.zeros(union.num_rows).long(), torch.zeros(union.edge_index.shape[1]).long()
+    of_row = torch.from_numpy(union.types.type_of(union.vertices.cpu().numpy()))
+    return of_row, union.edge_type.cpu()
+
+
+def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
+    """Whether own rows and edges are in the part: some of every rank, and neighbours.
+
+    Returns:
+        bool[num_rows] and bool[edges]
+    """
     column, row = graph.edge_index
     chosen = torch.zeros(graph.num_rows, dtype=torch.bool)
-    first = row[column >= graph.num_rows][:1] if graph.num_halo else row[:1]
+    first = row[column >= graph.num_rows][:1]
     chosen[first if len(first) else slice(0, 1)] = True
+    drawn = (mixed(graph.vertices.long()) >> 33).double() / 2**31 + 0.5
     for _ in range(ROUNDS):
-        read = graph.columns(chosen[:, None].to(graph.dtype))[:, 0] > 0
-        grown = chosen.clone()
-        grown[row[read[column]]] = True
         at_columns = torch.zeros(graph.num_rows + graph.num_halo, 1, dtype=graph.dtype)
         at_columns[column[chosen[row]]] = 1
-        grown |= graph.returned(at_columns)[:, 0] > 0
+        grown = chosen | (graph.returned(at_columns)[:, 0] > 0)
+        grown[row[_at_columns(chosen, graph)[column]]] = True
         before, now = graph.all_reduce(torch.stack([chosen.sum(), grown.sum()])).tolist()
-        if now > VERTICES:
-            share = (VERTICES - before) / (now - before)
-            drawn = (mixed(graph.vertices.long()) >> 33).double() / 2**30 + 1
-            return chosen | (grown & (drawn < 2 * max(share, 0)))
-        if now == before:
+        share = (VERTICES - before) / max(now - before, 1)
+        chosen |= grown & (drawn < share)
+        if now == before or share < 1:
             break
-        chosen = grown
-    return chosen
+    return chosen, chosen[row] & _at_columns(chosen, graph)[column]
 
 
-class _Part:
-    """The chosen vertices of all ranks, with the edges between them.
+def _at_columns(chosen: Tensor, graph: Graph) -> Tensor:
+    """The same of own and of halo rows. Collective."""
+    return graph.columns(chosen[:, None].to(graph.dtype))[:, 0] > 0
+
+
+def _of_rank(graph: Graph, chosen: Tensor) -> Graph:
+    """The graph of the chosen rows, on the same ranks. Collective."""
+    part, own = graph.plan_part, chosen.numpy()
+    columns = _at_columns(chosen, graph).numpy()
+    row = np.repeat(np.arange(part.num_rows), np.diff(part.row_ptr))
+    kept = own[row] & columns[part.column]
+    halo = columns[part.num_rows :]
+    count = graph.all_reduce(chosen.sum()), graph.all_reduce(torch.tensor(kept.sum()))
+    header = replace(graph.plan_header, num_vertices=int(count[0]), num_nonzeros=int(count[1]))
+    small = replace(
+        part,
+        global_id=part.global_id[own],
+        num_interior=int(own[: part.num_interior].sum()),
+        row_ptr=offsets(np.bincount(row[kept], minlength=part.num_rows)[own]),
+        column=places(columns)[part.column[kept]],
+        **of_nonzeros(part, kept),
+        expand=part.expand.keep(own[part.expand.send.row], halo).renumbered(
+            places(own), places(halo)
+        ),
+        route=None,
+        links=None,
+        link_exchange=None,
+    )
+    return Graph(header, small, graph.transport, torch.float64, torch.device("cpu"))
+
+
+def _of_one(small: Graph, vertices: Tensor, ends: Tensor) -> Graph:
+    """The same graph on this rank alone; `ends` of all edges, below the relation's number."""
+    source, target = torch.searchsorted(vertices, ends[1:]).numpy()
+    relation = None if small.plan_part.relation is None else ends[0].numpy().astype(np.uint16)
+    data = small.plan_part.vertex_data
+    part = replace(
+        Part.of_rows(0, 1, 0, vertices.numpy().astype(np.int32), data),
+        row_ptr=offsets(np.bincount(target, minlength=len(vertices))),
+        column=source.astype(np.int32),
+        value=np.ones(len(source)),
+        relation=relation,
+    )
+    header = replace(
+        small.plan_header,
+        normalization="none",
+        num_nonzeros=len(source),
+        num_parts=1,
+        self_loops=False,
+    )
+    return Graph(header, part, SingleTransport(), torch.float64, torch.device("cpu"))
+
+
+class _Entries(NamedTuple):
+    """Rows or edges of the part.
 
     Attributes:
-        vertices (int64[n]): Ascending; `owner` (int64[n]) is the rank of each.
-        source, target (int64[edges]): Places of their ends among `vertices`, by (target, source).
-        own (int64[...]), edges (int64[...]): Chosen rows of this rank; numbers of its edges.
-        mine, my_edges: Their places among `vertices`, and among all edges.
+        chosen: bool[entries of this rank].
+        keys (int64[1 or 3, n]): Vertices of all ranks, or relations, sources and targets, in
+            ascending order of the last.
+        order (int64[n]): Their places among those of rank after rank.
+        mine (int64[...]): Places of this rank's among them.
     """
 
-    def __init__(self, graph: Graph, chosen: Tensor) -> None:
-        self.graph = graph
-        column, row = graph.edge_index
-        read = graph.columns(chosen[:, None].to(graph.dtype))[:, 0] > 0
-        self.edges = torch.nonzero(chosen[row] & read[column]).flatten()
-        self.own = torch.nonzero(chosen).flatten()
-        ends = graph.column_vertices().long()[torch.stack([column, row])[:, self.edges]]
-        found = graph.transport.gather([graph.vertices.long()[self.own].numpy(), ends.numpy()])
-        whole = torch.from_numpy(np.concatenate([each[0] for each in found]))
-        owner = torch.repeat_interleave(
-            torch.arange(len(found)), torch.tensor([len(each[0]) for each in found])
-        )
-        self.vertices, order = whole.sort()
-        self.owner = owner[order]
-        of_all = torch.from_numpy(np.concatenate([each[1] for each in found], axis=1))
-        places = torch.searchsorted(self.vertices, of_all)
-        by_source = places[0].argsort(stable=True)
-        by_target = by_source[places[1][by_source].argsort(stable=True)]
-        self.source, self.target = places[:, by_target]
-        self.mine = torch.searchsorted(self.vertices, graph.vertices.long()[self.own])
-        place = torch.full((len(self.vertices),), -1)
-        place[self.mine] = torch.arange(len(self.mine))
-        at = place[self.target]
-        self.my_edges = at.argsort(stable=True)[int((at < 0).sum()) :]
+    chosen: Tensor
+    keys: Tensor
+    order: Tensor
+    mine: Tensor
 
-    def whole(self) -> Graph:
-        """All of it on one rank."""
-        everything = torch.arange(len(self.vertices))
-        return self._graph(everything, [everything], 0, SingleTransport())
-
-    def of_rank(self) -> Graph:
-        """The rows of this rank."""
-        transport = self.graph.transport
-        rows = transport.gather(self.mine.numpy())
-        return self._graph(
-            self.mine, [torch.from_numpy(k) for k in rows], transport.rank, transport
-        )
-
-    def _graph(self, mine: Tensor, rows: list[Tensor], rank: int, transport: Transport) -> Graph:
-        """Rows `mine`, where rank r has ``rows[r]``."""
-        owner = torch.zeros_like(self.owner) if len(rows) == 1 else self.owner
-        place = torch.empty(len(self.vertices), dtype=torch.int64)
-        for each in rows:
-            place[each] = torch.arange(len(each))
-        needs = [self._needed(owner, r, place) for r in range(len(rows))]
-        halo = needs[rank]
-        column = torch.full((len(self.vertices),), -1)
-        column[mine] = torch.arange(len(mine))
-        column[halo] = len(mine) + torch.arange(len(halo))
-        here = owner[self.target] == rank
-        order = place[self.target[here]].argsort(stable=True)
-        counts = torch.bincount(place[self.target[here]], minlength=len(mine))
-        sent = [place[need[owner[need] == rank]] for need in needs]
-        received = [halo[owner[halo] == r] for r in range(len(rows))]
-        exchange = Exchange(_side(sent, rows=True), _side(received, rows=False))
-        data = self.graph.plan_part.vertex_data
-        vertices = self.vertices[mine].numpy().astype(np.int32)
-        part = replace(
-            Part.of_rows(rank, len(rows), 0, vertices, data),
-            row_ptr=np.concatenate([[0], np.cumsum(counts.numpy())]),
-            column=column[self.source[here][order]].numpy().astype(np.int32),
-            value=np.ones(int(here.sum())),
-            expand=exchange,
-        )
-        header = replace(
-            self.graph.plan_header,
-            num_vertices=len(self.vertices),
-            normalization="none",
-            num_nonzeros=len(self.source),
-            num_parts=len(rows),
-            self_loops=False,
-        )
-        return Graph(header, part, transport, torch.float64, torch.device("cpu"))
-
-    def _needed(self, owner: Tensor, rank: int, place: Tensor) -> Tensor:
-        """Vertices of other ranks that a rank reads, by owner and place there."""
-        read = self.source[(owner[self.target] == rank) & (owner[self.source] != rank)].unique()
-        by_place = read[place[read].argsort()]
-        return by_place[owner[by_place].argsort(stable=True)]
+    @classmethod
+    def of(cls, chosen: Tensor, keys: Tensor, transport: Transport) -> _Entries:
+        """Those of this rank in the order of its rows. Collective."""
+        of_ranks = transport.gather(keys.numpy())
+        whole = np.concatenate(of_ranks, axis=1)
+        order = np.lexsort(whole)
+        first = sum(each.shape[1] for each in of_ranks[: transport.rank])
+        mine = order.argsort()[first : first + keys.shape[1]]
+        return cls(chosen, *map(torch.from_numpy, (whole[:, order], order, mine)))
 
 
-def _side(messages: list[Tensor], rows: bool) -> Side:
-    """One message for each rank that has any row."""
-    peers = [rank for rank, each in enumerate(messages) if len(each)]
-    ptr = np.cumsum([0, *(len(messages[rank]) for rank in peers)])
-    row = torch.cat([messages[rank] for rank in peers]).numpy() if rows and peers else None
-    return Side.of_rank(np.array(peers, np.int32), ptr, row)
-
-
-def _chosen_arguments(
-    named: Mapping[Any, Any], kinds: list[str], part: _Part, transport: Transport
-) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """The arguments of the part's rows and edges: of this rank, and of all."""
+def _given(
+    named: Mapping[Any, Any],
+    kinds: Sequence[Kind],
+    edges: Mapping[Key, Edges],
+    take: Callable[[Tensor, Entry], Tensor],
+) -> dict[Any, Any]:
+    """The arguments of the part, of float64; `take` takes its rows or edges of a tensor."""
     left = iter(kinds)
-    own: dict[Any, Any] = {}
-    whole: dict[Any, Any] = {}
-    for name, value in named.items():
-        of_value: list[tuple[Tensor, Tensor]] = []
 
-        def choose(x: Tensor, found: Any = of_value) -> Tensor:
-            kind = next(left)
-            pair = _of_part(x.detach(), kind, part, transport)
-            found.append(pair)
-            return pair[0]
+    def of_part(x: Tensor) -> Tensor:
+        kind = next(left)
+        if kind.what == "ends":
+            return edges[kind.key].index
+        x, entry = x.detach().double() if x.is_floating_point() else x, _entry(kind)
+        axis = x.ndim - 2 if kind.what == "inner rows" else 0
+        return x if entry is None else take(x.movedim(axis, 0), entry).movedim(0, axis)
 
-        own[name] = with_tensors(value, choose)
-        wholes = iter([pair[1] for pair in of_value])
-        whole[name] = with_tensors(value, lambda _, all_of=wholes: next(all_of))
-    return own, whole
+    return {name: with_tensors(value, of_part) for name, value in named.items()}
 
 
-def _of_part(x: Tensor, kind: str, part: _Part, transport: Transport) -> tuple[Tensor, Tensor]:
-    """A tensor's entries of this rank and of all; ends of edges are a mark to be replaced."""
-    x = x.double() if x.is_floating_point() else x
-    if kind == "ends":
-        return torch.empty(2, 0, dtype=torch.int64), torch.empty(2, 0, dtype=torch.int64)
-    if not kind:
-        return x, x
-    axis = x.ndim - 2 if kind == "inner rows" else 0
-    here, at = (part.edges, part.my_edges) if kind == "edges" else (part.own, part.mine)
-    moved = x.movedim(axis, 0)[here.to(x.device)].cpu()
-    found = transport.gather([at.numpy(), moved.contiguous().numpy()])
-    size = len(part.source) if kind == "edges" else len(part.vertices)
-    whole = moved.new_zeros(size, *moved.shape[1:])
-    for places, values in found:
-        whole[torch.from_numpy(places)] = torch.from_numpy(values)
-    return whole[at].movedim(0, axis), whole.movedim(0, axis)
+def _entry(kind: Kind) -> Entry | None:
+    """What the entries of a tensor are of."""
+    return (kind.what.split()[-1], kind.key) if kind.what else None
 
 
-@dataclass
-class _Result:
-    outputs: list[Tensor]
-    gradients: dict[str, Tensor]
+class _Run(NamedTuple):
+    """Tensors, and of what their entries are; None: they are the same on all ranks."""
+
+    outputs: list[tuple[Entry | None, Tensor]]
+    gradients: dict[str, tuple[Entry | None, Tensor]]
     parameters: dict[str, Tensor]
-    layers: list[tuple[str, Tensor]]
+    layers: list[tuple[str, Entry, Tensor]]
 
 
-def _run(model: nn.Module, graph: Graph, named: Mapping[Any, Any], num_args: int) -> _Result:
+def _run(
+    model: nn.Module,
+    graph: Graph | TypedGraph,
+    named: Mapping[Any, Any],
+    kinds: Sequence[Kind],
+    num_args: int,
+) -> _Run:
     """One forward and backward pass in float64; the loss is a fixed sum of all outputs."""
     net = Distributed(_without_caches(model).double(), graph, 0).train()
-    layers: list[tuple[str, Tensor]] = []
+    layers: list[tuple[str, Entry, Tensor]] = []
+    of_outputs: list[Rows | None] = []
+
+    def note(_: Any, inputs: Any, out: Any) -> None:
+        of_outputs.extend(x.of if is_rows(x, 0) else None for _, x in tensors_in(out))
+
+    net.model.register_forward_hook(note)
     for name, module in net.model.named_modules():
         if name:
             module.register_forward_hook(_noting(name, layers))
-    leaves: dict[str, Tensor] = {}
+    leaves: dict[str, tuple[Entry | None, Tensor]] = {}
+    left = iter(kinds)
 
-    def leaf(name: str, x: Tensor) -> Tensor:
-        if x.dtype == torch.int64 and x.shape == (2, 0):
-            return graph.edge_index
-        if x.is_floating_point():
-            x = leaves.setdefault(f"{name}.{len(leaves)}", x.clone().requires_grad_())
-        return x
+    def leaf(name: Any, x: Tensor) -> Tensor:
+        entry = _entry(next(left))
+        if not x.is_floating_point():
+            return x
+        found = entry, x.clone().requires_grad_()
+        return leaves.setdefault(f"{name}.{len(leaves)}", found)[1]
 
-    made = {k: with_tensors(value, lambda x, k=k: leaf(str(k), x)) for k, value in named.items()}
+    made = {k: with_tensors(value, lambda x, k=k: leaf(k, x)) for k, value in named.items()}
     args = [made.pop(k) for k in range(num_args)]
-    out = net(*args, **made)
-    outputs = tensors_in(out)
-    losses = [_weighted(x, graph) for x in outputs if x.requires_grad]
+    outputs = [x for _, x in tensors_in(net(*args, **made))]
+    pairs = [*zip(of_outputs, outputs, strict=True)]
+    ranks = (graph.union if isinstance(graph, TypedGraph) else graph).num_ranks
+    losses = [_weighted(x, of, ranks) for of, x in pairs if x.requires_grad]
     if losses:
         torch.stack(losses).sum().backward()
-    return _Result(
-        [x.detach() for x in outputs],
-        {name: _gradient(x) for name, x in leaves.items()},
+    return _Run(
+        [(of and ("rows", of.name), x.detach()) for of, x in pairs],
+        {name: (entry, _gradient(x)) for name, (entry, x) in leaves.items()},
         {name: _gradient(x) for name, x in net.model.named_parameters()},
         layers,
     )
@@ -298,19 +321,19 @@ def _without_caches(model: nn.Module) -> nn.Module:
     return found
 
 
-def _noting(name: str, layers: list[tuple[str, Tensor]]) -> Any:
+def _noting(name: str, layers: list[tuple[str, Entry, Tensor]]) -> Any:
     def note(_: Any, inputs: Any, out: Any) -> None:
-        if isinstance(out, Spread) and (out.axis, out.of) == (0, "rows"):
-            layers.append((name, plain(out).detach()))
+        if is_rows(out, 0) and out.of is not None:
+            layers.append((name, ("rows", out.of.name), plain(out).detach()))
 
     return note
 
 
-def _weighted(x: Tensor, graph: Graph) -> Tensor:
+def _weighted(x: Tensor, of: Rows | None, ranks: int) -> Tensor:
     """A sum of outputs with weights by vertex, or of a result that all ranks have, its share."""
-    if len(x) != graph.num_rows if x.ndim else True:
-        return x.sum() / graph.num_ranks
-    weights = (mixed(graph.vertices.long()) >> 40).double() / 2**23
+    if of is None:
+        return x.sum() / ranks
+    weights = (mixed(of.vertices[: of.num_rows]) >> 40).double() / 2**23
     return (x.flatten(1).sum(1) * weights if x.ndim > 1 else x * weights).sum()
 
 
@@ -318,41 +341,43 @@ def _gradient(x: Tensor) -> Tensor:
     return torch.zeros_like(x) if x.grad is None else x.grad
 
 
-def _compared(alone: _Result, together: _Result, part: _Part, transport: Transport) -> Agreement:
-    def apart(found: Tensor, expected: Tensor) -> float:
+def _compared(
+    alone: _Run,
+    together: _Run,
+    entries: Mapping[Entry, _Entries],
+    sizes: tuple[int, int],
+    transport: Transport,
+) -> Agreement:
+    def apart(
+        found: Tensor, expected: Tensor, of: Entry | None = None, least: float = 1e-30
+    ) -> float:
         """The largest difference on any rank; `expected` is of all rows or edges, or the same."""
-        size = len(expected) if expected.ndim else 0
-        if size == len(part.vertices):
-            expected = expected[part.mine]
-        elif size == len(part.source):
-            expected = expected[part.my_edges]
+        expected = expected if of is None else expected[entries[of].mine]
         if found.shape != expected.shape:
             found = torch.full_like(expected, torch.inf)
-        return ratio(found, expected)
-
-    def ratio(found: Tensor, expected: Tensor, least: float = 1e-30) -> float:
-        off = (found - expected).abs().max() if found.numel() else found.new_zeros(())
-        scale = expected.abs().max() if expected.numel() else off
-        both = torch.stack([off.double(), scale.double()])
+        off = (found - expected).double().abs().nan_to_num(nan=torch.inf)
+        both = torch.tensor([0.0, least], dtype=torch.float64)
+        if expected.numel():
+            both = torch.maximum(both, torch.stack([off.max(), expected.double().abs().max()]))
         transport.allreduce_max(both)
-        return float(both[0] / both[1].clamp(min=least)) if both[0] else 0.0
+        return float(both[0] / both[1])
 
-    sizes = [float(x.abs().max()) for x in alone.parameters.values() if x.numel()]
-    largest = torch.tensor([max(sizes, default=0.0)], dtype=torch.float64)
-    transport.allreduce_max(largest)
-    least = float(largest) * ROUNDING + 1e-30  # a gradient that is 0 but for rounding
+    # a gradient may be 0 but for rounding
+    least = max((float(x.abs().max()) for x in alone.parameters.values() if x.numel()), default=0.0)
     parameters = {}
     for name, value in together.parameters.items():
         transport.allreduce_sum(value)
-        parameters[name] = ratio(value, alone.parameters[name], least)
-    pairs = zip(together.outputs, alone.outputs, strict=True)
+        parameters[name] = apart(value, alone.parameters[name], None, least * ROUNDING + 1e-30)
+    of_arguments = {
+        k: apart(x, alone.gradients[k][1], of) for k, (of, x) in together.gradients.items()
+    }
     layers = zip(together.layers, alone.layers, strict=True)
-    begins = [name for (name, x), (_, y) in layers if apart(x, y) > CLOSE]
+    begins = [name for (name, of, x), (*_, y) in layers if apart(x, y, of) > CLOSE]
+    outputs = zip(together.outputs, alone.outputs, strict=True)
     return Agreement(
-        vertices=len(part.vertices),
-        edges=len(part.source),
-        outputs=max((apart(x, y) for x, y in pairs), default=0.0),
-        gradients=parameters
-        | {k: apart(x, alone.gradients[k]) for k, x in together.gradients.items()},
+        vertices=sizes[0],
+        edges=sizes[1],
+        outputs=max((apart(x, y, of) for (of, x), (_, y) in outputs), default=0.0),
+        gradients=parameters | of_arguments,
         first_layer=begins[0] if begins else "",
     )

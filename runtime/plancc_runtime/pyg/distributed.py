@@ -7,13 +7,13 @@ brings what it takes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from inspect import signature
 from itertools import count
 from math import prod
 from traceback import walk_tb
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,26 +21,31 @@ from torch.nn.parameter import is_lazy
 
 from plancc.errors import InputError
 from plancc.sampling.counter import key_of
-from plancc_runtime.graph import Graph
+from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.nn.dropout import drawn_bits
-from plancc_runtime.pyg.marks import (
-    Count,
-    EdgeEnds,
-    Spread,
-    Targets,
-    is_rows,
-    marked,
-    plain,
-    spread,
-)
-from plancc_runtime.pyg.moved import FetchedColumns, largest
+from plancc_runtime.pyg.marks import Count, EdgeEnds, Spread, Targets, plain, spread
+from plancc_runtime.pyg.moved import FetchedColumns, largest, with_zeros
 from plancc_runtime.pyg.rules import TorchRules
+from plancc_runtime.pyg.spaces import Edges, Key, Rows, spaces_of
+from plancc_runtime.typed import TypedGraph
 
 BY_ENTRY = ("HeteroLinear",)
 """Layers of PyTorch Geometric that sort rows, and treat each by itself."""
 
 
-def distributed(model: nn.Module, graph: Graph, seed: int = 0) -> Distributed:
+class Kind(NamedTuple):
+    """What a tensor in arguments is.
+
+    Attributes:
+        what: "rows", "inner rows" (behind samples), "edges" (an entry for each), "ends", or "".
+        key: The type or relation; "" of a graph without types.
+    """
+
+    what: str
+    key: Key
+
+
+def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 0) -> Distributed:
     """A network that computes on this rank's rows what `model` does on the whole graph.
 
         net = distributed(Net(...), graph)
@@ -51,16 +56,22 @@ def distributed(model: nn.Module, graph: Graph, seed: int = 0) -> Distributed:
     numbering of `graph.edge_index`, and entries per edge stay in their order. Outputs have this
     rank's rows. The parameters are the model's own. Collective, also backward.
 
+    Of a graph with types arguments are dicts, whose keys say what is in them: rows of a type, or
+    edges of a relation.
+
+        graph = plancc_runtime.open_typed("plan.h5")
+        out = distributed(HeteroNet(...), graph)(graph.x_dict, graph.edge_index_dict)
+
     Parameters:
         model: Any module; its parameters must be alike on all ranks (`Graph.sync_parameters`).
-        graph: Of a row plan of one type.
+        graph: Of a row plan.
         seed: Of the masks of dropout, which do not depend on the ranks.
 
     Raises:
         InputError: If the plan is no row plan. When it is called: if something in the model cannot
             be exact on several ranks; the sentence names the layer.
     """
-    if graph.folds:
+    if (graph.union if isinstance(graph, TypedGraph) else graph).folds:
         raise InputError(
             "an edge plan spreads the edges of a row over ranks: compile a row plan, such as that "
             "of model hp"
@@ -71,20 +82,26 @@ def distributed(model: nn.Module, graph: Graph, seed: int = 0) -> Distributed:
 class Distributed(nn.Module):
     """What `distributed` returns.
 
+    Parameters:
+        is_alike: Whether the numbers in the network are known to be those of all ranks.
+
     Attributes:
         model: The network that was given.
         step (int): Forward passes of training so far, by which masks of dropout differ.
     """
 
-    def __init__(self, model: nn.Module, graph: Graph, seed: int) -> None:
+    def __init__(
+        self, model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int, is_alike: bool = False
+    ) -> None:
         super().__init__()
         self.model, self.step, self._seed = model, 0, seed
-        self._graph = graph
-        self._columns = FetchedColumns(graph)
-        self._kinds: dict[tuple[Any, ...], list[str]] = {}
-        self._is_alike = False
+        self._graph = graph.union if isinstance(graph, TypedGraph) else graph
+        self._columns = FetchedColumns()
+        self._kinds: dict[tuple[Any, ...], list[Kind]] = {}
+        self._is_alike = is_alike
         self._arguments = [*signature(model.forward).parameters]
-        assert graph.edge_index is not None  # collective at first, and for all ranks here
+        self._rows, self._edges = spaces_of(graph)
+        self._in_dicts = "" if "" in self._rows else ", in a dict by type or relation"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model returns, for this rank's rows. Collective."""
@@ -95,11 +112,11 @@ class Distributed(nn.Module):
         args = tuple(made.pop(k) for k in range(len(args)))
         draws, key = count(), (self._seed, self.step)
 
-        def mask(x: Tensor, rate: float, edges: EdgeEnds | None, axis: int | None) -> Tensor:
-            return self._dropped(x, rate, edges, axis, (*key, next(draws)))
+        def mask(x: Tensor, rate: float, edges: EdgeEnds | None) -> Tensor:
+            return self._dropped(x, rate, edges, (*key, next(draws)))
 
         self.step += self.model.training
-        rules = TorchRules(self._graph, self._columns, mask)
+        rules = TorchRules(self._graph.transport, self._columns, mask)
         hooks = [each for layer in self.model.modules() for each in self._hooked(layer)]
         try:
             with rules:
@@ -144,16 +161,16 @@ class Distributed(nn.Module):
 
     def _marked(self, named: Mapping[Any, Any]) -> dict[Any, Any]:
         """The arguments, with marks."""
-        shapes = tuple((k, _shape(value)) for k, value in named.items())
+        found = tensors_in(named)
+        shapes = tuple((path, *x.shape, x.dtype) for path, x in found)
         new = torch.tensor([shapes not in self._kinds])
         if largest(new.long(), self._graph.transport):  # on any rank: then all gather
             self._kinds[shapes] = self.kinds_of(named)
         kinds = iter(self._kinds[shapes])
-        return {
-            k: with_tensors(value, lambda x: _as_kind(x, next(kinds))) for k, value in named.items()
-        }
+        made: dict[Any, Any] = with_tensors(named, lambda x: self._as_kind(x, next(kinds)))
+        return made
 
-    def kinds_of(self, named: Mapping[Any, Any]) -> list[str]:
+    def kinds_of(self, named: Mapping[Any, Any]) -> list[Kind]:
         """Whether each tensor has rows, is of edges, or neither; alike on all ranks. Collective.
 
         A shape alone may fit by chance; the ranks agree on what fits on all of them.
@@ -162,8 +179,7 @@ class Distributed(nn.Module):
             InputError: If a tensor of no rows and edges has other shapes on other ranks, numbers of
                 vertices are beyond this rank's, or nothing has rows.
         """
-        graph = self._graph
-        sizes = graph.num_rows, graph.edge_index.shape[1]
+        transport = self._graph.transport
         named = {self._named_argument(k): value for k, value in named.items()}
         for name, value in named.items():
             if not isinstance(value, Tensor) and hasattr(value, "edge_index"):
@@ -171,36 +187,54 @@ class Distributed(nn.Module):
                     f"`{name}` is a {type(value).__name__}: give the network tensors, such as "
                     "`data.x, data.edge_index`"
                 )
-        tensors = [(name, x) for name, value in named.items() for x in tensors_in(value)]
-        bounds = graph.num_rows + graph.num_halo, graph.num_rows
+        tensors = [(_in_words(path), self._key_of(path), x) for path, x in tensors_in(named)]
         found = [
-            {"shape": [*x.shape], "fits": sorted(_fitting(x, *sizes)), "out": _beyond(x, bounds)}
-            for _, x in tensors
+            {
+                "shape": [*x.shape],
+                "fits": _fitting(x, self._rows.get(key), self._edges.get(key)),
+                "out": key in self._edges and _beyond(x, self._edges[key]),
+            }
+            for _, key, x in tensors
         ]
-        whole = graph.transport.gather(found)
+        whole = transport.gather(found)
         if len({len(each) for each in whole}) > 1:
             raise InputError("the ranks give the network other numbers of tensors")
-        kinds = []
-        for (name, x), of_ranks in zip(tensors, zip(*whole, strict=True), strict=True):
+        kinds: list[Kind] = []
+        for (name, key, x), of_ranks in zip(tensors, zip(*whole, strict=True), strict=True):
             fits = set.intersection(*(set(each["fits"]) for each in of_ranks))
             rows_first = x.ndim > 1 and x.is_floating_point() and "edge" not in name
             order = ["ends", *(("rows", "edges") if rows_first else ("edges", "rows"))]
-            kinds.append(next((k for k in (*order, "inner rows") if k in fits), ""))
+            kinds.append(Kind(next((k for k in (*order, "inner rows") if k in fits), ""), key))
             shapes = [each["shape"] for each in of_ranks]
-            if not kinds[-1] and any(shape != shapes[0] for shape in shapes):
+            if not kinds[-1].what and any(shape != shapes[0] for shape in shapes):
                 raise InputError(
                     f"`{name}` has shapes {', '.join(map(str, shapes[:3]))} on ranks 0, 1, ...: an "
-                    "argument has an entry for each own row or each edge, or is the same on all "
-                    "ranks"
+                    f"argument has an entry for each own row or each edge{self._in_dicts}, or is "
+                    "the same on all ranks"
                 )
-            if kinds[-1] == "ends" and any(each["out"] for each in of_ranks):
+            if kinds[-1].what == "ends" and any(each["out"] for each in of_ranks):
                 raise InputError(
                     f"`{name}` has numbers of vertices beyond this rank's: give "
                     "`graph.edge_index`, or part of it"
                 )
-        if not any(kind.endswith("rows") for kind in kinds):
-            raise InputError("no argument of the network has this rank's rows as first axis")
+        if not any(kind.what.endswith("rows") for kind in kinds):
+            raise InputError(
+                f"no argument of the network has this rank's rows as first axis{self._in_dicts}"
+            )
         return kinds
+
+    def _key_of(self, path: Sequence[Any]) -> Key:
+        """The type or relation that a tensor in arguments is of: the innermost key."""
+        names = [k for k in reversed(path) if k in self._rows or k in self._edges]
+        return names[0] if names else ""
+
+    def _as_kind(self, x: Tensor, kind: Kind) -> Tensor:
+        if kind.what == "ends":
+            return self._edges[kind.key].marked(x)
+        if not kind.what:
+            return x
+        of = None if kind.what == "edges" else self._rows[kind.key]
+        return spread(x, x.ndim - 2 if kind.what == "inner rows" else 0, of)
 
     def _named_argument(self, key: Any) -> str:
         """What the model calls an argument."""
@@ -214,16 +248,21 @@ class Distributed(nn.Module):
         """Hooks of a layer that passes messages; none of another."""
         if type(layer).__name__ in BY_ENTRY:
             return _as_one_function(layer)
+        if type(layer).__name__ == "HGTConv":
+            return self._on_columns(layer)
+        if type(layer).__name__ == "WLConv":
+            return self._with_colours(layer)
         if "max_num_elements" in signature(layer.forward).parameters:
             return [layer.register_forward_pre_hook(self._padded, with_kwargs=True)]
         if not hasattr(layer, "register_propagate_forward_pre_hook"):
             return []
+        before, after = _on_own_rows()
         return [
             layer.register_propagate_forward_pre_hook(self._fetching(layer, "_user_args")),
             layer.register_edge_update_forward_pre_hook(self._fetching(layer, "_edge_user_args")),
             layer.register_message_forward_hook(_message_made),
-            layer.register_aggregate_forward_pre_hook(_on_own_rows),
-            layer.register_aggregate_forward_hook(self._rows_made),
+            layer.register_aggregate_forward_pre_hook(before),
+            layer.register_aggregate_forward_hook(after),
         ]
 
     def _fetching(self, layer: nn.Module, names: str) -> Any:
@@ -236,9 +275,74 @@ class Distributed(nn.Module):
             if isinstance(edges, EdgeEnds):
                 values = [given.get(name) for name in read]
                 first = [each[0] if isinstance(each, list | tuple) else each for each in values]
-                self._columns.fetch([k for k in first if isinstance(k, Spread) and is_rows(k)])
+                rows = [k for k in first if isinstance(k, Spread) and k.of == edges.sources]
+                self._columns.fetch(rows, edges.relations)
 
         return fetch
+
+    def _on_columns(self, layer: Any) -> list[Any]:
+        """Hooks of HGTConv, which puts the rows of all types below each other.
+
+        Inside tensors have no marks, and halo rows behind own ones. Keys and values of halo rows
+        come from their owners, once for all relations; what else they have is 0 or left out.
+        """
+        given: list[tuple[dict[str, Rows], dict[Any, EdgeEnds]]] = []
+
+        def before(_: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+            x_dict, edges = (*inputs, *named.values())
+            if not all(isinstance(x, Spread) for x in x_dict.values()):
+                raise InputError("the first argument has tensors that are not of this rank's rows")
+            given.append(({name: x.of for name, x in x_dict.items()}, edges))
+            whole = {k: with_zeros(plain(x), len(x.of.vertices)) for k, x in x_dict.items()}
+            return (whole, plain(edges)), {}
+
+        def bring(_: Any, inputs: Any, out: dict[str, Tensor]) -> dict[str, Tensor]:
+            found, (rows, edges) = {}, given[-1]
+            for name, of in rows.items():
+                read = [each.relations for each in edges.values() if each.sources == of]
+                key, query, value = out[name][: of.num_rows].tensor_split(3, dim=1)
+                pair = spread(torch.cat([key, value], dim=1), 0, of)
+                columns = self._columns.of(pair, frozenset().union(*read))
+                key, value = plain(columns).tensor_split(2, dim=1)
+                found[name] = torch.cat(
+                    [with_zeros(x, len(of.vertices)) for x in (key, query, value)], dim=1
+                )
+            return found
+
+        def after(_: Any, inputs: Any, out: dict[str, Any]) -> dict[str, Any]:
+            rows, _ = given.pop()
+            return {
+                name: x if x is None else spread(x[: rows[name].num_rows], 0, rows[name])
+                for name, x in out.items()
+            }
+
+        return [
+            layer.register_forward_pre_hook(before, with_kwargs=True),
+            layer.kqv_lin.register_forward_hook(bring),
+            layer.register_forward_hook(after),
+        ]
+
+    def _with_colours(self, layer: Any) -> list[Any]:
+        """Hooks of WLConv, which numbers hashes of neighbourhoods as it meets them: by vertex."""
+        given: list[tuple[Rows, dict[int, int]]] = []
+
+        def before(_: Any, inputs: tuple[Spread, EdgeEnds]) -> tuple[Tensor, Tensor]:
+            x, edges = inputs
+            given.append((edges.targets, dict(layer.hashmap)))
+            return plain(self._columns.of(x, edges.relations)), plain(edges)
+
+        def after(_: Any, inputs: Any, out: Tensor) -> Tensor:
+            rows, known = given.pop()
+            hash_of = {colour: each for each, colour in layer.hashmap.items()}
+            hashes = [hash_of[colour] for colour in out[: rows.num_rows].tolist()]
+            pairs = sorted(zip(rows.vertices.tolist(), hashes, strict=False))
+            of_ranks = self._graph.transport.gather(pairs)
+            for _, each in sorted(pair for pairs in of_ranks for pair in pairs):
+                known.setdefault(each, len(known))
+            layer.hashmap = known
+            return spread(out.new_tensor([known[each] for each in hashes]), 0, rows)
+
+        return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
 
     def _padded(self, _: Any, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
         """Arguments of sums that pad all rows to the most edges of one: of all ranks."""
@@ -249,45 +353,39 @@ class Distributed(nn.Module):
         most = largest(most, self._graph.transport)
         return plain(inputs), {**plain(given), "max_num_elements": int(most)}
 
-    def _rows_made(self, layer: Any, inputs: Any, out: Any) -> Any:
-        """Mark sums over the edges of every own row."""
-        if isinstance(out, Tensor) and not isinstance(out, Spread) and out.ndim:
-            axis = layer.node_dim % out.ndim
-            return spread(out, axis) if out.shape[axis] == self._graph.num_rows else out
-        return None
-
     # Dropout
 
     def _dropped(
-        self, x: Tensor, rate: float, edges: EdgeEnds | None, axis: int | None, key: tuple[int, ...]
+        self, x: Tensor, rate: float, edges: EdgeEnds | None, key: tuple[int, ...]
     ) -> Tensor:
         """x, with zeros by (vertex, column), by (both ends of the edge, column), or by number."""
-        graph = self._graph
-        moved = x if axis is None else x.movedim(axis, 0)
+        axis, of = (x.axis, x.of) if isinstance(x, Spread) else (0, None)
+        moved = plain(x).movedim(axis, 0) if x.ndim else x
         if edges is not None:
-            ends = graph.column_vertices().long()[plain(edges)]
-            number = ends[edges.source_row] + graph.num_vertices * ends[1 - edges.source_row]
-        elif axis is not None:
-            number = graph.vertices.long()
+            row, ends = edges.source_row, plain(edges)
+            target = edges.targets.vertices[ends[1 - row]]
+            number = edges.sources.vertices[ends[row]] + self._graph.num_vertices * target
+        elif of is not None:
+            number = of.vertices[: of.num_rows]
         else:
-            number = torch.arange(len(x), device=x.device)
+            number = torch.arange(len(moved), device=x.device)
         flat = moved.reshape(len(moved), prod(moved.shape[1:]))
         kept = drawn_bits(number, flat.shape[1], key_of(*key), 0) >= round(rate * 2**32)
         found = (flat * kept / max(1 - rate, 1e-30)).reshape(moved.shape)  # rate 1 keeps none
-        return found if axis is None else found.movedim(0, axis)
+        return found.movedim(0, axis) if x.ndim else found
 
 
 def _as_one_function(layer: nn.Module) -> list[Any]:
     """Hooks of a layer that treats each row by itself, by functions that do not."""
-    kept: list[Spread] = []
+    kept: list[Spread | None] = []
 
     def before(_: Any, inputs: tuple[Any, ...]) -> Any:
-        kept.append(next(each for each in inputs if isinstance(each, Spread)))
+        kept.append(next((each for each in inputs if isinstance(each, Spread)), None))
         return plain(inputs)
 
     def after(_: Any, inputs: Any, out: Tensor) -> Tensor:
         x = kept.pop()
-        return spread(out, x.axis, x.of)
+        return out if x is None else spread(out, x.axis, x.of)
 
     return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
 
@@ -297,28 +395,40 @@ def _message_made(_: Any, inputs: Any, out: Any) -> Any:
     return plain(out)
 
 
-def _on_own_rows(_: Any, inputs: tuple[dict[str, Any]]) -> tuple[dict[str, Any]] | None:
-    """Arguments of sums at own rows without marks: all edges of an own row are here."""
-    given = inputs[0]
-    if not isinstance(given.get("index"), Targets):
-        return None
-    return ({k: v.here if isinstance(v, Count) else plain(v) for k, v in given.items()},)
+def _on_own_rows() -> tuple[Any, Any]:
+    """Hooks of sums at own rows, which have no marks inside: all edges of an own row are here."""
+    rows: list[Rows | None] = []
+
+    def before(_: Any, inputs: tuple[dict[str, Any]]) -> tuple[dict[str, Any]] | None:
+        given, index = inputs[0], inputs[0].get("index")
+        rows.append(index.of if isinstance(index, Targets) else None)
+        if rows[-1] is None:
+            return None
+        return ({k: v.here if isinstance(v, Count) else plain(v) for k, v in given.items()},)
+
+    def after(layer: Any, _: Any, out: Any) -> Any:
+        of = rows.pop()
+        if of is None or isinstance(out, Spread):
+            return None
+        axis = layer.node_dim % out.ndim
+        return spread(out, axis, of) if out.shape[axis] == of.num_rows else out
+
+    return before, after
 
 
-def _shape(value: Any) -> Any:
-    return tuple((*x.shape, x.dtype) for x in tensors_in(value))
+def tensors_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Tensor]]:
+    """The tensors of a value, of lists, tuples and dicts in it too, with their keys and places."""
+    if isinstance(value, Tensor):
+        return [(path, value)]
+    pairs = value.items() if isinstance(value, Mapping) else ()
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        pairs = enumerate(value)
+    return [found for k, each in pairs for found in tensors_in(each, (*path, k))]
 
 
-def tensors_in(value: Any) -> list[Tensor]:
-    """The tensors of a value, of lists, tuples and dicts in it too."""
-    found: list[Tensor] = []
-
-    def look(x: Tensor) -> Tensor:
-        found.append(x)
-        return x
-
-    with_tensors(value, look)
-    return found
+def _in_words(path: Sequence[Any]) -> str:
+    """What an argument, or a tensor in it, is called."""
+    return str(path[0]) + "".join(f"[{key!r}]" for key in path[1:])
 
 
 def with_tensors(value: Any, change: Any) -> Any:
@@ -332,33 +442,26 @@ def with_tensors(value: Any, change: Any) -> Any:
     return value
 
 
-def _fitting(x: Tensor, num_rows: int, num_edges: int) -> set[str]:
+def _fitting(x: Tensor, rows: Rows | None, edges: Edges | None) -> list[str]:
     """What a tensor of this shape may be."""
-    if not x.ndim:
-        return set()
-    found = set()
-    if x.ndim == 2 and len(x) == 2 and x.dtype == torch.int64:
-        found.add("ends")
-    if len(x) == num_edges:
-        found.add("edges")
-    if len(x) == num_rows:
-        found.add("rows")
-    if x.ndim > 2 and x.shape[-2] == num_rows:
-        found.add("inner rows")
+    found = []
+    if x.ndim and edges is not None:
+        if x.ndim == 2 and len(x) == 2 and x.dtype == torch.int64:
+            found.append("ends")
+        if len(x) == edges.index.shape[1]:
+            found.append("edges")
+    if x.ndim and rows is not None:
+        if len(x) == rows.num_rows:
+            found.append("rows")
+        if x.ndim > 2 and x.shape[-2] == rows.num_rows:
+            found.append("inner rows")
     return found
 
 
-def _beyond(x: Tensor, bounds: tuple[int, int]) -> bool:
+def _beyond(x: Tensor, edges: Edges) -> bool:
     """Whether ends of edges are outside of columns and own rows."""
     if x.dtype != torch.int64 or x.ndim != 2 or len(x) != 2 or not x.numel():
         return False
+    bounds = [len(edges.sources.vertices), edges.targets.num_rows]
     high = torch.tensor(bounds, device=x.device)[:, None]
     return bool(((x < 0) | (x >= high)).any())
-
-
-def _as_kind(x: Tensor, kind: str) -> Tensor:
-    if kind == "ends":
-        return marked(x, EdgeEnds, source_row=0)
-    if kind in ("rows", "edges"):
-        return spread(x, 0, kind)
-    return spread(x, x.ndim - 2) if kind == "inner rows" else x

@@ -1,5 +1,7 @@
 """Marks on tensors: which of their axes are rows of the graph, and which numbers name rows.
 
+Marks say of which `Rows`: of all vertices, or of those of a type.
+
 A mark is a class and an attribute, and changes nothing that torch computes: outside of
 `rules.TorchRules` a marked tensor is an ordinary one, and results of functions have no marks.
 """
@@ -7,12 +9,15 @@ A mark is a class and an attribute, and changes nothing that torch computes: out
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
 
 from plancc.errors import InputError
+
+if TYPE_CHECKING:
+    from plancc_runtime.pyg.spaces import Rows
 
 
 class Mark(Tensor):
@@ -29,25 +34,44 @@ class Spread(Mark):
     """The entries of the axis `axis` are spread over the ranks, each entry on one rank.
 
     Attributes:
-        of: "rows": one for each own row; "edges": any others, such as one for each local edge.
+        of: Rows: one for each of them; None: any others, such as one for each local edge.
+        each: Entries for each of these, one after another.
     """
 
     axis: int
-    of: str
+    of: Rows | None
+    each: int = 1
 
 
 class EdgeEnds(Mark):
-    """int64[2, edges]: both ends of edges; row `source_row` has the sources."""
+    """int64[2, edges]: both ends of edges.
+
+    Attributes:
+        source_row: The row that has sources.
+        sources, targets (Rows): Of which the ends are.
+        relations: Numbers of the relations that have the edges.
+    """
 
     source_row: int
+    sources: Rows
+    targets: Rows
+    relations: frozenset[int]
 
 
 class Sources(Mark):
-    """int64[...]: numbers of columns, [own rows | halo rows]."""
+    """int64[...]: numbers of columns of the rows `of`, [own rows | halo rows].
+
+    They are sources of edges of `relations` (frozenset of int).
+    """
+
+    of: Rows
+    relations: frozenset[int]
 
 
 class Targets(Mark):
-    """int64[...]: numbers of own rows."""
+    """int64[...]: numbers of own rows of the rows `of`."""
+
+    of: Rows
 
 
 class Unknown(Mark):
@@ -65,7 +89,7 @@ class Count(int):
         total: Returns the number of all ranks. Collective.
     """
 
-    of: str
+    of: Rows | None
     total: Callable[[], int]
 
     @property
@@ -89,31 +113,39 @@ class Count(int):
     def __mul__(self, other: Any) -> Any:
         if not isinstance(other, int) or isinstance(other, Count):
             return self.total() * other
-        return counted(self.here * other, "edges", lambda: self.total() * other)
+        return counted(self.here * other, None, lambda: self.total() * other)
 
     __rmul__ = __mul__
 
     def __rpow__(self, other: Any, _: Any = None) -> Any:
         return other ** self.total()
 
-    def _compared(self, other: Any) -> Any:
-        return NotImplemented if other == 0 or isinstance(other, Count) else self._refused()
+    def _compared(self, other: Any) -> int:
+        """The number that is compared: with 0 that of all ranks, so that they do the same."""
+        if not isinstance(other, Count) and other != 0:
+            self._refused()
+        return self.here if isinstance(other, Count) else self.total()
+
+    def __eq__(self, other: Any) -> bool:
+        is_zero = type(other) is int and other == 0
+        return int.__eq__(self.total() if is_zero else self.here, other)
+
+    def __ne__(self, other: Any) -> bool:
+        return not self == other
+
+    __hash__ = int.__hash__
 
     def __lt__(self, other: Any) -> Any:
-        self._compared(other)
-        return int.__lt__(self, other)
+        return int.__lt__(self._compared(other), other)
 
     def __le__(self, other: Any) -> Any:
-        self._compared(other)
-        return int.__le__(self, other)
+        return int.__le__(self._compared(other), other)
 
     def __gt__(self, other: Any) -> Any:
-        self._compared(other)
-        return int.__gt__(self, other)
+        return int.__gt__(self._compared(other), other)
 
     def __ge__(self, other: Any) -> Any:
-        self._compared(other)
-        return int.__ge__(self, other)
+        return int.__ge__(self._compared(other), other)
 
     def _refused(self, *_: Any) -> Any:
         raise InputError(
@@ -135,19 +167,24 @@ def marked(x: Tensor, kind: type[M], **what: Any) -> M:
     return found
 
 
-def spread(x: Tensor, axis: int, of: str = "rows") -> Spread:
+def alike(x: Tensor, mark: M, **what: Any) -> M:
+    """An alias of x with the mark of another tensor, but for attributes that are given."""
+    return marked(x, type(mark), **{**vars(mark), **what})
+
+
+def spread(x: Tensor, axis: int, of: Rows | None, each: int = 1) -> Spread:
     """An alias of x, whose axis `axis` (from 0) is marked as spread."""
-    return marked(x, Spread, axis=axis, of=of)
+    return marked(x, Spread, axis=axis, of=of, each=each)
 
 
-def mark_in_place(x: Tensor, axis: int, of: str = "rows") -> Tensor:
+def mark_in_place(x: Tensor, axis: int, of: Rows | None, each: int = 1) -> Tensor:
     """Mark the tensor object x itself, which a function has changed in place."""
     x.__class__ = Spread
-    vars(x).update(axis=axis, of=of)
+    vars(x).update(axis=axis, of=of, each=each)
     return x
 
 
-def counted(size: int, of: str, total: Callable[[], int]) -> Count:
+def counted(size: int, of: Rows | None, total: Callable[[], int]) -> Count:
     """The size of an axis that is spread."""
     found = Count(size)
     found.of, found.total = of, total
@@ -156,7 +193,9 @@ def counted(size: int, of: str, total: Callable[[], int]) -> Count:
 
 def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
     """Whether x has one entry for each own row, in this axis if one is given."""
-    return isinstance(x, Spread) and x.of == "rows" and axis in (None, x.axis)
+    if not isinstance(x, Spread):
+        return False
+    return x.of is not None and x.each == 1 and axis in (None, x.axis)
 
 
 def plain(x: Any) -> Any:

@@ -16,36 +16,47 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
-from plancc_runtime.graph import Graph
-from plancc_runtime.pyg.marks import Spread, plain
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.pyg.marks import Sources, Spread, plain
 from plancc_runtime.transport.base import Transport
 
 
 class FetchedColumns:
     """Own and halo rows of tensors, each fetched once. Collective.
 
-    Parameters:
-        graph: Of a row plan.
+    A type's halo rows that edges of one relation do not read come when those of another do.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._kept: dict[int, tuple[weakref.ref[Tensor], int, Tensor]] = {}
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[weakref.ref[Tensor], int, Tensor, frozenset[int]]] = {}
 
-    def of(self, x: Spread) -> Tensor:
-        """Spread of the columns of x, as its axis of rows: Tensor[..., num_columns, ...]."""
-        self.fetch([x])
-        return self._kept[id(x)][2]
+    def of(self, x: Spread, read: frozenset[int]) -> Tensor:
+        """The rows of x that edges of relations have as sources, at their places among columns.
 
-    def fetch(self, tensors: Sequence[Spread]) -> None:
-        """Bring the halo rows of those that are not here yet, in one exchange for each dtype."""
-        new: dict[torch.dtype, dict[int, Spread]] = {}
+        Tensor[..., num_columns, ...], in the axis of rows; fewer columns where no halo row is here.
+        """
+        self.fetch([x], read)
+        return self._found(x)[0]
+
+    def fetch(self, tensors: Sequence[Spread], read: frozenset[int]) -> None:
+        """Bring the halo rows of the same rows that relations read, where they are not here yet.
+
+        In one exchange, unless dtypes differ, or what is here.
+        """
+        new: dict[Any, dict[int, Spread]] = {}
         for x in tensors:
-            kept = self._kept.get(id(x))
-            if kept is None or kept[0]() is not x or kept[1] != _version(x):
-                new.setdefault(x.dtype, {})[id(x)] = x
-        for of_dtype in new.values():
-            self._fetch(list(of_dtype.values()))
+            here = self._found(x)[1]
+            if not read <= here:
+                new.setdefault((x.dtype, here), {})[id(x)] = x
+        for (_, here), of_kind in new.items():
+            self._fetch(list(of_kind.values()), read, here)
+
+    def _found(self, x: Spread) -> tuple[Tensor, frozenset[int]]:
+        """The columns of x that are here, and the relations that read them."""
+        kept = self._kept.get(id(x))
+        if kept is None or kept[0]() is not x or kept[1] != _version(x):
+            return plain(x), frozenset()
+        return kept[2:]
 
     def forget(self, x: Tensor) -> None:
         """Drop the rows of x, which has changed."""
@@ -55,23 +66,36 @@ class FetchedColumns:
         """Forget all rows."""
         self._kept.clear()
 
-    def _fetch(self, tensors: list[Spread]) -> None:
-        graph = self._graph
-        first = [plain(x).movedim(x.axis, 0) for x in tensors]
-        if graph.num_ranks == 1:
-            found = first
-        else:
-            flat = [_flat(x) for x in first]
+    def _fetch(self, tensors: list[Spread], read: frozenset[int], here: frozenset[int]) -> None:
+        rows = tensors[0].of
+        assert rows is not None
+        graph, places = rows.halo(read, here)
+        found = [self._found(x)[0].movedim(x.axis, 0) for x in tensors]
+        if graph.transport.size > 1:
+            flat = [_flat(x[: rows.num_rows]) for x in found]
             sent = torch.cat(flat, dim=1)
-            columns = graph.columns(_as_sent(sent, graph)).to(sent.dtype)
-            widths = [each.shape[1] for each in flat]
+            halo = graph.halo(_as_sent(sent, graph)).to(sent.dtype)
+            parts = halo.split([each.shape[1] for each in flat], dim=1)
+            came = [y.reshape(len(y), *x.shape[1:]) for x, y in zip(found, parts, strict=True)]
             found = [
-                each.reshape(len(columns), *x.shape[1:])
-                for each, x in zip(columns.split(widths, dim=1), first, strict=True)
+                _with_rows(x, y, places, len(rows.vertices))
+                for x, y in zip(found, came, strict=True)
             ]
         for x, columns in zip(tensors, found, strict=True):
-            forget = _forgetting(self._kept, id(x))
-            self._kept[id(x)] = weakref.ref(x, forget), _version(x), columns.movedim(0, x.axis)
+            kept = weakref.ref(x, _forgetting(self._kept, id(x))), _version(x)
+            self._kept[id(x)] = *kept, columns.movedim(0, x.axis), here | read
+
+
+def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, size: int) -> Tensor:
+    """x with rows that came at their places among `size` rows; None: behind own rows."""
+    if places is None:
+        return torch.cat([x, came])
+    return with_zeros(x, size).index_copy(0, places, came)
+
+
+def with_zeros(x: Tensor, size: int) -> Tensor:
+    """x with rows of zeros behind it, up to `size` rows."""
+    return x if len(x) == size else torch.cat([x, x.new_zeros(size - len(x), *x.shape[1:])])
 
 
 def _forgetting(kept: dict[int, Any], key: int) -> Any:
@@ -86,49 +110,47 @@ def _flat(x: Tensor) -> Tensor:
     return x.reshape(len(x), prod(x.shape[1:]))
 
 
-def _as_sent(x: Tensor, graph: Graph, sums: bool = False) -> Tensor:
+def _as_sent(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
     """x in the graph's type, which must hold its numbers, or their `sums`. Collective."""
+    dtype = graph.resources.dtype
     if x.dtype.is_floating_point:
-        if x.dtype.itemsize > graph.dtype.itemsize:
+        if x.dtype.itemsize > dtype.itemsize:
             raise InputError(
-                f"the network computes in {x.dtype}, but the plan was opened in {graph.dtype}: "
+                f"the network computes in {x.dtype}, but the plan was opened in {dtype}: "
                 f"open it with dtype={x.dtype}, or convert the network"
             )
-        return x.to(graph.dtype)
+        return x.to(dtype)
     whole = x.long().abs()
     most = whole.sum() if sums else whole.max() if x.numel() else whole.new_zeros(())
-    limit = 2**24 if graph.dtype == torch.float32 else 2**53
+    limit = 2**24 if dtype == torch.float32 else 2**53
     if (summed(most, graph.transport) if sums else largest(most, graph.transport)) > limit:
         raise InputError(
-            f"whole numbers above {limit} travel, which {graph.dtype} does not hold: open the plan "
+            f"whole numbers above {limit} travel, which {dtype} does not hold: open the plan "
             "with dtype=torch.float64"
         )
-    return x.to(graph.dtype)
+    return x.to(dtype)
 
 
-def returned(y: Tensor, axis: int, graph: Graph) -> Tensor:
+def returned(y: Tensor, axis: int, index: Sources, largest: bool = False) -> Tensor:
     """Own rows of y and, added, what other ranks have of them. Collective.
 
     Parameters:
-        y (Tensor[..., num_columns, ...]): With [own rows | halo rows] as its axis `axis`.
+        y (Tensor[..., num_columns, ...]): With columns of ``index.of`` as its axis `axis`; those
+            that `index` does not name are 0.
+        largest: The maximum in place of the sum, and without gradient.
 
     Returns:
         Tensor[..., num_rows, ...]
     """
-    if graph.num_ranks == 1:
-        return y
-    first = y.movedim(axis, 0)
-    flat = graph.returned(_as_sent(_flat(first), graph, sums=True)).to(y.dtype)
-    return flat.reshape(len(flat), *first.shape[1:]).movedim(0, axis)
-
-
-def largest_returned(y: Tensor, axis: int, graph: Graph) -> Tensor:
-    """As `returned`, but the maximum, and without gradient. Collective."""
-    if graph.num_ranks == 1:
-        return y.detach()
-    first = y.detach().movedim(axis, 0)
-    flat = graph.largest_returned(_as_sent(_flat(first), graph)).to(y.dtype)
-    return flat.reshape(len(flat), *first.shape[1:]).movedim(0, axis)
+    graph, places = index.of.halo(index.relations)
+    first = (y.detach() if largest else y).movedim(axis, 0)
+    if graph.transport.size > 1:
+        if places is not None:
+            first = torch.cat([first[: index.of.num_rows], first[places]])
+        sent = _as_sent(_flat(first), graph, sums=not largest)
+        flat = (graph.largest_returned if largest else graph.returned)(sent).to(y.dtype)
+        first = flat.reshape(len(flat), *first.shape[1:])
+    return first.movedim(0, axis)
 
 
 def summed(x: Tensor, transport: Transport) -> Tensor:

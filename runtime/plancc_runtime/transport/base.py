@@ -365,11 +365,12 @@ class Transport(ABC):
         self.allreduce_max(failed)
         if not failed[0]:
             return
-        own = None if error is None else (type(error).__name__, str(error))
+        notes = getattr(error, "__notes__", [])
+        own = None if error is None else (type(error).__name__, str(error), notes)
         every = zip(self.numbers, self.gather(own), strict=True)
         reports = [(r, *e) for r, e in every if e is not None]
         ranks_of: dict[str, list[int]] = {}
-        for rank, _, text in reports:
+        for rank, _, text, _ in reports:
             ranks_of.setdefault(text, []).append(rank)
         if self.size == 1 or (len(ranks_of) == 1 and len(reports) == self.size):
             sentence = reports[0][2]
@@ -379,6 +380,8 @@ class Transport(ABC):
             if len(parts) > 3:
                 sentence += f"; and {len(parts) - 3} more"
         self.agreed_error = _error_class(reports[0][1])(sentence)
+        for note in reports[0][3]:
+            self.agreed_error.add_note(note)
         raise self.agreed_error
 
     def all_equal(self, value: bytes) -> bool:

@@ -221,6 +221,8 @@ class Threads:
             if rank is not None and isinstance(error, PlanccError):
                 self.error = type(error)(f"rank {rank}: {error}")
                 self.error.__cause__ = error
+                for note in getattr(error, "__notes__", ()):
+                    self.error.add_note(note)
             else:
                 self.error = error
                 if rank is not None:

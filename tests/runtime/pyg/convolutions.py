@@ -158,6 +158,7 @@ CASES: dict[str, tuple[Any, Any]] = {
     ),
     "GENConv powermean": (lambda: nn.GENConv(W, OUT, "powermean", learn_p=True), x),
     "GCN2Conv": (lambda: nn.GCN2Conv(W, 0.1, 0.5, 1, shared_weights=False), x_0),
+    "WLConv": (nn.WLConv, "colours edge_index"),
     "WLConvContinuous": (nn.WLConvContinuous, w),
     "FiLMConv": (lambda: nn.FiLMConv(W, OUT, TYPES), f"{x} {t}"),
     "SuperGATConv": (lambda: nn.SuperGATConv(W, 3, heads=2).eval(), x),  # training draws edges
@@ -184,6 +185,7 @@ CASES: dict[str, tuple[Any, Any]] = {
         hetero,
     ),
     "HANConv": (lambda: nn.HANConv(W, OUT, METADATA, heads=2), hetero),
+    "HGTConv": (lambda: nn.HGTConv(W, OUT, METADATA, heads=2), hetero),
     "LGConv": (nn.LGConv, w),
     "PointGNNConv": (lambda: nn.PointGNNConv(mlp(W, 3), mlp(W + 3), mlp(OUT, W)), pos),
     "GPSConv": (
@@ -201,8 +203,6 @@ CASES: dict[str, tuple[Any, Any]] = {
 KERNELS = "needs a package whose kernels on a CUDA device read the graph as one device has it"
 NEIGHBOURS = "searches the nearest of all vertices inside its forward"
 REFUSED_CALLS: dict[str, tuple[Any, Any]] = {
-    "WLConv": (nn.WLConv, "colours edge_index"),
-    "HGTConv": (lambda: nn.HGTConv(W, OUT, METADATA, heads=2), hetero),
     "SuperGATConv": (lambda: nn.SuperGATConv(W, 3, heads=2), x),  # training draws edges
     "GPSConv": (lambda: nn.GPSConv(W, nn.GINConv(mlp(W, W)), heads=2), x),  # attention to all
 }
@@ -215,8 +215,6 @@ REFUSED = {
     "GravNetConv": NEIGHBOURS,
     "DynamicEdgeConv": NEIGHBOURS,
     "XConv": NEIGHBOURS,
-    "WLConv": "numbers colours in the order in which it meets them",
-    "HGTConv": "joins the rows of all types to one matrix",
     "PANConv": "multiplies the adjacency matrix with itself, as a SparseTensor",
 }
 

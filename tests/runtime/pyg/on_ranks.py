@@ -18,10 +18,17 @@ from plancc_runtime.transport.local import run_ranks
 
 SEEDING = threading.Lock()
 Model = Callable[[], torch.nn.Module]
+Place = tuple[str, Any]
+"""An argument, and what its entries are of: "" (rows), "edges", a type, a relation."""
 
 
 class World(NamedTuple):
-    """Sources and targets of the edges, [2, edges], by (target, source); tensors of `Called`."""
+    """A graph with tensors, on all ranks or one. Others have its methods (`test_types`).
+
+    Attributes:
+        edge_index (int64[2, edges]): Sources and targets, by (target, source).
+        by_vertex, by_edge: Tensors of `Called`.
+    """
 
     matrix: np.ndarray
     edge_index: Tensor
@@ -33,19 +40,42 @@ class World(NamedTuple):
 
     def edges_of(self, vertices: Tensor) -> Tensor:
         """Numbers of the edges that end in each vertex, vertex after vertex."""
-        order = torch.full((len(self),), -1)
-        order[vertices] = torch.arange(len(vertices))
-        place = order[self.edge_index[1]]
-        return torch.argsort(place, stable=True)[(place < 0).sum() :]
+        return edges_into(vertices, self.edge_index[1], len(self))
+
+    @property
+    def tensors(self) -> dict[Place, Tensor]:
+        return {(n, ""): x for n, x in self.by_vertex.items()} | {
+            (n, "edges"): x for n, x in self.by_edge.items()
+        }
+
+    def ends(self, graph: Any = None) -> Any:
+        """The edges of all ranks, or as a rank's graph has them."""
+        return self.edge_index if graph is None else graph.edge_index
+
+    def mine(self, graph: Any = None) -> dict[Any, Tensor]:
+        """Entries of tensors, of all ranks or of a rank's graph, by the second name of `Place`."""
+        vertices = torch.arange(len(self)) if graph is None else graph.vertices.long()
+        return {"": vertices, "edges": self.edges_of(vertices)}
+
+    def called(self, net: Any, ends: Any, tensors: dict[Place, Tensor]) -> dict[Any, Tensor]:
+        """Outputs, by what their rows are of."""
+        return {"": net(edge_index=ends, **{n: x for (n, _), x in tensors.items()})}
+
+
+def edges_into(vertices: Tensor, target: Tensor, size: int) -> Tensor:
+    """Numbers of the edges to vertices of 0..size - 1, vertex after vertex."""
+    order = torch.full((size,), -1)
+    order[vertices] = torch.arange(len(vertices))
+    place = order[target]
+    return torch.argsort(place, stable=True)[(place < 0).sum() :]
 
 
 class Run(NamedTuple):
-    """Results of one rank or of one process, for its `vertices` and `edges`."""
+    """Results of one rank or of one process, and which entries of tensors it has (`World.mine`)."""
 
-    vertices: Tensor
-    edges: Tensor
-    out: Tensor
-    gradients: dict[str, Tensor]
+    mine: dict[Any, Tensor]
+    out: dict[Any, Tensor]
+    gradients: dict[Place, Tensor]
     parameters: dict[str, Tensor]
     buffers: dict[str, Tensor]
 
@@ -72,12 +102,13 @@ def parts(name: str, ranks: int) -> Any:
     return plan.header, [plan.part(m) for m in range(ranks)]
 
 
-def opened(name: str, transport: Any) -> Any:
-    """The graph of a world, as this rank has it."""
+def opened(on: Any, transport: Any) -> Any:
+    """The graph of a world, by its name if it is one of `world`, as this rank has it."""
     torch.set_num_threads(1)
-    header, of_rank = parts(name, transport.size)
+    header, of_rank = parts(on, transport.size) if isinstance(on, str) else on.parts(transport.size)
     plan = header, of_rank[transport.rank]
-    return plancc_runtime.open(plan, transport, torch.float64, threads=1)
+    open_plan = plancc_runtime.open if isinstance(on, str) else on.open_plan
+    return open_plan(plan, transport=transport, dtype=torch.float64, threads=1)
 
 
 def seeded(model: Model) -> torch.nn.Module:
@@ -86,56 +117,45 @@ def seeded(model: Model) -> torch.nn.Module:
         return model()
 
 
-def on_process(model: Model, on: World) -> Run:
-    everything = torch.arange(len(on)), torch.arange(on.edge_index.shape[1])
-    return _run(seeded(model), on.edge_index, on, everything, lambda rows: rows, 1)
+def on_process(model: Model, on: Any) -> Run:
+    return _run(seeded(model), on, None, 1)
 
 
-def on_ranks(model: Model, ranks: int, name: str = "directed", of_rows: bool = True) -> list[Run]:
-    """The same by the `distributed` of every rank.
+def on_ranks(model: Model, ranks: int, on: Any = "directed", of_rows: bool = True) -> list[Run]:
+    """The same by the `distributed` of every rank, on a world or the `world` of a name.
 
     Unless `of_rows` outputs are of the whole graph, and a rank's loss its share of the loss.
     """
     from plancc_runtime.pyg import distributed
 
     def work(transport: Any) -> Run:
-        graph = opened(name, transport)
-        vertices = graph.vertices.long()
-        mine = vertices, world(name).edges_of(vertices)
-        net = seeded(model)
-        graph.sync_parameters(net)  # of which some layers leave unused ones as they were
-        net = distributed(net, graph)
-        shares = None if of_rows else ranks
-        return _run(net, graph.edge_index, world(name), mine, lambda rows: rows, shares)
+        graph, net = opened(on, transport), seeded(model)
+        getattr(graph, "union", graph).sync_parameters(net)  # some layers leave unused ones as is
+        of = world(on) if isinstance(on, str) else on
+        return _run(distributed(net, graph), of, graph, None if of_rows else ranks)
 
     return run_ranks(ranks, work, 180)
 
 
-def _run(
-    net: torch.nn.Module,
-    edge_index: Tensor,
-    on: World,
-    mine: tuple[Tensor, Tensor],
-    marked: Callable[[Tensor], Tensor],
-    shares: int | None,
-) -> Run:
-    """One forward and backward; `shares` None: the rows of out are of this rank's vertices."""
-    leaves = {}
-    for tensors, chosen in zip((on.by_vertex, on.by_edge), mine, strict=True):
-        for name, tensor in tensors.items():
-            leaf = tensor[chosen]
-            leaves[name] = leaf.requires_grad_() if leaf.is_floating_point() else leaf
-    given = {n: marked(leaf) if n in on.by_vertex else leaf for n, leaf in leaves.items()}
-    out = net(edge_index=edge_index, **given).as_subclass(Tensor)
-    if out.requires_grad:  # the loss is the sum of outputs times these numbers
-        draw = torch.Generator().manual_seed(7)
-        shape = (len(out) if shares else len(on), *out.shape[1:])
-        weights = torch.randn(shape, generator=draw, dtype=torch.float64)
-        out.backward(weights / shares if shares else weights[mine[0]])
+def _run(net: torch.nn.Module, on: Any, graph: Any, shares: int | None) -> Run:
+    """One forward and backward; `shares` None: the rows of outputs are of this rank's vertices."""
+    mine, leaves = on.mine(graph), {}
+    for place, tensor in on.tensors.items():
+        leaf = tensor[mine[place[1]]]
+        leaves[place] = leaf.requires_grad_() if leaf.is_floating_point() else leaf
+    out, losses = on.called(net, on.ends(graph), leaves), [torch.zeros(())]
+    for name, x in out.items():
+        if x.requires_grad:  # the loss is the sum of outputs times these numbers
+            draw = torch.Generator().manual_seed(7)
+            shape = (len(x) if shares else len(on.mine()[name]), *x.shape[1:])
+            weights = torch.randn(shape, generator=draw, dtype=torch.float64)
+            losses.append((x * (weights / shares if shares else weights[mine[name]])).sum())
+    if len(losses) > 1:
+        sum(losses).backward()
     gradients = {n: _gradient(leaf) for n, leaf in leaves.items() if leaf.is_floating_point()}
     parameters = {n.removeprefix("model."): _gradient(p) for n, p in net.named_parameters()}
     buffers = {n.removeprefix("model."): each for n, each in net.named_buffers()}
-    return Run(*mine, out.detach(), gradients, parameters, buffers)
+    return Run(mine, {n: x.detach() for n, x in out.items()}, gradients, parameters, buffers)
 
 
 def _gradient(x: Tensor) -> Tensor:
@@ -151,19 +171,20 @@ def close(found: Tensor, expected: Tensor, what: str, bound: float = 1e-12) -> N
         assert error <= bound, f"{what}: differs by {error:.1e}"
 
 
-def compare(model: Model, ranks: int, name: str = "directed", of_rows: bool = True) -> None:
+def compare(model: Model, ranks: int, on: Any = "directed", of_rows: bool = True) -> None:
     """AssertionError unless outputs, gradients, and buffers are those of one process."""
-    expected = on_process(model, world(name))
-    answers = on_ranks(model, ranks, name, of_rows)
+    expected = on_process(model, world(on) if isinstance(on, str) else on)
+    answers = on_ranks(model, ranks, on, of_rows)
     for run in answers:
-        rows = run.vertices if of_rows else slice(None)
-        close(run.out, expected.out[rows], "outputs")
+        assert run.out.keys() == expected.out.keys()
+        for each, value in run.out.items():
+            rows = run.mine[each] if of_rows else slice(None)
+            close(value, expected.out[each][rows], f"outputs {each}")
         for each, value in run.buffers.items():
             if each in expected.buffers:
                 close(value, expected.buffers[each], f"buffer {each}")
         for each, value in run.gradients.items():
-            chosen = run.edges if each.startswith("edge") else run.vertices
-            close(value, expected.gradients[each][chosen], f"gradient of {each}")
+            close(value, expected.gradients[each][run.mine[each[1]]], f"gradient of {each}")
     assert answers[0].parameters.keys() == expected.parameters.keys()
     for each, value in expected.parameters.items():
         close(sum(run.parameters[each] for run in answers), value, f"gradient of {each}")

@@ -70,6 +70,7 @@ EXACT = {
     "max of axis": (lambda x, **_: x - x.max(dim=0).values, ROWS),
     "edges' max": (lambda x, edge_weight, **_: x * (edge_weight / edge_weight.max()).sum(), ROWS),
     "edges' mean": (lambda x, edge_attr, **_: x[:, :3] - edge_attr.mean(0), ROWS),
+    "number of samples": (lambda x, **_: x * len(torch.stack([x, x])), ROWS),
     "divided by size": (lambda x, **_: x - x.sum(0) / x.size(0), ROWS),
     "divided by shape": (lambda x, **_: x * x.shape[0] ** -0.5, ROWS),
     "divided by numel": (lambda x, **_: x - x.sum() / x.numel(), ROWS),
@@ -266,3 +267,22 @@ def test_words_are_those_that_messages_read_of_sources_once(name):
     for counted, rows, peers in run_ranks(3, work, 180):
         messages, words = counted[:2]  # that were sent
         assert (messages, words) == (peers * len(widths), rows * sum(widths))
+
+
+def test_eight_samples_need_an_eighth_of_the_messages():
+    def work(transport):
+        graph = opened("directed", transport)
+        net = distributed(seeded(lambda: nn.GraphSAGE(W, 5, 2, OUT, node_dim=-2)), graph)
+        x = world().by_vertex["x"][graph.vertices.long()]
+        x = torch.stack([k * x for k in range(1, 9)]).requires_grad_()
+        found = []
+        for pieces in ([x], x.split(1)):
+            before = transport.traffic.messages_sent
+            out = torch.cat([net(each, graph.edge_index) for each in pieces])
+            [gradient] = torch.autograd.grad(out.sin().sum(), [x])
+            found.append((transport.traffic.messages_sent - before, out, gradient))
+        return found
+
+    for (once, *at_once), (singly, *one_by_one) in run_ranks(3, work, 180):
+        assert 8 * once == singly > 0
+        torch.testing.assert_close(at_once, one_by_one, rtol=1e-12, atol=1e-12)

@@ -1,0 +1,80 @@
+"""Rows of a graph or of one of its types, as a network computes on them, and edges between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from plancc_runtime.layouts.edge_graph import EdgeGraph
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.pyg.marks import EdgeEnds, marked
+from plancc_runtime.typed import TypedGraph
+
+Key = str | tuple[str, ...]
+"""What names rows or edges in arguments that are dicts: a type or a relation."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """This rank's rows of all vertices or of those of a type. Columns are [own rows | halo rows].
+
+    Attributes:
+        name: The type; "" of a graph without types.
+        num_rows, total (int): Own rows, and those of all ranks.
+        vertices (int64[num_columns]): Vertex of every column.
+    """
+
+    graph: LocalGraph | TypedGraph
+    name: str
+    num_rows: int = field(compare=False)
+    total: int = field(compare=False)
+    vertices: Tensor = field(compare=False)
+
+    def halo(
+        self, read: frozenset[int], here: frozenset[int] = frozenset()
+    ) -> tuple[LocalGraph, Tensor | None]:
+        """As of `TypedGraph.halo_of`."""
+        if isinstance(self.graph, TypedGraph):
+            return self.graph.halo_of(self.name, read, here)
+        return self.graph, None
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """This rank's edges of one relation, as `marks.EdgeEnds` has them."""
+
+    index: Tensor
+    sources: Rows
+    targets: Rows
+    relation: int
+
+    def marked(self, ends: Tensor) -> EdgeEnds:
+        """Ends of some of these edges with marks."""
+        return marked(
+            ends,
+            EdgeEnds,
+            source_row=0,
+            sources=self.sources,
+            targets=self.targets,
+            relations=frozenset({self.relation}),
+        )
+
+
+def spaces_of(graph: EdgeGraph | TypedGraph) -> tuple[dict[Key, Rows], dict[Key, Edges]]:
+    """Rows by type, and edges by relation; without types by "". Collective."""
+    rows: dict[Key, Rows] = {}
+    edges: dict[Key, Edges] = {}
+    if not isinstance(graph, TypedGraph):
+        vertices = graph.column_vertices().long()
+        rows[""] = Rows(graph, "", graph.num_rows, graph.num_vertices, vertices)
+        edges[""] = Edges(graph.edge_index, rows[""], rows[""], 0)
+        return rows, edges
+    sizes = torch.tensor([graph.num_rows(name) for name in graph.types.names])
+    totals = graph.union.all_reduce(sizes).tolist()
+    for name, total in zip(graph.types.names, totals, strict=True):
+        rows[name] = Rows(graph, name, graph.num_rows(name), total, graph.column_vertices(name))
+    for k, (relation, index) in enumerate(graph.edge_index_dict.items()):
+        edges[relation] = Edges(index, rows[relation[0]], rows[relation[2]], k)
+    return rows, edges

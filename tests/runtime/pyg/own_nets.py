@@ -1,0 +1,102 @@
+"""Classes as users have them in a file of their own, right ones and wrong ones."""
+
+import threading
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch_geometric.nn import BatchNorm, GATv2Conv, GCNConv
+
+
+class Net(nn.Module):
+    def __init__(self, in_channels, out_channels, hidden=6, rate=0.0):
+        super().__init__()
+        self.first, self.norm = GATv2Conv(in_channels, hidden), BatchNorm(hidden)
+        self.last, self.rate = GCNConv(hidden, out_channels), rate
+
+    def forward(self, x, edge_index, edge_weight=None):
+        x = torch.relu(self.norm(self.first(x, edge_index)))
+        x = functional.dropout(x, self.rate, self.training)
+        weight = None if edge_weight is None else edge_weight.abs()
+        return functional.log_softmax(self.last(x, edge_index, weight), dim=-1)
+
+
+class Numbers(Net):
+    def forward(self, x, edge_index):
+        return self.last(torch.tanh(self.first(x, edge_index)), edge_index)
+
+
+class Depends(Net):
+    """Wrong on purpose: a stride of this rank's memory, its number of rows, reaches the rows."""
+
+    def forward(self, x, edge_index):
+        return super().forward(x * (1 + x.t().contiguous().stride(0)), edge_index)
+
+
+class Edges(nn.Module):
+    def __init__(self, d_in, d_out):
+        super().__init__()
+        self.last = GATv2Conv(d_in, d_out, edge_dim=2)
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.last(x, edge_index, edge_attr)
+
+
+class Needs(Net):
+    def __init__(self, in_channels, out_channels, depth, width):
+        super().__init__(in_channels, out_channels, width)
+
+
+class Positions(Net):
+    def forward(self, x, edge_index, pos, batch):
+        return x
+
+
+class Data(Net):
+    def forward(self, data):
+        return data.x
+
+
+class Lazy(nn.Module):
+    def __init__(self, out_channels):
+        super().__init__()
+        self.last = GCNConv(-1, out_channels)
+
+    def forward(self, x, edge_index):
+        return self.last(x, edge_index)
+
+
+class Wide(Net):
+    def forward(self, x, edge_index):
+        return torch.cat([x, x], dim=1)
+
+
+class Unmade(Net):
+    def __init__(self, in_channels, out_channels):
+        raise ValueError("there is no such width")
+
+
+class Fails(Net):
+    def forward(self, x, edge_index):
+        return self.last(x, edge_index)
+
+
+class Sorts(Net):
+    def forward(self, x, edge_index):
+        return super().forward(x.sort(dim=0)[0], edge_index)
+
+
+class Plain:
+    pass
+
+
+def function(in_channels):
+    return None
+
+
+class Differs(Net):
+    """Made otherwise on each rank but the first, which are threads."""
+
+    def __init__(self, in_channels, out_channels):
+        super().__init__(in_channels, out_channels)
+        self.last.bias.data += not threading.current_thread().name.endswith("0")

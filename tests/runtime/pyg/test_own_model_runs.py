@@ -1,0 +1,247 @@
+"""Runs of `plancc.train` and `plancc-run` with a class of the user's, beside a plain loop."""
+
+import pytest
+
+pytest.importorskip("torch_geometric")
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from shutil import copy
+
+import numpy as np
+import own_nets
+import torch
+import worlds
+from cli_helpers import plancc as command
+from cli_helpers import plancc_run
+from runs import file_of, on_ranks
+from torch.nn import functional
+
+import plancc
+import plancc_runtime
+from plancc.errors import InputError
+
+FILE = own_nets.__file__
+EPOCHS, SEED, RATE = 5, 3, 0.05
+COMMON = {"epochs": EPOCHS, "lr": RATE, "dtype": "float64", "threads": 1, "seed": SEED}
+LOSSES = {
+    "classes": functional.cross_entropy,
+    "several": functional.binary_cross_entropy_with_logits,
+    "numbers": functional.mse_loss,
+}
+NETS = {"classes": own_nets.Net, "several": own_nets.Numbers, "numbers": own_nets.Numbers}
+X, Y = "directed", "undirected"
+
+
+@cache
+def data(kind="classes"):
+    """The data of the world's vertices; what is learnt are classes, several of them, or numbers."""
+    targets = np.random.default_rng(5).standard_normal((worlds.N, 2)).astype(np.float32)
+    of_kind = {"numbers": targets, "several": targets > 0}
+    found = worlds.data()
+    return found if kind not in of_kind else replace(found, labels=None, targets=of_kind[kind])
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory):
+    """From a kind of targets to a plan file with the world's weights for edges, for 3 parts."""
+    folder = tmp_path_factory.mktemp("plans")
+    for kind in LOSSES:
+        plan, vertex_data = worlds.plan(X, "row", 3), data(kind)
+        replace(plan, vertex_data=vertex_data.take(plan.global_id)).save(folder / f"{kind}.h5")
+    return folder
+
+
+@cache
+def plain_loop(kind):
+    """Losses of the epochs, and the weights after them, of torch and PyG alone."""
+    matrix, known = worlds.array(X), data(kind)
+    target, source = np.nonzero(matrix)
+    given = {"edge_index": torch.from_numpy(np.stack([source, target]))}
+    y = torch.from_numpy(known.labels.astype(np.int64) if kind == "classes" else known.targets)
+    train = torch.from_numpy(known.train_mask) & ((y >= 0) if kind == "classes" else True)
+    y = y if kind == "classes" else y.double()
+    if kind == "classes":
+        given["edge_weight"] = torch.from_numpy(matrix[target, source])
+    torch.manual_seed(SEED)
+    net = NETS[kind](worlds.WIDTH, worlds.CLASSES if kind == "classes" else 2, hidden=7).double()
+    optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
+    x, losses = torch.from_numpy(known.features).double(), []
+    for _ in range(EPOCHS):
+        loss = LOSSES[kind](net(x, **given)[train], y[train])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    with torch.no_grad():
+        outputs = net.eval()(x, **given)
+    return losses, net.state_dict(), outputs
+
+
+def trained(path, ranks, **options):
+    def work(transport):
+        return plancc.train(path, transport=transport, **{**COMMON, **options})
+
+    return on_ranks(ranks, work)[0]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("kind", LOSSES)
+def test_losses_and_weights_of_a_plain_loop(kind, ranks, plans):
+    losses, weights, outputs = plain_loop(kind)
+    found = trained(plans / f"{kind}.h5", ranks, model=NETS[kind], model_options={"hidden": 7})
+    np.testing.assert_allclose(found.history["loss"], losses, rtol=1e-9)
+    for name, value in weights.items():
+        # the gradient of a bias before a norm is rounding, which Adam scales up
+        np.testing.assert_allclose(found.weights[f"model.{name}"], value, atol=1e-8)
+    if kind == "classes":
+        np.testing.assert_allclose(found.probabilities, outputs.exp(), atol=1e-6)
+    assert found.result.figures is None
+    assert (found.history["words"].sum() > 0) == (ranks > 1)
+
+
+def test_a_run_resumes_to_the_bit_and_other_ranks_agree(plans, tmp_path):
+    path, model = plans / "classes.h5", f"{FILE}:Net"
+    options = {"model": model, "model_options": {"rate": "0.5", "hidden": 8}, "patience": 4}
+    whole = trained(path, 3, eval_every=1, **options)
+    kept = {"checkpoint": tmp_path / "kept", "eval_every": 1, **options}
+    trained(path, 3, **kept | {"epochs": 2})
+    again = trained(path, 3, **kept, resume=True)
+    for name, value in whole.weights.items():
+        np.testing.assert_array_equal(again.weights[name], value, err_msg=name)
+    alone = trained(path, 1, eval_every=1, **options)
+    np.testing.assert_allclose(alone.history["loss"], whole.history["loss"], rtol=1e-9)
+    with pytest.raises(InputError, match="with model-options"):
+        trained(path, 3, **kept | {"model_options": {"hidden": 9}}, resume=True)
+
+
+def test_links_samples_and_features_of_edges(tmp_path):
+    """What the plan has beside vertices: by any number of ranks alike."""
+    target, source = np.nonzero(worlds.array(Y))
+    pair = np.stack([target, source]), np.sin(np.stack([target, source], axis=1)).astype("f4")
+    graph, kept = worlds.graph(Y), {"normalize": "none", "data": worlds.data()}
+    plancc.compile(graph, "hp", 3, link_split=(0.2, 0.2), **kept).save(tmp_path / "links.h5")
+    plancc.compile(graph, "hp", 3, edge_features=pair[1], **kept).save(tmp_path / "edges.h5")
+    for name, options in {
+        "links": {
+            "model": own_nets.Net,
+            "hidden": 6,
+            "decoder": "mlp",
+            "model_options": {"hidden": 5},
+        },
+        "edges": {"model": own_nets.Edges},
+    }.items():
+        one, three = (trained(tmp_path / f"{name}.h5", ranks, **options) for ranks in (1, 3))
+        np.testing.assert_allclose(one.history["loss"], three.history["loss"], rtol=1e-9)
+    with pytest.raises(InputError, match="leave out features of edges"):
+        trained(tmp_path / "edges.h5", 3, model=own_nets.Edges, boundary_sampling=0.5)
+    sampled = [
+        trained(tmp_path / "links.h5", 3, model=own_nets.Net, boundary_sampling=p).history
+        for p in (None, 1.0, 0.5, 0.5)
+    ]
+    np.testing.assert_allclose(sampled[1]["loss"], sampled[0]["loss"], rtol=1e-9)
+    assert sampled[2]["loss"].tolist() == sampled[3]["loss"].tolist() != sampled[0]["loss"].tolist()
+    assert sampled[2]["words"].sum() < sampled[1]["words"].sum()
+
+
+def test_the_command_line_saves_and_predicts(plans, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    copy(FILE, "my_net.py")
+    words = [plans / "classes.h5", "--ranks", 2, "--model", "my_net.py:Net", "--epochs", EPOCHS]
+    words += ["--model-option", "hidden=7", "--save", "w.npz", "--predict", "a.npz", "--seed", SEED]
+    done = plancc_run(*words, "--log", "log.jsonl", "--lr", RATE, "--profile", "p.json")
+    assert done.code == 0, done.err
+    assert f"my_net.py:Net (hidden 7) {worlds.WIDTH} x {worlds.CLASSES}, adam" in done.out
+    logged = [json.loads(line) for line in Path("log.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in logged if "loss" in line][:EPOCHS]
+    np.testing.assert_allclose(losses, plain_loop("classes")[0], rtol=1e-3)
+    predict = ["predict", plans / "classes.h5", "--weights", "w.npz"]
+    assert command(*predict, "-o", "b.npz").code == 0
+    np.testing.assert_array_equal(np.load("a.npz")["class"], np.load("b.npz")["class"])
+    assert command(*predict, "--ids", "4,2").out.splitlines()[1].startswith("4,")
+    with pytest.raises(InputError, match=r"w.npz: its network is the class my_net.py:Net"):
+        plancc_runtime.load_network("w.npz")
+    Path("my_net.py").unlink()
+    done = command(*predict, "-o", "c.npz")
+    assert done.code == 2
+    assert "w.npz: its network is the class my_net.py:Net" in done.err
+    assert "my_net.py: no such file" in done.err
+
+
+@pytest.mark.parametrize(("name", "code"), [("Net", 0), ("Depends", 1)])
+def test_check_model(name, code, plans):
+    done = plancc_run(
+        plans / "classes.h5", "--ranks", 3, "--model", f"{FILE}:{name}", "--check-model"
+    )
+    assert done.code == code, done.err
+    assert "  gradient of first.att" in done.out
+    assert ("equal to 1e-9" in done.out) == (not code)
+    assert (f"{name}: differs on 3 ranks from one, first in layer 'first" in done.err) == bool(code)
+
+
+REFUSED = {
+    "none.py:Net": "none.py: no such file",
+    "folder:Net": "folder: is a folder",
+    "broken.py:Net": "broken.py, line 2: no Python",
+    "zero.py:Net": "zero.py: no Python",
+    f"{FILE}:Nett": "has no class 'Nett' (did you mean Net?); it has Net, Numbers",
+    f"{FILE}:function": "'function' is a function, and no class",
+    f"{FILE}:Plain": "'Plain' is no class derived from torch.nn.Module",
+    "raises.py:Net": "raises.py: cannot be imported: ZeroDivisionError",
+    "{}:Net --model-option hiden=3": "--model-option hiden=3|did you mean hidden?|hidden, rate",
+    "{}:Needs --model-option depth=3": "its constructor needs width: give --model-option width=",
+    "{}:Lazy": "'last.lin.weight' has no size yet",
+    "{}:Unmade": "Unmade: cannot be made: ValueError: there is no such width",
+    "{}:Positions": "its forward needs pos, batch, which the plan has not",
+    "{}:Edges": "forward needs edge_attr (features of edges: compile|--edge-features)",
+    "{}:Data": "its forward takes 'data' whole|forward(self, x, edge_index)",
+    "{}:Wide": "returns shape [41, 14], and needed is a tensor of shape [41, 5]",
+    "{}:Fails": "its forward fails: RuntimeError",
+    "{}:Sorts": "sort goes along all rows",
+    "{}:Net --hidden 64": "--hidden 64: is for built-in models|--model-option hidden=64",
+    "{}:Net --layers 3": "--layers 3: is for built-in models|--model-option layers=3",
+    "{}:Net --dropout 0.5": "--dropout 0.5|--model-option dropout=0.5",
+    "{}:Net --norm batch": "--norm batch|built-in models",
+    "{}:Net --batch-size 5": "--batch-size 5: goes with built-in models|leave it out",
+    "{}:Net --recompute": "--recompute: goes with built-in models",
+    "{}:Net --predict a.csv --embeddings 1": "--embeddings 1: goes with built-in models",
+    "{}:Net --dtype bfloat16": "--dtype bfloat16: a class of your own takes float32 or float64",
+    "gcn --check-model": "--check-model: is for a class of your own: --model FILE:CLASS",
+}
+
+
+WRONG = {"broken.py": "\nx = = 2", "zero.py": "\0", "raises.py": "class Net: x = 1 / 0"}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_is_refused(line, plans, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in WRONG.items():
+        Path(name).write_text(text)
+    Path("folder").mkdir()
+    before = sorted(Path().iterdir())
+    done = plancc_run(plans / "classes.h5", "--model", *line.replace("{}", FILE).split())
+    assert done.code == 2, done.err
+    sentence, *below = done.err.strip().splitlines()
+    missing = [words for words in REFUSED[line].split("|") if words not in sentence]
+    assert not missing, done.err
+    own = {"raises.py": 'raises.py", line 1', "Unmade": "in __init__", "Fails": "in forward"}
+    shown = [words for each, words in own.items() if each in line]
+    assert bool(below) == bool(shown)
+    assert all(words in "\n".join(below) for words in shown)
+    assert sorted(Path().iterdir()) == before
+
+
+@pytest.mark.parametrize("layout", ["edge", "2d 2x2"])
+def test_plans_of_other_layouts_are_refused(layout):
+    with pytest.raises(InputError, match=r"model hp makes it.* of layout "):
+        trained(file_of(X, layout), 4, model=own_nets.Net)
+
+
+def test_ranks_whose_network_differs_are_named(plans):
+    with pytest.raises(InputError, match="on rank 0 are not those of ranks 1, 2"):
+        trained(plans / "classes.h5", 3, model=own_nets.Differs)
+    with pytest.raises(InputError, match="of type Linear: give a class"):
+        plancc.train(plans / "classes.h5", model=torch.nn.Linear(2, 2))
