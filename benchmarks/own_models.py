@@ -127,7 +127,9 @@ def _data(graph: str) -> plancc.VertexData:
         features = rows @ np.random.default_rng(0).standard_normal((rows.shape[1], WIDTH))
         features /= features.std()
     drawn = random_split(np.arange(len(features)), (0.6, 0.2, 0.2), 0)
-    masks = {f"{split}_mask": mask for split, mask in zip(SPLITS, drawn, strict=True)}
+    masks: dict[str, Any] = {
+        f"{split}_mask": mask for split, mask in zip(SPLITS, drawn, strict=True)
+    }
     masks = {name: arrays.get(name, mask) for name, mask in masks.items()}
     labels = arrays["labels"].astype(np.int32)
     return plancc.VertexData(features=features.astype(np.float32), labels=labels, **masks)

@@ -120,10 +120,10 @@ def one_rank(_: Any, whole: Any, rounds: int, comm: Any) -> Any:
     found = {}
     for name in TIMED:
         net = distributed(network(name, whole), whole)
-        sides = {"plain": Training(whole, network(name, whole))}
+        sides: dict[str, Any] = {"plain": Training(whole, network(name, whole))}
         sides["distributed"] = Training(whole, net)
         sides["ours"] = Training(whole, OwnNetwork(name, whole), whole, whole.features)
-        found[name] = in_turns(comm, rounds, {**sides})
+        found[name] = in_turns(comm, rounds, sides)
     return found
 
 
@@ -136,7 +136,7 @@ def two_ranks(graph: Any, whole: Any, rounds: int, comm: Any) -> Any:
     for name in TIMED:
         on_both = Training(graph, distributed(network(name, graph), graph))
         alone = Training(whole, network(name, whole))
-        sides = {"distributed": on_both, "plain": partial(on_first, alone, comm)}
+        sides: dict[str, Any] = {"distributed": on_both, "plain": partial(on_first, alone, comm)}
         seconds = in_turns(comm, rounds, sides)
         before = graph.transport.traffic.words_sent
         on_both.loss().backward()
@@ -163,7 +163,7 @@ def words_of_row(alone: Training) -> int:
 
     In SAGE and GAT no two read the same; degrees, as of GCN, are not counted.
     """
-    words = []
+    words: list[int] = []
 
     def look(_: Any, inputs: Any) -> None:
         read = (x for name, x in inputs[-1].items() if name.endswith("_j"))
