@@ -82,7 +82,7 @@ class FetchedColumns:
                 for x, y in zip(found, came, strict=True)
             ]
         for x, columns in zip(tensors, found, strict=True):
-            kept: weakref.ref[Tensor] = weakref.ref(x, _forgetting(self._kept, id(x)))
+            kept: weakref.ref[Spread] = weakref.ref(x, _forgetting(self._kept, id(x)))
             self._kept[id(x)] = kept, _version(x), columns.movedim(0, x.axis), here | read
 
 
