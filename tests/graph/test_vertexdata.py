@@ -268,8 +268,8 @@ def test_a_table_as_wide_as_it_is(tmp_path):
     )
     found = read_vertex_data(tmp_path / "x.csv", 2)
     np.testing.assert_array_equal(found.features, [wide, wide + 1])
-    names = [*(f"column_{k}" for k in wide), "label"]
-    words = [",".join(names), ",".join(["0"] * len(wide) + ["3"])]
+    names = [*(f"column_{k}" for k in wide[:6000]), "label"]
+    words = [",".join(names), ",".join(["0"] * 6000 + ["3"])]
     (tmp_path / "y.csv").write_text("\n".join(words) + "\n")
     assert read_vertex_data(tmp_path / "y.csv", 1).labels.tolist() == [3]
 

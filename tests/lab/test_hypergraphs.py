@@ -48,7 +48,7 @@ def least(nets, costs, weights, parts, epsilon, fixed):
     )
 
 
-@pytest.mark.parametrize(("parts", "seed"), [(2, 1), (3, 3)])
+@pytest.mark.parametrize(("parts", "seed"), [pytest.param(2, 1, marks=long), (3, 3)])
 def test_the_least_connectivity_is_found(parts, seed):
     n = 9
     nets, weights, costs = random_hypergraph(seed, n, 14)

@@ -64,7 +64,7 @@ def test_lowering_of_larger_matrices(case):
     check_plan(case)
 
 
-@plan_helpers.costly(2)
+@plan_helpers.costly(4)
 @pytest.mark.parametrize("layout", ["row", "edge"])
 @given(case=plan_helpers.edge_cases(), data=st.data())
 def test_files_and_merged_slices(layout, case, data, tmp_path_factory):

@@ -22,7 +22,7 @@ from torch.nn.parameter import is_lazy
 from plancc.errors import InputError
 from plancc.sampling.counter import key_of
 from plancc_runtime.layouts.edge_graph import EdgeGraph
-from plancc_runtime.nn.dropout import drawn_bits
+from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.pyg.marks import Count, EdgeEnds, Spread, Targets, plain, spread
 from plancc_runtime.pyg.moved import FetchedColumns, largest, with_zeros
 from plancc_runtime.pyg.rules import TorchRules
@@ -372,8 +372,8 @@ class Distributed(nn.Module):
         else:
             number = torch.arange(len(moved), device=x.device)
         flat = moved.reshape(len(moved), prod(moved.shape[1:]))
-        kept = drawn_bits(number, flat.shape[1], key_of(*key), 0) >= round(rate * 2**32)
-        found = (flat * kept / max(1 - rate, 1e-30)).reshape(moved.shape)  # rate 1 keeps none
+        kept = dropout(flat, rate, key_of(*key), number) if rate < 1 else torch.zeros_like(flat)
+        found = kept.reshape(moved.shape)
         return found.movedim(0, axis) if x.ndim else found
 
 
