@@ -40,8 +40,8 @@ test: $(STAMP)
 	@$(MAKE) --no-print-directory -j2 lint types kernels
 	$(PYTEST)
 
-# besides: new random attacks, tutorials, benchmark kits, tool chains that exports are for,
-# extreme shapes, full products of parameters
+# besides: new random attacks, signals at random moments, tutorials, benchmark kits, tool chains that
+# exports are for, extreme shapes, full products of parameters
 test-all: $(STAMP)
 	@$(MAKE) --no-print-directory -j2 lint types kernels
 	$(PYTEST) -m ""

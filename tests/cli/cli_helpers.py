@@ -179,15 +179,6 @@ def family(ancestor: int) -> dict[int, list[str]]:
     return {pid: stats[pid] for pid in found if stats[pid][0] != "Z"}
 
 
-def answers(pid: int) -> bool:
-    """Whether a process catches SIGTERM."""
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
-    return False
-
-
 def environment() -> dict[str, str]:
     """The environment with the programs of this Python first in PATH."""
     return os.environ | {"PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"}

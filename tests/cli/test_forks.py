@@ -10,7 +10,8 @@ from pathlib import Path
 import forks
 import pytest
 from cases import long
-from cli_helpers import PROGRAMS, answers, family
+from cli_helpers import PROGRAMS, family
+from hostile.signals import answers
 
 PLAN = Path(__file__).parents[1] / "golden" / "plan-1.5.h5"
 VERSION = ["plancc", "--version"]

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from cases import long
-from cli_helpers import PROGRAMS, answers, family, plancc, plancc_run
+from cli_helpers import PROGRAMS, family, plancc, plancc_run
+from hostile.signals import answers
 
 from plancc import processes
 from plancc.errors import PlanError

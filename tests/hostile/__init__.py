@@ -1,4 +1,4 @@
-"""Attacks on plancc, kept: damaged files, hostile command lines, odd places.
+"""Attacks on plancc, kept: damaged files, hostile command lines, signals, killed runs.
 
     python -m tests.hostile --seconds 3600      # or: make hostile
 

@@ -16,11 +16,13 @@ from .places import Places
 from .plan_bytes import PlanBytes
 from .plan_structure import PlanStructure
 from .plan_tables import PlanTables
+from .signals import Signals
 
 ATTACKS: dict[str, type[Attack]] = {
     each.name: each
     for each in (
         *(PlanBytes, PlanStructure, PlanTables, Inputs, CompressedRows, Neighbours, Lines, Places),
+        Signals,
     )
 }
 FOLDER = Path(__file__).with_name("seeds")
