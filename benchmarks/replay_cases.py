@@ -445,7 +445,7 @@ def _prediction_cases(quick: bool) -> Iterator[Case]:
         predicted = [
             f"simulate {file} {dims} --machine {machine} --json {more}"
             for machine in MACHINES
-            for more in ("--per-rank", "--passes none --dtype float64", "--ranks-per-node 2")
+            for more in ("--per-rank", "--passes none --dtype float64")
         ]
         predicted += [f"simulate {file} {dims}", f"simulate {file} {dims} --ranks 2 --json"]
         yield _commands(f"simulate/{plan}", *predicted, plans=[plan])

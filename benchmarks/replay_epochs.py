@@ -216,7 +216,6 @@ REFUSED: Axis = {
 
 MACHINES: Axis = {
     **{name: {"machine": name} for name in ("cpu-cluster", "summit", "h100")},
-    "small-nodes": {"machine": "small-cpu", "ranks_per_node": 2},
 }
 WIDTHS: Axis = {dims: {"dims": dims} for dims in ("32,8,4", "12,8", "6,10,24,8")}
 DOUBLE = {"": {}, "double": NUMBERS["double"]}

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from plancc.plan.convolutions import Convolution
     from plancc.plan.values import Header
     from plancc.predict.pipelines import Pipeline
-    from plancc.predict.predictor import Predictor
     from plancc.predict.schedules import Approximation, LinkTask, Tables
     from plancc.predict.simulation import Prediction
     from plancc.report.epochs import Basis
@@ -56,7 +55,6 @@ LINK_TASK = ("task", "decoder", "negatives")
     help="Of a feature plan with one group: batches of rows whose messages and products overlap.",
 )
 @click.option("-p", "--ranks", type=int, help="Ranks; parts are merged if there are more.")
-@click.option("--ranks-per-node", type=click.IntRange(min=1), help="Overrides the machine file.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_data
 @verbosity
@@ -71,13 +69,6 @@ def show_epoch(plan: str, given: dict[str, Any]) -> None:
     basis, tables, word_bytes = prepared(plan, given)
     result = basis.predictor.epoch(tables, word_bytes)
     show(result, basis, basis.predictor.bound_of(tables, word_bytes), given["per_rank"])
-
-
-def asked_predictor(predictor: Predictor, given: dict[str, Any]) -> Predictor:
-    """The predictor with the passes and the ranks per node that are given."""
-    if given["ranks_per_node"] is not None:
-        predictor = with_node(predictor, given["ranks_per_node"])
-    return replace(predictor, passes=given["passes"])
 
 
 def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[Basis, Tables, int]:
@@ -128,7 +119,8 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
         split=split,
     )
     predictor = replace(
-        asked_predictor(basis.predictor, given),
+        basis.predictor,
+        passes=given["passes"],
         approximation=approximation,
         convolution=convolution,
         pipeline=_pipeline(plan, tables, given["pipeline"]),
@@ -169,12 +161,6 @@ def link_task(header: Header, told: dict[str, Any]) -> LinkTask | None:
     if not learns_links(header, asked):
         return None
     return LinkTask(asked.decoder, asked.negatives, asked.seed)
-
-
-def with_node(predictor: Predictor, ranks: int) -> Predictor:
-    """The predictor for a machine with another number of ranks per node."""
-    machine = predictor.machine
-    return replace(predictor, machine=replace(machine, node=replace(machine.node, ranks=ranks)))
 
 
 def is_graph(path: str) -> bool:

@@ -206,7 +206,9 @@ class TypedGraph:
         """
         if self._edge_type is None:
             self._edge_type = self.union.edge_type
-        places = ((self._edge_type == k).nonzero()[:, 0] for k in range(len(self.types.relations)))
+        of_edge = self._edge_type
+        assert of_edge is not None
+        places = (of_edge.eq(k).nonzero()[:, 0] for k in range(len(self.types.relations)))
         found = (x.index_select(axis, each) for each in places)
         return dict(zip(self.types.relations, found, strict=True))
 

@@ -203,6 +203,7 @@ def test_the_partitioner_of_the_contributing_page(
 def test_commands_of_the_pages_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command line of a block, of any page, has options and values of its command."""
     monkeypatch.chdir(tmp_path)
+    Path("my_net.py").write_text("class Net: ...\n")
     for name in ("machine.toml", "office.toml"):  # which are read where they are given
         Path(name).write_text(toml_blocks(ROOT / "docs" / "reference" / "machines.md")[-1])
     seen = 0

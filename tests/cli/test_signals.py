@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cases import long
 from cli_helpers import PROGRAMS, family, plancc, plancc_run
-from hostile.signals import answers
+from hostile.signals import Signals, answers
 
 from plancc import processes
 from plancc.errors import PlanError
@@ -103,7 +103,31 @@ def test_who_says_why_it_ends_is_not_interrupted(tmp_path: Path) -> None:
         assert ended(process) == (1, "the only sentence\n")
 
 
-# -- while it starts -------------------------------------------------------------------------------
+# -- every command, at random moments --------------------------------------------------------------
+
+SEED = 17
+TRIALS = 20
+
+
+@pytest.fixture(scope="module")
+def attack(tmp_path_factory: pytest.TempPathFactory) -> Signals:
+    made = Signals()
+    made.scale, made.longest = 13, 2.0
+    made.prepare(tmp_path_factory.mktemp("signals"))
+    return made
+
+
+@long
+@pytest.mark.parametrize("trial", range(TRIALS))
+def test_a_command_at_a_random_moment(
+    trial: int, attack: Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, scratch = tmp_path / "work", tmp_path / "scratch"
+    work.mkdir()
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    attack.look(attack.case(attack.numbers(SEED, trial)), work)
+    assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize(

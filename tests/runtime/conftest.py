@@ -14,3 +14,14 @@ def cuda():
         return
     with simulated_device():
         yield
+
+
+@pytest.fixture
+def float64():
+    """What torch makes without a type has 64 bits."""
+    import torch
+
+    held = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(held)

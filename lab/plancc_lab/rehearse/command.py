@@ -14,7 +14,7 @@ from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, DEFAULT_DIMS, DELAY,
 from plancc_cli import options
 from plancc_cli.progress import progress, verbosity
 from plancc_cli.run_options import FIELDS, SECTIONS, run_option
-from plancc_cli.simulate import LINK_TASK, is_graph, link_task, with_node
+from plancc_cli.simulate import LINK_TASK, is_graph, link_task
 from plancc_lab.simulate.command import mean_step
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ CPU_RATE = 1e10
 @click.command(
     cls=options.Sections,
     sections={
-        "Machine and ranks": ("machine", "ranks", "ranks_per_node", "dims"),
+        "Machine and ranks": ("machine", "ranks", "dims"),
         "Results": ("trace", "per_rank", "as_json", "as_csv"),
         **OF_RUNS,
     },
@@ -82,7 +82,6 @@ CPU_RATE = 1e10
 @click.argument("plan", type=click.Path())
 @options.predicted_epoch
 @click.option("-p", "--ranks", type=int, help="Ranks; parts are merged if there are more.")
-@click.option("--ranks-per-node", type=click.IntRange(min=1), help="Overrides the machine file.")
 @click.option(
     "--trace",
     type=click.Path(),
@@ -96,7 +95,6 @@ def command(
     plan: str,
     machine: Machine | None,
     ranks: int | None,
-    ranks_per_node: int | None,
     dims: list[int] | None,
     trace: str | None,
     per_rank: bool,
@@ -120,8 +118,6 @@ def command(
     if trace is not None:
         options.check_output(trace, plan, settings["init"])
     basis, asked, drawn, task = _asked(plan, dims, machine, ranks, settings)
-    if ranks_per_node is not None:
-        basis = replace(basis, predictor=with_node(basis.predictor, ranks_per_node))
     predictor = basis.predictor
     tables = read_tables(
         plan,

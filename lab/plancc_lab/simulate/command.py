@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -77,7 +78,7 @@ def _sweep(graph: str | None, given: dict[str, Any]) -> None:
         if is_given(given[name]):
             raise InputError(f"{options.flag_of(name)} is for one plan: drop it, or --sweep")
     predictor = default_predictor(given["dims"], given["machine"])
-    run_sweep(graph, core.asked_predictor(predictor, given), given)
+    run_sweep(graph, replace(predictor, passes=passes), given)
 
 
 def _show_step(plan: str, given: dict[str, Any], drawn: dict[str, Any]) -> None:

@@ -24,17 +24,17 @@ KEPT = 10_000
 """Calls of other shapes whose results are kept."""
 FAILS = (RuntimeError, TypeError, ValueError, IndexError)
 
-_found: dict[tuple[Any, ...], list[Place] | None] = {}
+_found: dict[tuple[Any, ...], list[RowAxis] | None] = {}
 
 
-class Place(NamedTuple):
+class RowAxis(NamedTuple):
     """Axis `axis` of a tensor has `each` entries for every row, one row after another."""
 
     axis: int
     each: int
 
 
-def places_of_rows(call: Call) -> list[Place] | None:
+def places_of_rows(call: Call) -> list[RowAxis] | None:
     """Where rows are in every tensor that a function returns: the same on all ranks.
 
     Returns:
@@ -68,7 +68,7 @@ def _shapes(values: Iterable[Any]) -> Iterator[Any]:
             yield float if isinstance(x, float) else (type(x), x)
 
 
-def _places(call: Call) -> list[Place] | None:
+def _places(call: Call) -> list[RowAxis] | None:
     first, *others = marks_in((*call.args, *call.kwargs.values()))
     assert isinstance(first, Spread)
     with suppress(*FAILS):
@@ -110,10 +110,10 @@ def _on_shapes(call: Call, first: Spread, apart: int) -> tuple[Any, Tensor]:
     return call.func(*args, **kwargs), given[0]
 
 
-def _place(x: Tensor, given: Tensor, first: Spread) -> Place:
+def _place(x: Tensor, given: Tensor, first: Spread) -> RowAxis:
     """The one axis of rows; ValueError unless the entries of a row stay together."""
     [place] = [
-        Place(k, size // MANY) for k, size in enumerate(x.shape) if size and size % MANY == 0
+        RowAxis(k, size // MANY) for k, size in enumerate(x.shape) if size and size % MANY == 0
     ]
     steps = x.stride(place.axis) * place.each, given.stride(first.axis) * first.each
     if steps[0] != steps[1] if x._base is given else place.each != first.each:

@@ -30,7 +30,10 @@ ASKED = names(
     "is_inference requires_grad_ retain_grad register_hook __repr__ __format__ __hash__ names"
 )
 """Questions about a tensor."""
-SAME = names("to type type_as float double half bfloat16 long int bool cpu cuda contiguous clone")
+SIZES = names("size shape numel __len__")
+SAME = names(
+    "to type type_as float double half bfloat16 long int bool cpu cuda contiguous clone detach"
+)
 """Copies of their first argument."""
 SUMS = names("sum mean var std max min amax amin any all norm")
 JOINS = {"cat", "concat"}
@@ -52,7 +55,7 @@ ALONG: dict[str, tuple[int, Any]] = {
 BY_ROW = PRODUCTS | names(
     "transpose t T mT permute movedim unsqueeze swapaxes swapdims view reshape flatten unflatten "
     "expand expand_as view_as repeat stack linear one_hot gru_cell lstm_cell addmm baddbmm "
-    "detach zeros_like ones_like full_like empty_like relu6 softsign tanhshrink logsigmoid selu "
+    "zeros_like ones_like full_like empty_like relu6 softsign tanhshrink logsigmoid selu "
     "prelu ne eq lt le gt ge rsub rdiv rtruediv truediv itruediv iadd isub "
     "imul radd rmul rpow ipow invert and or xor clip nan_to_num broadcast_to fill zero copy "
     "floordiv mod threshold hardshrink softshrink absolute square"
@@ -62,9 +65,7 @@ pointwise, and those of `ALONG` along another axis."""
 ALIASES = {"dim": ("dim", "axis", "dims"), "keepdim": ("keepdim", "keepdims")}
 """Other names of arguments."""
 COMPARED = {"eq", "ne"}
-KEPT = names(
-    "view reshape unsqueeze repeat expand expand_as clone contiguous to long detach view_as"
-)
+KEPT = names("view reshape unsqueeze repeat expand expand_as view_as")
 """Functions of numbers of rows that give such numbers."""
 SCATTERED = {"scatter_add", "scatter_reduce", "scatter", "index_add", "index_reduce", "index_copy"}
 ENDS = "reads the numbers of vertices at the ends of edges"

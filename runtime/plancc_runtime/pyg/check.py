@@ -19,9 +19,9 @@ from plancc.plan.exchange import offsets, places
 from plancc.plan.parts import Part, of_nonzeros
 from plancc_runtime.graph import Graph
 from plancc_runtime.kernels.hashing import mixed
-from plancc_runtime.pyg.distributed import Distributed, Kind, tensors_in, with_tensors
+from plancc_runtime.pyg.distributed import ArgumentKind, Distributed, tensors_in, with_tensors
 from plancc_runtime.pyg.marks import is_rows, plain
-from plancc_runtime.pyg.spaces import Edges, Key, Rows, spaces_of
+from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.typed import TypedGraph
@@ -112,7 +112,7 @@ def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any
         found = transport.gather(here(x, entry).contiguous().numpy())
         return torch.from_numpy(np.concatenate(found))[entries[entry].order]
 
-    def run(union: Graph, take: Callable[[Tensor, Entry], Tensor]) -> _Run:
+    def run(union: Graph, take: Callable[[Tensor, Entry], Tensor]) -> _Passes:
         on = TypedGraph(union) if isinstance(graph, TypedGraph) else union
         return _run(model, on, _given(named, kinds, spaces_of(on)[1], take), kinds, len(args))
 
@@ -235,8 +235,8 @@ class _Entries(NamedTuple):
 
 def _given(
     named: Mapping[Any, Any],
-    kinds: Sequence[Kind],
-    edges: Mapping[Key, Edges],
+    kinds: Sequence[ArgumentKind],
+    edges: Mapping[Key, TypeEdges],
     take: Callable[[Tensor, Entry], Tensor],
 ) -> dict[Any, Any]:
     """The arguments of the part, of float64; `take` takes its rows or edges of a tensor."""
@@ -253,12 +253,12 @@ def _given(
     return {name: with_tensors(value, of_part) for name, value in named.items()}
 
 
-def _entry(kind: Kind) -> Entry | None:
+def _entry(kind: ArgumentKind) -> Entry | None:
     """What the entries of a tensor are of."""
     return (kind.what.split()[-1], kind.key) if kind.what else None
 
 
-class _Run(NamedTuple):
+class _Passes(NamedTuple):
     """Tensors, and of what their entries are; None: they are the same on all ranks."""
 
     outputs: list[tuple[Entry | None, Tensor]]
@@ -271,13 +271,13 @@ def _run(
     model: nn.Module,
     graph: Graph | TypedGraph,
     named: Mapping[Any, Any],
-    kinds: Sequence[Kind],
+    kinds: Sequence[ArgumentKind],
     num_args: int,
-) -> _Run:
+) -> _Passes:
     """One forward and backward pass in float64; the loss is a fixed sum of all outputs."""
     net = Distributed(_without_caches(model).double(), graph, 0).train()
     layers: list[tuple[str, Entry, Tensor]] = []
-    of_outputs: list[Rows | None] = []
+    of_outputs: list[TypeRows | None] = []
 
     def note(_: Any, inputs: Any, out: Any) -> None:
         of_outputs.extend(x.of if is_rows(x, 0) else None for _, x in tensors_in(out))
@@ -304,8 +304,8 @@ def _run(
     losses = [_weighted(x, of, ranks) for of, x in pairs if x.requires_grad]
     if losses:
         torch.stack(losses).sum().backward()
-    return _Run(
-        [(of and ("rows", of.name), x.detach()) for of, x in pairs],
+    return _Passes(
+        [(None if of is None else ("rows", of.name), x.detach()) for of, x in pairs],
         {name: (entry, _gradient(x)) for name, (entry, x) in leaves.items()},
         {name: _gradient(x) for name, x in net.model.named_parameters()},
         layers,
@@ -329,7 +329,7 @@ def _noting(name: str, layers: list[tuple[str, Entry, Tensor]]) -> Any:
     return note
 
 
-def _weighted(x: Tensor, of: Rows | None, ranks: int) -> Tensor:
+def _weighted(x: Tensor, of: TypeRows | None, ranks: int) -> Tensor:
     """A sum of outputs with weights by vertex, or of a result that all ranks have, its share."""
     if of is None:
         return x.sum() / ranks
@@ -342,8 +342,8 @@ def _gradient(x: Tensor) -> Tensor:
 
 
 def _compared(
-    alone: _Run,
-    together: _Run,
+    alone: _Passes,
+    together: _Passes,
     entries: Mapping[Entry, _Entries],
     sizes: tuple[int, int],
     transport: Transport,

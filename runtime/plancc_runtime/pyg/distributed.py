@@ -7,7 +7,7 @@ brings what it takes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from inspect import signature
 from itertools import count
@@ -22,18 +22,18 @@ from torch.nn.parameter import is_lazy
 from plancc.errors import InputError
 from plancc.sampling.counter import key_of
 from plancc_runtime.layouts.edge_graph import EdgeGraph
-from plancc_runtime.nn.dropout import drawn_bits
+from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.pyg.marks import Count, EdgeEnds, Spread, Targets, plain, spread
 from plancc_runtime.pyg.moved import FetchedColumns, largest, with_zeros
 from plancc_runtime.pyg.rules import TorchRules
-from plancc_runtime.pyg.spaces import Edges, Key, Rows, spaces_of
+from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
 from plancc_runtime.typed import TypedGraph
 
 BY_ENTRY = ("HeteroLinear",)
 """Layers of PyTorch Geometric that sort rows, and treat each by itself."""
 
 
-class Kind(NamedTuple):
+class ArgumentKind(NamedTuple):
     """What a tensor in arguments is.
 
     Attributes:
@@ -97,7 +97,7 @@ class Distributed(nn.Module):
         self.model, self.step, self._seed = model, 0, seed
         self._graph = graph.union if isinstance(graph, TypedGraph) else graph
         self._columns = FetchedColumns()
-        self._kinds: dict[tuple[Any, ...], list[Kind]] = {}
+        self._kinds: dict[tuple[Any, ...], list[ArgumentKind]] = {}
         self._is_alike = is_alike
         self._arguments = [*signature(model.forward).parameters]
         self._rows, self._edges = spaces_of(graph)
@@ -170,7 +170,7 @@ class Distributed(nn.Module):
         made: dict[Any, Any] = with_tensors(named, lambda x: self._as_kind(x, next(kinds)))
         return made
 
-    def kinds_of(self, named: Mapping[Any, Any]) -> list[Kind]:
+    def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
         """Whether each tensor has rows, is of edges, or neither; alike on all ranks. Collective.
 
         A shape alone may fit by chance; the ranks agree on what fits on all of them.
@@ -199,12 +199,14 @@ class Distributed(nn.Module):
         whole = transport.gather(found)
         if len({len(each) for each in whole}) > 1:
             raise InputError("the ranks give the network other numbers of tensors")
-        kinds: list[Kind] = []
+        kinds: list[ArgumentKind] = []
         for (name, key, x), of_ranks in zip(tensors, zip(*whole, strict=True), strict=True):
             fits = set.intersection(*(set(each["fits"]) for each in of_ranks))
             rows_first = x.ndim > 1 and x.is_floating_point() and "edge" not in name
             order = ["ends", *(("rows", "edges") if rows_first else ("edges", "rows"))]
-            kinds.append(Kind(next((k for k in (*order, "inner rows") if k in fits), ""), key))
+            kinds.append(
+                ArgumentKind(next((k for k in (*order, "inner rows") if k in fits), ""), key)
+            )
             shapes = [each["shape"] for each in of_ranks]
             if not kinds[-1].what and any(shape != shapes[0] for shape in shapes):
                 raise InputError(
@@ -215,7 +217,7 @@ class Distributed(nn.Module):
             if kinds[-1].what == "ends" and any(each["out"] for each in of_ranks):
                 raise InputError(
                     f"`{name}` has numbers of vertices beyond this rank's: give "
-                    "`graph.edge_index`, or part of it"
+                    f"`graph.edge_index{'_dict' * bool(self._in_dicts)}`, or part of it"
                 )
         if not any(kind.what.endswith("rows") for kind in kinds):
             raise InputError(
@@ -228,7 +230,7 @@ class Distributed(nn.Module):
         names = [k for k in reversed(path) if k in self._rows or k in self._edges]
         return names[0] if names else ""
 
-    def _as_kind(self, x: Tensor, kind: Kind) -> Tensor:
+    def _as_kind(self, x: Tensor, kind: ArgumentKind) -> Tensor:
         if kind.what == "ends":
             return self._edges[kind.key].marked(x)
         if not kind.what:
@@ -286,7 +288,7 @@ class Distributed(nn.Module):
         Inside tensors have no marks, and halo rows behind own ones. Keys and values of halo rows
         come from their owners, once for all relations; what else they have is 0 or left out.
         """
-        given: list[tuple[dict[str, Rows], dict[Any, EdgeEnds]]] = []
+        given: list[tuple[dict[str, TypeRows], dict[Any, EdgeEnds]]] = []
 
         def before(_: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
             x_dict, edges = (*inputs, *named.values())
@@ -324,7 +326,7 @@ class Distributed(nn.Module):
 
     def _with_colours(self, layer: Any) -> list[Any]:
         """Hooks of WLConv, which numbers hashes of neighbourhoods as it meets them: by vertex."""
-        given: list[tuple[Rows, dict[int, int]]] = []
+        given: list[tuple[TypeRows, dict[int, int]]] = []
 
         def before(_: Any, inputs: tuple[Spread, EdgeEnds]) -> tuple[Tensor, Tensor]:
             x, edges = inputs
@@ -370,8 +372,8 @@ class Distributed(nn.Module):
         else:
             number = torch.arange(len(moved), device=x.device)
         flat = moved.reshape(len(moved), prod(moved.shape[1:]))
-        kept = drawn_bits(number, flat.shape[1], key_of(*key), 0) >= round(rate * 2**32)
-        found = (flat * kept / max(1 - rate, 1e-30)).reshape(moved.shape)  # rate 1 keeps none
+        kept = dropout(flat, rate, key_of(*key), number) if rate < 1 else torch.zeros_like(flat)
+        found = kept.reshape(moved.shape)
         return found.movedim(0, axis) if x.ndim else found
 
 
@@ -397,7 +399,7 @@ def _message_made(_: Any, inputs: Any, out: Any) -> Any:
 
 def _on_own_rows() -> tuple[Any, Any]:
     """Hooks of sums at own rows, which have no marks inside: all edges of an own row are here."""
-    rows: list[Rows | None] = []
+    rows: list[TypeRows | None] = []
 
     def before(_: Any, inputs: tuple[dict[str, Any]]) -> tuple[dict[str, Any]] | None:
         given, index = inputs[0], inputs[0].get("index")
@@ -420,7 +422,7 @@ def tensors_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, 
     """The tensors of a value, of lists, tuples and dicts in it too, with their keys and places."""
     if isinstance(value, Tensor):
         return [(path, value)]
-    pairs = value.items() if isinstance(value, Mapping) else ()
+    pairs: Iterable[Any] = value.items() if isinstance(value, Mapping) else ()
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         pairs = enumerate(value)
     return [found for k, each in pairs for found in tensors_in(each, (*path, k))]
@@ -442,7 +444,7 @@ def with_tensors(value: Any, change: Any) -> Any:
     return value
 
 
-def _fitting(x: Tensor, rows: Rows | None, edges: Edges | None) -> list[str]:
+def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[str]:
     """What a tensor of this shape may be."""
     found = []
     if x.ndim and edges is not None:
@@ -458,7 +460,7 @@ def _fitting(x: Tensor, rows: Rows | None, edges: Edges | None) -> list[str]:
     return found
 
 
-def _beyond(x: Tensor, edges: Edges) -> bool:
+def _beyond(x: Tensor, edges: TypeEdges) -> bool:
     """Whether ends of edges are outside of columns and own rows."""
     if x.dtype != torch.int64 or x.ndim != 2 or len(x) != 2 or not x.numel():
         return False

@@ -1,6 +1,6 @@
 """Marks on tensors: which of their axes are rows of the graph, and which numbers name rows.
 
-Marks say of which `Rows`: of all vertices, or of those of a type.
+Marks say of which `TypeRows`: of all vertices, or of those of a type.
 
 A mark is a class and an attribute, and changes nothing that torch computes: outside of
 `rules.TorchRules` a marked tensor is an ordinary one, and results of functions have no marks.
@@ -17,7 +17,7 @@ from torch import Tensor
 from plancc.errors import InputError
 
 if TYPE_CHECKING:
-    from plancc_runtime.pyg.spaces import Rows
+    from plancc_runtime.pyg.spaces import TypeRows
 
 
 class Mark(Tensor):
@@ -34,12 +34,12 @@ class Spread(Mark):
     """The entries of the axis `axis` are spread over the ranks, each entry on one rank.
 
     Attributes:
-        of: Rows: one for each of them; None: any others, such as one for each local edge.
+        of: TypeRows: one for each of them; None: any others, such as one for each local edge.
         each: Entries for each of these, one after another.
     """
 
     axis: int
-    of: Rows | None
+    of: TypeRows | None
     each: int = 1
 
 
@@ -48,30 +48,35 @@ class EdgeEnds(Mark):
 
     Attributes:
         source_row: The row that has sources.
-        sources, targets (Rows): Of which the ends are.
+        sources, targets (TypeRows): Of which the ends are.
         relations: Numbers of the relations that have the edges.
     """
 
+    axis = 1
     source_row: int
-    sources: Rows
-    targets: Rows
+    sources: TypeRows
+    targets: TypeRows
     relations: frozenset[int]
 
 
-class Sources(Mark):
+class OneEnd(Mark):
+    """Numbers of the rows `of`, such as one end of edges."""
+
+    axis = 0
+    of: TypeRows
+
+
+class Sources(OneEnd):
     """int64[...]: numbers of columns of the rows `of`, [own rows | halo rows].
 
     They are sources of edges of `relations` (frozenset of int).
     """
 
-    of: Rows
     relations: frozenset[int]
 
 
-class Targets(Mark):
+class Targets(OneEnd):
     """int64[...]: numbers of own rows of the rows `of`."""
-
-    of: Rows
 
 
 class Unknown(Mark):
@@ -89,7 +94,7 @@ class Count(int):
         total: Returns the number of all ranks. Collective.
     """
 
-    of: Rows | None
+    of: TypeRows | None
     total: Callable[[], int]
 
     @property
@@ -172,19 +177,19 @@ def alike(x: Tensor, mark: M, **what: Any) -> M:
     return marked(x, type(mark), **{**vars(mark), **what})
 
 
-def spread(x: Tensor, axis: int, of: Rows | None, each: int = 1) -> Spread:
+def spread(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Spread:
     """An alias of x, whose axis `axis` (from 0) is marked as spread."""
     return marked(x, Spread, axis=axis, of=of, each=each)
 
 
-def mark_in_place(x: Tensor, axis: int, of: Rows | None, each: int = 1) -> Tensor:
+def mark_in_place(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Tensor:
     """Mark the tensor object x itself, which a function has changed in place."""
     x.__class__ = Spread
     vars(x).update(axis=axis, of=of, each=each)
     return x
 
 
-def counted(size: int, of: Rows | None, total: Callable[[], int]) -> Count:
+def counted(size: int, of: TypeRows | None, total: Callable[[], int]) -> Count:
     """The size of an axis that is spread."""
     found = Count(size)
     found.of, found.total = of, total

@@ -28,7 +28,7 @@ class FetchedColumns:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[weakref.ref[Tensor], int, Tensor, frozenset[int]]] = {}
+        self._kept: dict[int, tuple[weakref.ref[Spread], int, Tensor, frozenset[int]]] = {}
 
     def of(self, x: Spread, read: frozenset[int]) -> Tensor:
         """The rows of x that edges of relations have as sources, at their places among columns.
@@ -82,8 +82,8 @@ class FetchedColumns:
                 for x, y in zip(found, came, strict=True)
             ]
         for x, columns in zip(tensors, found, strict=True):
-            kept = weakref.ref(x, _forgetting(self._kept, id(x))), _version(x)
-            self._kept[id(x)] = *kept, columns.movedim(0, x.axis), here | read
+            kept: weakref.ref[Spread] = weakref.ref(x, _forgetting(self._kept, id(x)))
+            self._kept[id(x)] = kept, _version(x), columns.movedim(0, x.axis), here | read
 
 
 def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, size: int) -> Tensor:

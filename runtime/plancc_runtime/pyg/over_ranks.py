@@ -23,7 +23,7 @@ from plancc_runtime.pyg.marks import (
     spread,
 )
 from plancc_runtime.pyg.moved import FetchedColumns, largest, returned, summed
-from plancc_runtime.pyg.spaces import Rows
+from plancc_runtime.pyg.spaces import TypeRows
 from plancc_runtime.transport.base import Transport
 
 
@@ -45,7 +45,7 @@ class OverRanks(TorchFunctionMode):
         self.transport, self.columns, self.mask = transport, columns, mask
         self.edges: EdgeEnds | None = None  # those that ends were last taken from
 
-    def _by_index(self, call: Call, dim: int, index: Tensor, src: Any, reduce: str) -> Tensor:
+    def _by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
         """Entries of all ranks, in bins: sources of edges, or groups such as a batch's graphs."""
         transport, of_rows = self.transport, isinstance(index, Sources)
         whole, at = plain(call.args[0]), plain(index)
@@ -109,7 +109,7 @@ class OverRanks(TorchFunctionMode):
         else:
             found = extreme(whole, name, bins)
         found = found if keep else found.squeeze(axes)
-        if name in ("max", "min") and len(axes) < x.ndim:  # and places, which no rank knows
+        if name in ("max", "min") and call.get(1, "dim") is not None:  # with places, unknown here
             kind = type(torch.zeros(1).max(0) if name == "max" else torch.zeros(1).min(0))
             return kind((found, marked(torch.full_like(found, -1, dtype=torch.int64), Unknown)))
         return found
@@ -125,7 +125,7 @@ class OverRanks(TorchFunctionMode):
 
         return Bins(lambda x: summed(x.sum(axes, keepdim=True), transport), most, lambda x: x)
 
-    def _total(self, size: int, of: Rows | None) -> int:
+    def _total(self, size: int, of: TypeRows | None) -> int:
         """Entries of all ranks, of which this one has `size`. Collective but for rows."""
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 

@@ -30,6 +30,7 @@ from plancc_runtime.pyg.calls import (
     RANDOM,
     SAME,
     SCATTERED,
+    SIZES,
     SPECIAL,
     SUMS,
     Call,
@@ -41,6 +42,7 @@ from plancc_runtime.pyg.marks import (
     Count,
     EdgeEnds,
     Mark,
+    OneEnd,
     Sources,
     Spread,
     Targets,
@@ -56,7 +58,7 @@ from plancc_runtime.pyg.marks import (
 )
 from plancc_runtime.pyg.moved import summed
 from plancc_runtime.pyg.over_ranks import OverRanks
-from plancc_runtime.pyg.spaces import Rows
+from plancc_runtime.pyg.spaces import TypeRows
 
 
 class TorchRules(OverRanks):
@@ -83,6 +85,10 @@ class TorchRules(OverRanks):
             return self._call_on_plain(call)
         if any(isinstance(each, Unknown) for each in found):
             refuse(call, "reads the place of an extreme among all rows")
+        if name in SIZES:
+            return self._sizes(call, args[0])
+        if name in SAME:
+            return self._copied(call, args[0])
         if call.kwargs.get("out") is not None:
             refuse(call, "writes into `out`")
         if name.rstrip("_") in SCATTERED:
@@ -94,7 +100,7 @@ class TorchRules(OverRanks):
         edges = next((each for each in found if isinstance(each, EdgeEnds)), None)
         if edges is not None:
             return self._call_on_edges(call, edges)
-        if any(isinstance(each, Sources | Targets) for each in found):
+        if any(isinstance(each, OneEnd) for each in found):
             return self._call_on_end(call, found)
         return self._call_on_spread(call, [each for each in found if isinstance(each, Spread)])
 
@@ -113,15 +119,34 @@ class TorchRules(OverRanks):
         """Whether anything is true on any rank. Collective."""
         return bool(summed(found.any().long(), self.transport) > 0)
 
-    def _rows_of(self, call: Call, found: Sequence[Spread]) -> Rows | None:
-        """Of which rows the entries of all tensors are; None if they are of others."""
+    def _rows_of(self, call: Call, found: Sequence[Spread]) -> TypeRows | None:
+        """The rows that the entries of all tensors are of; None if they are of others."""
         of = {each.of for each in found}
         if len(of - {None}) > 1:
             refuse(call, "joins rows of several types")
         return of.pop() if len(of) == 1 else None
 
-    def _size(self, size: int, of: Rows | None = None) -> Count:
+    def _size(self, size: int, of: TypeRows | None = None) -> Count:
         return counted(size, of, lambda: self._total(size, of))
+
+    def _sizes(self, call: Call, x: Any) -> Any:
+        """The shape of a tensor with a mark, or its length in one axis or in all."""
+        here, of = x.shape[x.axis], x.of if is_rows(x) else None
+        others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
+        if call.name == "numel":
+            return counted(here * others, None, lambda: self._total(here, of) * others)
+        if call.name == "__len__" and x.axis == 0:
+            refuse(call, "counts this rank's rows or edges (`size(0)` divides as that of all)")
+        sizes = [*x.shape[: x.axis], self._size(here, of), *x.shape[x.axis + 1 :]]
+        dim = {"size": call.get(1, "dim"), "__len__": 0}.get(call.name)
+        return torch.Size(sizes) if dim is None else sizes[dim]
+
+    def _copied(self, call: Call, x: Tensor) -> Any:
+        """A copy, perhaps of another type; numbers of rows stay what they are."""
+        out = call.run()
+        if isinstance(x, OneEnd | EdgeEnds) and out.dtype != x.dtype:
+            refuse(call, ENDS)
+        return alike(out, x) if isinstance(x, Mark) and isinstance(out, Tensor) else out
 
     def _made(self, call: Call) -> Any:
         """New tensors, spread where their size says so."""
@@ -156,14 +181,6 @@ class TorchRules(OverRanks):
     def _call_on_edges(self, call: Call, edges: EdgeEnds) -> Any:
         """Functions of both ends of edges."""
         name, whole = call.name, plain(edges)
-        if name in ("size", "shape"):
-            sizes = torch.Size([2, self._size(edges.shape[1])])
-            dim = call.get(1, "dim") if name == "size" else None
-            return sizes if dim is None else sizes[dim]
-        if name == "numel":
-            return self._size(2 * edges.shape[1])
-        if name == "__len__":
-            return 2
         if name in ("unbind", "__iter__"):
             found = self._take_end(edges, 0), self._take_end(edges, 1)
             return iter(found) if name == "__iter__" else found
@@ -171,7 +188,7 @@ class TorchRules(OverRanks):
             if edges.sources != edges.targets:
                 refuse(call, "compares vertices of two types")
             return whole.new_tensor(edges.targets.num_rows - 1)  # vertices that it may index
-        if name in ("clone", "contiguous", "to", "long", "detach", "new_tensor"):
+        if name == "new_tensor":
             return alike(call.run(), edges)
         if name == "flip" and call.dims(1, None, 2) == {0}:
             return alike(call.run(), edges, source_row=1 - edges.source_row)
@@ -221,13 +238,7 @@ class TorchRules(OverRanks):
     def _call_on_end(self, call: Call, found: list[Mark]) -> Any:
         """Functions of one end of edges, where it is no index."""
         name = call.name
-        first = next(each for each in found if isinstance(each, Sources | Targets))
-        if name in ("size", "shape", "numel", "__len__"):
-            if name == "__len__":
-                refuse(call, "counts the edges of this rank (`size(0)` divides as that of all)")
-            sizes = torch.Size([self._size(first.shape[0]), *first.shape[1:]])
-            dim = call.get(1, "dim") if name == "size" else 0
-            return sizes if name == "shape" or dim is None else sizes[dim]
+        first = next(each for each in found if isinstance(each, OneEnd))
         if name in ("stack", "cat", "concat"):
             ends = call.args[0]
             kinds = [type(each) for each in ends]
@@ -237,17 +248,17 @@ class TorchRules(OverRanks):
                     return self._stacked(call, ends[row], ends[1 - row], row)
                 if name != "stack":
                     return self._joined_ends(call, ends)
-        if name in KEPT and isinstance(call.args[0], Sources | Targets):
+        if name in KEPT and isinstance(call.args[0], OneEnd):
             return alike(call.run(), call.args[0])
         if name == "max" and len(call.args) == 1:
             return plain(first).new_tensor(first.of.num_rows - 1)
-        if name in COMPARED and all(isinstance(k, Sources | Targets) for k in call.args):
+        if name in COMPARED and all(isinstance(k, OneEnd) for k in call.args):
             return spread(call.run(), 0, None)
         return refuse(call, ENDS)
 
     def _stacked(self, call: Call, source: Any, target: Any, row: int) -> EdgeEnds:
         """Two ends as edges, with sources, or own rows in place of sources, in one row."""
-        relations = getattr(source, "relations", frozenset())
+        relations: frozenset[int] = getattr(source, "relations", frozenset())
         if not isinstance(target, Targets):
             refuse(call, ENDS)
         ends = {"source_row": row, "sources": source.of, "targets": target.of}
@@ -275,7 +286,7 @@ class TorchRules(OverRanks):
         key = call.args[1]
         if isinstance(x, EdgeEnds):
             return self._index_edges(call, x, key)
-        if isinstance(x, Sources | Targets):
+        if isinstance(x, OneEnd):
             if not (
                 _is_whole(key) or isinstance(key, Mark) or key is None or key == (slice(None), None)
             ):
@@ -306,7 +317,7 @@ class TorchRules(OverRanks):
         found = plain(x)[plain(mask)]
         return alike(found, x, axis=0) if whole else spread(found, 0, None)
 
-    def _at(self, call: Call, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    def _at(self, call: Call, x: Any, dim: int, index: Any) -> Tensor:
         """``x.index_select(dim, index)``, for an index of any number of axes if `dim` is 0."""
         along = isinstance(x, Spread) and x.axis == dim
         if isinstance(index, Sources):
@@ -324,7 +335,6 @@ class TorchRules(OverRanks):
             return alike(found, index, axis=dim + index.axis)
         if isinstance(index, Mark):
             return spread(found, dim, None)
-        assert isinstance(x, Spread)
         return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
@@ -367,7 +377,7 @@ class TorchRules(OverRanks):
             refuse(call, "sets entries by number")
         elif isinstance(first, Sources) and self._on_any(plain(first) >= len(x)):
             refuse(call, "sets rows of other ranks")
-        elif isinstance(first, Sources | Targets):
+        elif isinstance(first, OneEnd):
             if not is_rows(x, 0) or x.of != first.of:
                 refuse(call, "sets entries by number")
         elif isinstance(first, Spread):
@@ -385,7 +395,7 @@ class TorchRules(OverRanks):
         dim %= out.ndim
         sums = base in ("scatter_add", "index_add")
         reduce = "sum" if sums else str(call.get(4, "reduce", "copy"))
-        if isinstance(index, Sources | Targets) and (
+        if isinstance(index, OneEnd) and (
             out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
         ):
             refuse(call, "puts edges to entries that are not rows of their ends")
@@ -413,32 +423,16 @@ class TorchRules(OverRanks):
     def _call_on_spread(self, call: Call, found: list[Spread]) -> Any:
         """Functions of entries that are spread."""
         name, x = call.name, found[0]
-        if name in ("size", "shape"):
-            sizes = list(x.shape)
-            sizes[x.axis] = self._size(sizes[x.axis], x.of if is_rows(x) else None)
-            dim = call.get(1, "dim") if name == "size" else None
-            return torch.Size(sizes) if dim is None else sizes[dim]
-        if name == "numel":
-            others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
-            return counted(call.run(), None, lambda: self._count(x, [x.axis]) * others)
-        if name == "__len__" and x.axis:
-            return call.run()
-        if name == "__len__":
-            refuse(call, "counts the rows of this rank (`x.size(0)` divides as that of all)")
         if name in SPECIAL:
             return getattr(self, f"_{name}")(call, x)
-        if name in SAME:
-            out = call.run()
-            same = isinstance(out, Tensor) and x is call.args[0]
-            return alike(out, x) if same else out
         of_two = name in SUMS and isinstance(call.get(1, "other"), Tensor)
         if name in ALONG and not of_two:
-            dims = call.dims(*ALONG[name], x.ndim)
-            if x.axis in dims and name in SUMS:
-                return self._by_axes(call, x, dims)
-            if x.axis in dims and name in JOINS:
+            axes = call.dims(*ALONG[name], x.ndim)
+            if x.axis in axes and name in SUMS:
+                return self._by_axes(call, x, axes)
+            if x.axis in axes and name in JOINS:
                 return self._joined(call, found)
-            if x.axis in dims:
+            if x.axis in axes:
                 refuse(call, "goes along all rows or edges")
         elif not (name in BY_ROW or name.rstrip("_") in BY_ROW or is_pointwise(name)):
             refuse(call, "is not known to treat each row by itself")
@@ -469,7 +463,9 @@ class TorchRules(OverRanks):
             refuse(call, "puts entries behind those of rows or edges")
         if len(parts) > 1 and all(is_rows(each) for each in parts):
             refuse(call, "puts rows behind rows")
-        return spread(call.run(), x.axis, None) if len(parts) > 1 else x
+        if any(each.axis != x.axis for each in found):
+            refuse(call, "joins different axes of rows or edges")
+        return spread(call.run(), x.axis, None) if len(parts) > 1 else alike(call.run(), x)
 
     def _squeeze(self, call: Call, x: Spread) -> Tensor:
         given = call.get(1, "dim") is not None

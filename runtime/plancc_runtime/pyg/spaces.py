@@ -17,7 +17,7 @@ Key = str | tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Rows:
+class TypeRows:
     """This rank's rows of all vertices or of those of a type. Columns are [own rows | halo rows].
 
     Attributes:
@@ -42,12 +42,12 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
+class TypeEdges:
     """This rank's edges of one relation, as `marks.EdgeEnds` has them."""
 
     index: Tensor
-    sources: Rows
-    targets: Rows
+    sources: TypeRows
+    targets: TypeRows
     relation: int
 
     def marked(self, ends: Tensor) -> EdgeEnds:
@@ -62,19 +62,19 @@ class Edges:
         )
 
 
-def spaces_of(graph: EdgeGraph | TypedGraph) -> tuple[dict[Key, Rows], dict[Key, Edges]]:
+def spaces_of(graph: EdgeGraph | TypedGraph) -> tuple[dict[Key, TypeRows], dict[Key, TypeEdges]]:
     """Rows by type, and edges by relation; without types by "". Collective."""
-    rows: dict[Key, Rows] = {}
-    edges: dict[Key, Edges] = {}
+    rows: dict[Key, TypeRows] = {}
+    edges: dict[Key, TypeEdges] = {}
     if not isinstance(graph, TypedGraph):
         vertices = graph.column_vertices().long()
-        rows[""] = Rows(graph, "", graph.num_rows, graph.num_vertices, vertices)
-        edges[""] = Edges(graph.edge_index, rows[""], rows[""], 0)
+        rows[""] = TypeRows(graph, "", graph.num_rows, graph.num_vertices, vertices)
+        edges[""] = TypeEdges(graph.edge_index, rows[""], rows[""], 0)
         return rows, edges
     sizes = torch.tensor([graph.num_rows(name) for name in graph.types.names])
     totals = graph.union.all_reduce(sizes).tolist()
     for name, total in zip(graph.types.names, totals, strict=True):
-        rows[name] = Rows(graph, name, graph.num_rows(name), total, graph.column_vertices(name))
+        rows[name] = TypeRows(graph, name, graph.num_rows(name), total, graph.column_vertices(name))
     for k, (relation, index) in enumerate(graph.edge_index_dict.items()):
-        edges[relation] = Edges(index, rows[relation[0]], rows[relation[2]], k)
+        edges[relation] = TypeEdges(index, rows[relation[0]], rows[relation[2]], k)
     return rows, edges

@@ -23,7 +23,7 @@ Place = tuple[str, Any]
 
 
 class World(NamedTuple):
-    """A graph with tensors, on all ranks or one. Others have its methods (`test_types`).
+    """A graph with tensors, on all ranks or one. Others have its methods (`test_hetero_networks`).
 
     Attributes:
         edge_index (int64[2, edges]): Sources and targets, by (target, source).

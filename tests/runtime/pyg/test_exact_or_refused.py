@@ -7,13 +7,14 @@ pytest.importorskip("torch_geometric")
 import torch
 import torch.nn.functional as F
 from convolutions import OUT, Called, W
-from on_ranks import compare, opened, seeded, world
+from on_ranks import compare, on_ranks, opened, seeded, world
 from torch_geometric import nn
 
 from plancc.errors import InputError
 from plancc_runtime.pyg import distributed
 from plancc_runtime.transport.local import run_ranks
 
+pytestmark = pytest.mark.usefixtures("float64")
 ROWS, WHOLE = True, False
 """Whether outputs are of rows, or of the whole graph."""
 
@@ -68,6 +69,8 @@ EXACT = {
     "norm of zeros": (lambda x, **_: x + (0 * x).norm(dim=0) + (0 * x).std(0), ROWS),
     "max": (lambda x, **_: x / x.abs().max(), ROWS),
     "max of axis": (lambda x, **_: x - x.max(dim=0).values, ROWS),
+    "max of a line": (lambda x, **_: x - x[:, 0].max(0).values, ROWS),
+    "halves of rows": (lambda x, **_: (x.view(-1, 4) - x.view(-1, 4).mean(0)).view_as(x), ROWS),
     "edges' max": (lambda x, edge_weight, **_: x * (edge_weight / edge_weight.max()).sum(), ROWS),
     "edges' mean": (lambda x, edge_attr, **_: x[:, :3] - edge_attr.mean(0), ROWS),
     "number of samples": (lambda x, **_: x * len(torch.stack([x, x])), ROWS),
@@ -103,11 +106,16 @@ REFUSED = {
     "all pairs": lambda x, **_: x @ x.t() @ x,
     "distances": lambda x, **_: torch.cdist(x, x).sum(1),
     "einsum of pairs": lambda x, **_: torch.einsum("nd,md->nm", x, x).sum(1),
+    "sums of pairs": lambda x, **_: torch.einsum("nd,md->n", x, x),
+    "among rows": lambda x, **_: torch.isin(x, x),
+    "columns behind rows": lambda x, **_: torch.cat([x, x.t()]),
+    "dropped halves of rows": lambda x, **_: F.dropout(x.view(-1, 4), 0.5),
     "topk": lambda x, **_: x.topk(3, dim=0).values,
     "argmax": lambda x, **_: x.argmax(0),
     "place of max": lambda x, **_: x.max(dim=0).indices + 1,
     "sorted edges": lambda edge_weight, **_: edge_weight.sort().values,
     "edges by number": lambda edge_attr, **_: edge_attr[torch.tensor([0, 1])],
+    "as many edges as rows": lambda x, edge_attr, **_: edge_attr[: x.size(0)],
     "first edges": lambda edge_attr, **_: edge_attr[:5],
     "median": lambda x, **_: x.median(),
     "quantile": lambda x, **_: x.quantile(0.5, dim=0),
@@ -161,14 +169,6 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _float64():
-    held = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(held)
-
-
 class Forward(torch.nn.Module):
     def __init__(self, function):
         super().__init__()
@@ -194,8 +194,7 @@ def called(model, steps=1, seed=0, ranks=3):
         on, mine = world(), world().edges_of(vertices)
         given = {k: x[vertices] for k, x in on.by_vertex.items()}
         given |= {k: x[mine] for k, x in on.by_edge.items()}
-        out = [net(edge_index=graph.edge_index, **given) for _ in range(steps)]
-        return vertices, out, transport.traffic
+        return vertices, [net(edge_index=graph.edge_index, **given) for _ in range(steps)]
 
     return run_ranks(ranks, work, 180)
 
@@ -203,7 +202,7 @@ def called(model, steps=1, seed=0, ranks=3):
 @pytest.mark.parametrize("name", REFUSED)
 def test_is_refused(name):
     with pytest.raises(InputError):
-        called(lambda: Forward(REFUSED[name]))
+        on_ranks(lambda: Forward(REFUSED[name]), 3)
 
 
 class Dropping(torch.nn.Module):
@@ -218,8 +217,8 @@ class Dropping(torch.nn.Module):
 
 
 def by_vertex(answers, step):
-    order = torch.cat([vertices for vertices, *_ in answers]).argsort()
-    return torch.cat([out[step] for _, out, _ in answers])[order].detach()
+    order = torch.cat([vertices for vertices, _ in answers]).argsort()
+    return torch.cat([out[step] for _, out in answers])[order].detach()
 
 
 def test_dropout_does_not_depend_on_the_ranks():

@@ -12,18 +12,11 @@ from torch_geometric.nn import aggr, norm
 
 from plancc.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("float64")
 RANKS = (1, 3)
 X, BATCH = "x", "x batch"
 DEEP = {"hidden_channels": 6, "num_layers": 3, "out_channels": OUT, "jk": "cat"}
 DEEP |= {"norm": "batch", "dropout": 0.0}
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-    held = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(held)
 
 
 class Readout(torch.nn.Module):

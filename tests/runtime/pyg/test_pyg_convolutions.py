@@ -24,13 +24,9 @@ RANKS = (1, 3)
 
 
 @pytest.fixture(autouse=True)
-def _float64(monkeypatch):
-    held = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
+def _splines(monkeypatch, float64):
     monkeypatch.setattr(conv.spline_conv, "spline_basis", spline_basis)
     monkeypatch.setattr(conv.spline_conv, "spline_weighting", spline_weighting)
-    yield
-    torch.set_default_dtype(held)
 
 
 def test_every_layer_has_a_case_or_a_reason():

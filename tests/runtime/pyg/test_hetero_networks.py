@@ -37,6 +37,9 @@ CUT = [*COUNTS], [WRITES, CITES, LIKES, IN]
 """No relation leads to authors."""
 
 
+pytestmark = pytest.mark.usefixtures("float64")
+
+
 class TypedWorld(NamedTuple):
     """As of `World`: edges by relation, tensors by type and relation. Rank 2 has no venues."""
 
@@ -120,14 +123,6 @@ def _parts(relations: int, ranks: int) -> Any:
     graph = replace(graph, values=values, edge_features=features)
     plan = lower(graph, Owners(owners(ranks), None), ranks, normalization="none", self_loops=False)
     return plan.header, [plan.part(m) for m in range(ranks)]
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-    held = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(held)
 
 
 class Net(torch.nn.Module):
