@@ -10,7 +10,7 @@ import _thread
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from threading import Timer, get_ident
 from typing import Any
 
@@ -133,15 +133,10 @@ class Clock:
     Parameters:
         now: The time in seconds.  [default: wall-clock time without that in which kernels are
             compiled]
-
-    Attributes:
-        mark (callable): What is entered around every phase: a context manager made of its name,
-            such as `torch.profiler.record_function`.
     """
 
     def __init__(self, now: Callable[[], float] = wall_seconds) -> None:
         self.now = now
-        self.mark: Callable[[str], AbstractContextManager[object]] = nullcontext
         self._running: list[str] = []
         self.restart()
 
@@ -163,8 +158,7 @@ class Clock:
         self._close()
         self._running.append(phase)
         try:
-            with self.mark(phase):
-                yield
+            yield
         finally:
             self._close()
             self._running.pop()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     type=click.Path(),
-    help="The file to write: .csv, .npz or .parquet.  [default: stdout, with --ids]",
+    help="The file to write: .csv or .npz.  [default: stdout, with --ids]",
 )
 @click.option(
     "--ids",

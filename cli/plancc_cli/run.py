@@ -53,8 +53,6 @@ def main() -> None:
 def _work() -> None:
     import gc
 
-    # of torch's profiler, which else prints what it begins and ends; read when torch is imported
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from plancc_cli.missing import imports_of
 
     gc.disable()  # until all is imported: collections would look at torch's objects again and again

@@ -104,12 +104,6 @@ def command(
 
     if signals and settings["checkpoint"] is None:
         raise InputError(f"--signal {signals[0]}: give --checkpoint, the folder, too")
-    if settings["profile"] is not None:
-        launch.need_torch(PROGRAM)
-        from torch.profiler import profile
-
-        with profile():  # sets it up in the thread that loads torch; in another it complains
-            pass
     job = RankJob(PROGRAM, command)
 
     def end() -> None:
@@ -192,7 +186,7 @@ def _run(
     with transport.agreement():  # before the work, not after it
         train_options = TrainOptions(**settings)
         taken = [plan, settings["init"], settings["class_weights"]]
-        written = (save, json_path, settings["log"], settings["profile"], settings["predict"])
+        written = (save, json_path, settings["log"], settings["predict"])
         for path in written:
             if first and path:
                 options.check_output(path, *taken)
@@ -228,9 +222,6 @@ def _run(
     with transport.agreement():
         if first:
             _write_out(lambda out: ended.print_end(result, out))
-            if result.profile is not None:
-                profile = result.profile
-                _write_out(lambda out: say(f"profile of {profile}", out))
             _warn(result.remarks[told:])
     with transport.agreement():
         if first and json_path:

@@ -321,7 +321,7 @@ class Graph(EdgeGraph):
         """Write the rows of all ranks in the source's order, with its ids. Collective.
 
         Parameters:
-            path: The extension says what is written: ``.csv``, ``.parquet`` or ``.npz``. Rank 0
+            path: The extension says what is written: ``.csv`` or ``.npz``. Rank 0
                 writes it and holds some MiB of it at a time.
             rows (Tensor[num_rows, ...], or mapping of str to such tensors): Name and numbers of the
                 columns; one tensor alone is called "row". Tables have a column per number of a row:
@@ -330,7 +330,6 @@ class Graph(EdgeGraph):
         Raises:
             InputError: On all ranks, if rows of one, or the name of the file, do not fit.
             OutputError: On all ranks, if a file cannot be written; nothing is left behind then.
-            BackendUnavailable: For Parquet without pyarrow.
             PlanError: On all ranks, if another plan has the file's name since the graph was opened.
         """
         with self.transport.agreement():

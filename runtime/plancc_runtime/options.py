@@ -51,7 +51,7 @@ FULL = "full"
 OF_LINKS = ("decoder", "negatives", "exclude_links")
 OF_A_RANK = ("threads", "device")
 """Options that every rank may have its own of."""
-PATHS_OF_A_RANK = ("init", "log", "profile")
+PATHS_OF_A_RANK = ("init", "log")
 """Files that may have other names on other ranks; all ranks give one, or none does."""
 GIVEN = "given"
 """What is compared of a file that may have other names on other ranks."""
@@ -365,15 +365,9 @@ class TrainOptions:
     )
     resume: bool = of_results(False, "resume from the last checkpoint, with its options")
     log: Path | None = of_results(None, "log file: a line of JSON per epoch")
-    profile: Path | None = of_results(
-        None,
-        "profile epochs after training by torch.profiler: its table, and a timeline of the "
-        "operations for Perfetto or chrome://tracing",
-        more="They leave the weights as they are.",
-    )
     predict: Path | None = of_results(
         None,
-        "write predictions of all vertices: .csv, .npz or .parquet",
+        "write predictions of all vertices: .csv or .npz",
         more="By the weights that the run ends with.",
     )
     embeddings: int | None = of_results(

@@ -274,7 +274,6 @@ class TrainResult(RunOutline):
         predicted: How many vertices are predicted to be of every class; None if that was not asked
             for, and empty of numbers.
         auc_of_classes, ap_of_classes: Those of `Scores`, of the final weights.
-        profile: The table of `torch.profiler`; None if it was not asked for.
     """
 
     epochs: list[Epoch]
@@ -284,7 +283,6 @@ class TrainResult(RunOutline):
     best_epoch: int | None = None
     steps: list[BatchStep] = field(default_factory=list)
     predicted: list[int] | None = None
-    profile: str | None = None
     auc_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
     ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
 

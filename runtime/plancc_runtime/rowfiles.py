@@ -1,6 +1,6 @@
-"""Files with a row per vertex, of numbers or short texts: CSV, Parquet and .npz, by pieces.
+"""Files with a row per vertex, of numbers or short texts: CSV and .npz, by pieces.
 
-Ids may be names, in UTF-8, which are written as text. Tables (CSV, Parquet) have a column for every
+Ids may be names, in UTF-8, which are written as text. A table (CSV) has a column for every
 number of a row: an array `class` of one dimension is the column ``class``, a matrix `probability`
 the columns ``probability_0``, ``probability_1`` and so on. In an ``.npz`` every array stands by
 itself under its name.
@@ -21,11 +21,11 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from plancc.errors import BackendUnavailable, InputError
+from plancc.errors import InputError
 from plancc.files import atomic_write
 from plancc.text import shown
 
-FORMATS = (".csv", ".npz", ".parquet")
+FORMATS = (".csv", ".npz")
 LONGEST_NAME = 255
 """Characters of an array's name."""
 TEXTS = 1 << 16
@@ -46,15 +46,12 @@ def check_name(path: str | PathLike[str]) -> None:
 
     Raises:
         InputError: For another extension than `FORMATS`, or a name for each rank.
-        BackendUnavailable: For Parquet without pyarrow.
     """
     name = os.fspath(path)
     if _format(name) not in FORMATS:
         raise InputError(f"{name}: choose a name that ends in {', '.join(FORMATS)}")
     if "{part}" in name:
         raise InputError(f"{name}: rows of all ranks are one file: leave out {{part}}")
-    if _format(name) == ".parquet":
-        _pyarrow()
 
 
 def check_columns(path: str, columns: Mapping[str, Column]) -> None:
@@ -186,41 +183,10 @@ class NpzFile(RowFile):
         self._archive.close()
 
 
-class ParquetFile(RowFile):
-    """A row group per block."""
-
-    def _begin(self, temporary: str) -> None:
-        arrow = _pyarrow()
-        types = [
-            arrow.string() if dtype.kind == "U" else arrow.from_numpy_dtype(dtype)
-            for dtype, shape in self._columns.values()
-            for _ in range(math.prod(shape))
-        ]
-        self._schema = arrow.schema(list(zip(_names(self._columns), types, strict=True)))
-        self._writer = self._stack.enter_context(
-            arrow.parquet.ParquetWriter(temporary, self._schema)
-        )
-
-    def _write(self, block: Arrays) -> None:
-        arrow = _pyarrow()
-        columns = [c for a in block.values() for c in _as_matrix(a).T]
-        arrays = [arrow.array(np.ascontiguousarray(c)) for c in columns]
-        self._writer.write_table(arrow.Table.from_arrays(arrays, schema=self._schema))
-
-    def _end(self) -> None:
-        self._writer.close()
-
-
-_FILES: dict[str, type[RowFile]] = {
-    ".csv": CsvFile,
-    ".npz": NpzFile,
-    ".parquet": ParquetFile,
-}
-
-
 def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> RowFile:
     """A file of the format that its name asks for, which `check_name` knows."""
-    return _FILES[_format(path)](path, columns, num_rows)
+    kind = NpzFile if _format(path) == ".npz" else CsvFile
+    return kind(path, columns, num_rows)
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:
@@ -270,14 +236,3 @@ def _write_header(stream: IO[bytes], column: Column, num_rows: int) -> None:
 
 def _format(path: str) -> str:
     return os.path.splitext(path)[1]
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise BackendUnavailable(
-            "Parquet files need pyarrow; install it with: pip install 'plancc[parquet]'"
-        ) from error
-    return pyarrow

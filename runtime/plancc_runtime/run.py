@@ -542,13 +542,6 @@ class Run:
             for name, each in found.items()
         }
 
-    def profile(self, path: str | PathLike[str]) -> str:
-        """Where an epoch's time goes; the weights stay as they are. As `profile.profile`."""
-        from plancc_runtime.profile import profile
-
-        known = self._execution, self._learner, self._data, self._done
-        return profile(*known, path, self.transport)
-
     def finish(self) -> TrainResult:
         """Scores of the final weights, or of the best ones, which stay; all figures of the run."""
         network, transport = self._learner.network, self.transport

@@ -75,8 +75,6 @@ def trained(
         begin(run.outline())
     run.loop(report, stop)
     result = run.finish()
-    if options.profile is not None:
-        result = replace(result, profile=run.profile(options.profile))
 
     def write() -> TrainResult:
         if options.predict is None:
@@ -110,7 +108,7 @@ def check_model(
     from plancc_runtime.run import Run
 
     kept = {"checkpoint": None, "every": None, "keep_last": 2, "resume": False}
-    written = dict.fromkeys(("log", "predict", "profile"))
+    written = dict.fromkeys(("log", "predict"))
     changes: dict[str, Any] = {"dtype": "float64", **kept, **written}
     options = replace(options, **changes)
     run = Run(open_plan(plan, transport), options, transport)

@@ -136,7 +136,7 @@ def test_commands_of_the_guide(workplace: Path, page: str) -> None:
         "plans.md": "new.h5",
         "edges.md": "best.h5",
         "train.md": "weights.npz",
-        "runs.md": "profile.json",
+        "runs.md": "run.jsonl",
         "grids.md": "needed.h5",
         "study.md": "plancc-study.jsonl",
     }

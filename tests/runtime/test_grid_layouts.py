@@ -3,7 +3,6 @@
 Training on them is in `test_trained_layouts`, what they refuse in `test_order_of_checks`.
 """
 
-import json
 from dataclasses import replace
 from itertools import pairwise
 
@@ -89,17 +88,16 @@ def test_resumed_training_gives_the_same_bits(layout, tmp_path):
     file = file_of("directed", layout)
     options = TrainOptions(
         **{"epochs": 4, "hidden": 9, "dropout": 0.2, "threads": 1},
-        **{"log": tmp_path / "log", "profile": tmp_path / "profile"},
+        log=tmp_path / "log",
     )
     straight = trained(file, options, 4)[0]
-    kept = replace(options, checkpoint=tmp_path / "kept", log=None, profile=None)
+    kept = replace(options, checkpoint=tmp_path / "kept", log=None)
     trained(file, replace(kept, epochs=2), 4)
     resumed = trained(file, replace(kept, resume=True), 4)[0]
     assert [epoch.epoch for epoch in resumed.epochs] == [2, 3]
     for name, weight in straight.weights.items():
         np.testing.assert_array_equal(resumed.weights[name], weight)
     assert len((tmp_path / "log").read_text().splitlines()) == 4
-    assert json.loads((tmp_path / "profile").read_text())
 
 
 def test_needed_rows_on_one_process_column_are_a_row_plan():

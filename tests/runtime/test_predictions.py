@@ -238,21 +238,17 @@ def test_command_prints_answers_for_ids_of_a_file(case, tmp_path, ranks):
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_every_kind_of_file_has_the_same_rows(ranks, case, tmp_path, small_blocks):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    for end in ("csv", "npz", "parquet"):
+    for end in ("csv", "npz"):
         case.predict("row", ranks, tmp_path / f"out.{end}", embeddings=1, dtype="float32")
     with open(tmp_path / "out.csv", newline="") as file:
         header, *rows = csv.reader(file)
     of = {"probability": CLASSES, "embedding": HIDDEN}
     known = ["id", "class", "label", "split"]
     assert header == [*known, *(f"{name}_{k}" for name in of for k in range(of[name]))]
-    table = parquet.read_table(tmp_path / "out.parquet")
-    assert table.column_names == header
     with np.load(tmp_path / "out.npz") as found:
         columns = [*(found[name] for name in known), *found["probability"].T, *found["embedding"].T]
-    for name, column, *texts in zip(header, columns, *rows, strict=True):
+    for column, *texts in zip(columns, *rows, strict=True):
         assert np.array(texts).astype(column.dtype).tolist() == column.tolist()  # with all digits
-        assert table[name].to_pylist() == column.tolist()
 
 
 def test_vertices_of_several_classes(case, tmp_path):
@@ -342,7 +338,7 @@ def no_file(folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("name", "layer", "words"),
     [
-        ("out.xlsx", None, "ends in .csv, .npz, .parquet"),
+        ("out.xlsx", None, "ends in .csv, .npz"),
         ("out", None, "ends in .csv"),
         ("out.npz", 3, "embeddings` 3: the network has layers 1 to 2"),
         ("out.npz", 0, "embeddings` 0: must be at least 1"),

@@ -151,7 +151,7 @@ def test_the_command_line_saves_and_predicts(plans, tmp_path, monkeypatch):
     copy(FILE, "my_net.py")
     words = [plans / "classes.h5", "--ranks", 2, "--model", "my_net.py:Net", "--epochs", EPOCHS]
     words += ["--model-option", "hidden=7", "--save", "w.npz", "--predict", "a.npz", "--seed", SEED]
-    done = plancc_run(*words, "--log", "log.jsonl", "--lr", RATE, "--profile", "p.json")
+    done = plancc_run(*words, "--log", "log.jsonl", "--lr", RATE)
     assert done.code == 0, done.err
     assert f"my_net.py:Net (hidden 7) {worlds.WIDTH} x {worlds.CLASSES}, adam" in done.out
     logged = [json.loads(line) for line in Path("log.jsonl").read_text().splitlines()]
