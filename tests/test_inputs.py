@@ -47,6 +47,7 @@ READERS = {
     "graph.parquet": plancc.read_graph,
     "graph.graphml": plancc.read_graph,
     "graph.gml": plancc.read_graph,
+    "graph.net": plancc.read_graph,
     "data.npz": lambda path: read_vertex_data(path, 4),
     "data.npy": lambda path: read_vertex_data(path, 4),
     "data.csv": lambda path: read_vertex_data(path, 4),

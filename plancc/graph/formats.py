@@ -21,7 +21,7 @@ from plancc.fields import option, options_of, taking
 from plancc.files import sha256_of
 from plancc.graph.bounds import VERTICES_PER_BYTE, bounded
 from plancc.graph.graph import Graph, Source, check_one_type
-from plancc.graph.signatures import PAJEK, check_kind
+from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, input_errors
 from plancc.registry import Registry, check_choice, place_of
 from plancc.text import shown
@@ -45,6 +45,7 @@ FORMATS = Registry(
         "h5ad": "plancc.interop.h5ad:FORMAT",
         "graphml": "plancc.interop.attributed:GRAPHML",
         "gml": "plancc.interop.attributed:GML",
+        "pajek": "plancc.interop.attributed:PAJEK",
     },
     instance_of="plancc.graph.formats:Format",
 )
@@ -200,8 +201,6 @@ def find_format(path: StrPath, format: str | None = None) -> str:
         raise InputError(f"{os.fspath(path)}: no graph but a plan, by its name: give the graph")
     if extension == ".hgr":
         raise InputError(f"{os.fspath(path)}: a hypergraph is no graph: plancc partition reads it")
-    if extension == ".net":
-        raise InputError(f"{os.fspath(path)}: Pajek, by its name: {PAJEK}")
     if extension in PACKED:
         raise InputError(f"{os.fspath(path)}: unpack it first; of packed files .gz is read")
     raise InputError(

@@ -37,7 +37,6 @@ _ERROR = (
     rb"\s*((<\?xml[^>]*>\s*)?<error>"
     rb"|(4\d\d:? *)?(not found|forbidden|unauthorized|access denied)\b[^\n]*\s*\Z)"
 )
-PAJEK = "igraph.Graph.Read_Pajek reads it, and `plancc.compile` takes what it returns"
 KINDS = (
     _kind("HDF5", rb"\x89HDF\r\n\x1a\n", "h5ad"),
     _kind("Parquet", rb"PAR1", "parquet"),
@@ -58,7 +57,7 @@ KINDS = (
     _kind("JSON", rb"\s*(\{\s*\"|\[\s*\{)", advice="write its edges, one a line"),
     _kind("GEXF", rb"\s*(<\?xml[^>]*>\s*)?<gexf\b", advice="Gephi exports GraphML"),
     _kind("XML", rb"\s*<(\?xml|graphml)\b", "graphml"),
-    _kind("Pajek", rb"\s*\*(vertices|network)\b", advice=PAJEK),
+    _kind("Pajek", rb"\s*\*(vertices|network)\b", "pajek"),
     _kind("GML", rb"\s*(creator\b[^\n]*\n\s*)?graph\s*\[", "gml"),
 )
 """What files are known by their first bytes; of texts, after a byte order mark."""

@@ -1,4 +1,4 @@
-"""GraphML and GML: texts of vertices, and of edges with attributes.
+"""GraphML, GML and Pajek: texts of vertices, and of edges with attributes.
 
 Edge u -> v is ``A[u, v]``: u needs v; an undirected edge is there in both directions. The value of
 an edge is its attribute ``weight``, or the one that `columns` names. Distinct names of vertices are
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 from xml.parsers import expat
 
 import numpy as np
@@ -26,6 +26,7 @@ from plancc.graph.named_ids import as_ids
 from plancc.graph.textfile import (
     StrPath,
     check_readable,
+    data_lines,
     fail,
     input_errors,
     is_number,
@@ -34,6 +35,7 @@ from plancc.graph.textfile import (
     read_number,
     show,
 )
+from plancc.graph.union import rectangular, with_ids
 from plancc.interop.networkx_graphs import hold
 
 ENDS = ("source", "target")
@@ -55,6 +57,7 @@ class _Found:
         directed: What it says of edges that do not say it themselves.
         vertices: Number of every vertex by the name that edges have.
         names: By attribute the names of vertices that may be their ids, in order.
+        rows: Of two-mode networks how many vertices, the first, are rows; else 0.
         ends, lines, mutual: Of every edge: source and target as the text has them, its line, and
             whether it is undirected.
         words: By name of an attribute its words by the number of the edge.
@@ -66,6 +69,7 @@ class _Found:
     directed: bool = True
     vertices: dict[Any, int] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
+    rows: int = 0
     ends: list[tuple[Any, Any]] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     mutual: list[bool] = field(default_factory=list)
@@ -102,15 +106,17 @@ class _Found:
             k, end = next(wrong)
             fail(self.path, self.lines[k], f"an edge has the end {show(end)}, which is no vertex")
 
-    def ids(self) -> Any:
+    def ids(self, of: slice = slice(None)) -> Any:
         """The first names of these vertices that can be ids; None for none, as where they only
         count, n0, n1, ..."""
         found: Any = None
-        for names in filter(None, self.names.values()):
+        n = len(self.vertices)
+        for every in filter(None, self.names.values()):
+            names = every[of]
             start = names[0].removesuffix("0")
             if not start[-1:].isdigit() and names == [f"{start}{k}" for k in range(len(names))]:
                 continue
-            ids = as_ids(names) if len(names) == len(self.vertices) else None
+            ids = as_ids(names) if len(every) == n else None
             if found is None and ids is not None:
                 found = ids
             elif ids is None or not np.array_equal(found, ids):
@@ -173,19 +179,36 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
         n = len(found.vertices)
         check_num_vertices(n, os.fspath(path))
         row, column = found.numbers()
-        ids = found.ids()
+        sides = (slice(0, found.rows), slice(found.rows, n)) if found.rows else (slice(n),)
+        ids = [found.ids(side) for side in sides]
         weight = found.weight(columns)
         values = found.values(weight) if weight and not pattern else None
         if not pattern:
             found.tell(weight)
         source = Source.of_file(path, name, f"'{weight}'")
+        if found.rows:
+            entries = *_between(found, row, column), values
+            graph = rectangular((found.rows, n - found.rows), entries, source, **flags)
+            return with_ids(graph, ids[:: -1 if flags.get("transpose") else 1])
         mutual = np.array(found.mutual, np.bool_)
         directed = not mutual.all() if len(mutual) else found.directed
         row, column, values = both_ways(row, column, values, mutual)
         graph = build_graph(n, row, column, values, directed=directed, source=source, **flags)
-        return replace(graph, original_ids=ids)
+        return replace(graph, original_ids=ids[0])
 
     return read
+
+
+def _between(found: _Found, row: Any, column: Any) -> tuple[Any, Any]:
+    """Row and column of the edges of a two-mode network."""
+    turned = np.array(found.mutual, np.bool_) & (column < found.rows)
+    row, column = np.where(turned, column, row), np.where(turned, row, column)
+    wrong = (row >= found.rows) | (column < found.rows)
+    if wrong.any():
+        line = found.lines[int(np.argmax(wrong))]
+        between = f"the first {found.rows} vertices, the rows, to the others"
+        fail(found.path, line, f"an edge does not lead from {between}")
+    return row, column - found.rows
 
 
 _GML = re.compile(r'"[^"]*"|#[^\n]*|\[|\]|[^\s\[\]"]+|"')
@@ -333,6 +356,156 @@ def _parse_graphml(path: StrPath) -> _Found:
     return found
 
 
+_PAJEK = re.compile(rb'"[^"]*"|\[[^\]]*\]|[^\s"\[]+')
+_PAJEK_NUMBER = re.compile(rb"[-+]?([0-9.]|nan$|inf(inity)?$)", re.IGNORECASE)
+_DRAWN = frozenset(
+    b"x_fact y_fact phi r q ic bc bw lc la lr lphi fos font l c p s w a ap h1 h2 a1 a2 k1 k2 lp "
+    b"lsize".split()
+)
+_SHAPES = frozenset(b"ellipse box diamond triangle cross empty house man woman cloud".split())
+"""Words of vertices and edges that say how they are drawn."""
+
+
+_PAJEK_EDGES = ("arcs", "edges", "arcslist", "edgeslist", "matrix")
+"""Sections of edges."""
+
+
+class _Pajek:
+    """The lines of a Pajek network, section by section."""
+
+    def __init__(self, path: StrPath) -> None:
+        self.found, self.labels = _Found(path), dict[int, bytes]()
+        self.size: int | None = None
+        self.section = ""
+        self.cells: list[float] = []
+        self.line, self.relations = 0, set[bytes]()
+
+    def fail(self, message: str, value: object = None) -> NoReturn:
+        fail(self.found.path, self.line, message, value)
+
+    def whole(self, word: bytes, what: str = "vertex") -> int:
+        """A vertex, or how many there are."""
+        return read_number(self.found.path, self.line, what, word, int)
+
+    def begin(self, words: list[bytes]) -> None:
+        """The section that a line begins."""
+        found, self.section = self.found, words[0][1:].decode("latin-1").lower()
+        if self.section in _PAJEK_EDGES:
+            if not self.size:
+                message = "the number of vertices comes before, as *Vertices N, not"
+                self.fail(message, words[0])
+            self.relations |= {word.strip(b":") for word in words[1:2]}
+        elif self.section not in ("network", "vertices"):
+            message = "a network has the sections *Vertices, *Arcs, *Edges, *Arcslist, *Edgeslist"
+            self.fail(f"{message} and *Matrix, not", words[0])
+        elif self.size is not None:
+            self.fail("one network is read, and this begins another:", words[0])
+        elif self.section == "vertices":
+            counts = [self.whole(word, "number of vertices") for word in words[1:3]]
+            self.size, found.rows = (*counts, 0, 0)[:2]
+            if counts:
+                check_num_vertices(self.size, f"{os.fspath(found.path)}, line {self.line}")
+                if not 0 <= found.rows <= self.size:
+                    self.fail(f"more rows than the {self.size} vertices:", words[2])
+                found.rows %= self.size
+
+    def add(self, words: list[bytes]) -> None:
+        """A line of a section."""
+        found, section = self.found, self.section
+        if words[-1].startswith(b"[") and words[1:]:
+            found.others["times of vertices and edges"] = None
+            words = words[:-1]
+        if section == "vertices":
+            vertex = self.whole(words[0])
+            if vertex in self.labels:
+                self.fail("the vertex is there twice:", words[0])
+            self.labels[vertex] = (words[1:] or words)[0].strip(b'"')
+            self.name(words[2:], "vertices")
+        elif section == "matrix":
+            self.cells += [read_number(found.path, self.line, WEIGHT, w, float) for w in words]
+        elif section in ("arcs", "edges"):
+            if re.fullmatch(rb"\d+:", words[0]):
+                self.relations.add(words.pop(0).strip(b":"))
+            if len(words) < 2:
+                self.fail("'SOURCE TARGET [WEIGHT]' is expected, not", b" ".join(words))
+            self.add_edge(self.whole(words[0]), self.whole(words[1]))
+            tail = words[2:]
+            if tail and _PAJEK_NUMBER.match(tail[0]):
+                found.add_word(WEIGHT, tail.pop(0).decode("latin-1"))
+            self.name(tail, "edges")
+        elif section in ("arcslist", "edgeslist"):
+            source, *targets = map(self.whole, words)
+            for target in targets:
+                self.add_edge(source, target)
+        else:
+            self.fail("a section as *Vertices is expected, not", words[0])
+
+    def add_edge(self, source: int, target: int) -> None:
+        self.check(source, target)
+        self.found.add_edge(self.line, (source, target), self.section.startswith("edges"))
+
+    def check(self, *vertices: int) -> None:
+        """InputError for what is no vertex."""
+        for each in vertices:
+            if not 1 <= each <= (self.size or 0):
+                self.fail(f"the vertex is out of range 1..{self.size}:", each)
+
+    def name(self, tail: list[bytes], of: str) -> None:
+        """Note the attributes at the end of a line."""
+        words = iter(tail)
+        for word in words:
+            if word[:1].isalpha() and word.lower() not in _SHAPES:
+                next(words, None)
+                if word.lower() not in _DRAWN:
+                    self.found.others[f"{show(word)} of {of}"] = None
+            elif not word[:1].isalpha() and not _PAJEK_NUMBER.match(word) and word[:1] != b'"':
+                self.fail("neither a number nor an attribute:", word)
+
+    def end(self) -> None:
+        """End a section: the number of vertices, and the edges of a matrix, are known then."""
+        n, rows = self.size or 0, self.found.rows
+        if self.section == "vertices":
+            self.size = n or len(self.labels)
+            self.check(*self.labels)
+        elif self.section == "matrix":
+            shape = rows or n, n - rows
+            if len(self.cells) != shape[0] * shape[1]:
+                message = f"a matrix of {shape[0]} x {shape[1]} has other than"
+                self.fail(message, f"{len(self.cells)} numbers")
+            cells = np.array(self.cells).reshape(shape)
+            for i, j in np.argwhere(cells).tolist():
+                self.add_edge(i + 1, j + 1 + rows)
+                self.found.add_word(WEIGHT, str(cells[i, j]))
+            self.cells = []
+
+
+def _parse_pajek(path: StrPath) -> _Found:
+    """Take a Pajek network apart: vertices by number from 1."""
+    reader = _Pajek(path)
+    found, lines = reader.found, read_bytes(path).split(b"\n")
+    for line, text in data_lines(path, lines, comments=(b"%",)):
+        words = _PAJEK.findall(text)
+        if text.count(b'"') % 2 or not words:
+            fail(path, line, "a quote is not closed:", text)
+        if words[0].startswith(b"*"):
+            reader.end()
+            reader.line = line
+            reader.begin(words)
+        else:
+            reader.line = line
+            reader.add(words)
+    reader.end()
+    if reader.size is None:
+        reader.fail("the file ends before *Vertices")
+    if len(reader.relations) > 1:
+        found.others[f"the numbers of {len(reader.relations)} relations"] = None
+    vertices = range(1, reader.size + 1)
+    found.vertices = {vertex: k for k, vertex in enumerate(vertices)}
+    if len(reader.labels) == reader.size:
+        found.names[""] = [reader.labels[k].decode("utf-8", "replace") for k in vertices]
+    return found
+
+
 GRAPHML = Format(
     (".graphml",),
     _reader("graphml", _parse_graphml),
@@ -341,3 +514,4 @@ GRAPHML = Format(
     what="GraphML",
 )
 GML = Format((".gml",), _reader("gml", _parse_gml), options=("columns",), what="GML")
+PAJEK = Format((".net",), _reader("pajek", _parse_pajek), what="Pajek")

@@ -50,7 +50,8 @@ def of_networkx(path: Any, names: list[str]) -> None:
     """Write a path of these vertices."""
     import networkx as nx
 
-    getattr(nx, f"write_{path.suffix[1:]}")(nx.path_graph(names, nx.Graph), path)
+    kind = path.suffix[1:].replace("net", "pajek")
+    getattr(nx, f"write_{kind}")(nx.path_graph(names, nx.Graph), path)
 
 
 XML = (
@@ -60,11 +61,25 @@ XML = (
     "</graph></graphml>\n"
 )
 EDGE = '<edge source="{}" target="{}"{}><data key="d0">{}</data></edge>'
+TRIPLE = '*Vertices 3\n1 "a"\n2 "b"\n3 "a"\n'  # two labels are the same
 RINGED = [[*range(6)], [1, 2, 3, 4, 5, 0]]
 
 CASES = [
     Case("pairs with ids from 0", {"g.txt": "0 1\n1 2\n2 0\n"},
          entries={(0, 1): 1.0, (1, 2): 1.0, (2, 0): 1.0}),
+    Case("F2 Pajek *Arcslist",
+         {"g.net": "*Vertices 6\n1 \"A\"\n*Arcslist\n1 2 3 6\n2 1 4 5 6\n5 1 2\n"},
+         entries=dict.fromkeys([(0, 1), (0, 2), (0, 5), (1, 0), (1, 3), (1, 4), (1, 5), (4, 0),
+         (4, 1)], 1.0)),
+    Case("F2 Pajek sections of relations",
+         {"g.net": TRIPLE + '*Arcs :2 "main"\n1 2 1\n3 1 1\n*Arcs :3 "other"\n1 2 4\n'},
+         says=("not taken|numbers of 2 relations", "repeated entries summed: 1"),
+         entries={(0, 1): 5.0, (2, 0): 1.0}),
+    Case("F2 Pajek numbers of relations and times",
+         {"g.net": "*Network x\n*Vertices 3\n1 \"a\" [1-3]\n*Arcs :1\n1: 1 2 1\n2: 2 3 1 [2]\n"},
+         says=("not taken|times|numbers of 2 relations",), entries={(0, 1): 1.0, (1, 2): 1.0}),
+    Case("Pajek labels, two of which are the same", {"g.net": TRIPLE + "*Edges\n1 2 1\n2 3 1\n"},
+         says=("g.net: not taken: names of vertices",), entries=both((0, 1), (1, 2))),
     *(
         Case(f"{kind} by networkx, nodes {prefix or 'of numbers'}",
              {f"g.{kind}": lambda path, p=prefix: of_networkx(path, [f"{p}{k}" for k in ORDER]),
@@ -72,7 +87,7 @@ CASES = [
              f"compile g.{kind} --data n.csv PLAIN", silent=("warning",),
              entries=both(*(tuple(f"{prefix}{k}".encode() if prefix else k for k in pair)
              for pair in pairwise(ORDER))), rows={"features": np.array(ORDER, np.float32)[:, None]})
-        for kind in ("graphml", "gml")
+        for kind in ("graphml", "gml", "net")
         for prefix in ("", "n")
     ),
     Case("GML with a label and a name of every vertex",
@@ -82,7 +97,19 @@ CASES = [
     Case("GraphML nodes that only count, as igraph names them",
          {"g.graphml": lambda path: of_networkx(path, [f"n{k}" for k in range(3)])},
          silent=("warning",), entries=both((0, 1), (1, 2))),
-    refused("F2 Pajek", "g.net", "*Vertices 2\n*Edges\n1 2\n", "Pajek|igraph.Graph.Read_Pajek"),
+    Case("F2 Pajek arcs beside edges", {"g.net": "% c\n*Vertices 3\n*Arcs\n1 2 2\n*Edges\n2 3 4\n"},
+         silent=("warning",), entries={(0, 1): 2.0, (1, 2): 4.0, (2, 1): 4.0}),
+    Case("F2 Pajek matrix", {"g.net": "*Vertices 2\n*Matrix\n0 1.5\n2 0\n"},
+         entries={(0, 1): 1.5, (1, 0): 2.0}),
+    Case("F2 Pajek of two modes", {"g.net": "*Vertices 5 3\n*Edges\n1 4\n5 2\n3 4\n"},
+         entries={(0, 3): 1.0, (1, 4): 1.0, (2, 3): 1.0}),
+    Case("F2 Pajek attributes after the weight", {"g.net": '*Vertices\n1 "L" 0 0 ellipse pop 300\n'
+         '2 "K"\n*Edges\n1\t2\t2 distance 30\n'}, entries=both((b"L", b"K"), value=2.0),
+         says=("not taken|'pop' of vertices|'distance' of edges",)),
+    refused("F2 Pajek section", "g.net", "*Vertices 2\n*Partition x\n1\n", "line 2|'*Partition'"),
+    refused("F2 Pajek range", "g.net", "*Vertices 2\n*Edges\n1 3\n", "line 3|range 1..2|'3'"),
+    refused("F2 Pajek within a mode", "g.net", "*Vertices 3 1\n*Edges\n2 3\n", "line 3|rows"),
+    refused("F2 Pajek weight", "g.net", "*Vertices 2\n*Edges\n1 2 nan\n", "line 3|finite|'nan'"),
     Case("F3 GML value",
          {"g.gml": "graph [ node [ id 0 ] node [ id 1 ] edge [ source 1 target 0 value 10 ] ]"},
          says=("not taken|'value' of edges|--columns source,target,value",), entries=both((0, 1))),
@@ -145,6 +172,7 @@ CASES = [
             ("mtx", MTX + "real symmetric\n3 3 3\n2 1 5\n2 1 5\n3 2 1\n", "summed"),
             ("mtx of loops", MTX + "real symmetric\n3 3 3\n1 1 5\n1 1 5\n3 2 1\n", "summed"),
             ("mtx of both triangles", MTX + "pattern symmetric\n3 3 2\n1 2\n2 1\n", "merged"),
+            ("net", "*Vertices 3\n*Edges\n1 2 2\n2 1 2\n2 3 1\n", "summed"),
             ("gml", "graph [ node [ id 0 ] node [ id 1 ]"
              + " edge [ source 0 target 1 ]" * 2 + " ]", "merged"),
         )

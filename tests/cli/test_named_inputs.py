@@ -98,6 +98,7 @@ CASES = [
 AUTHORS, PAPERS = {"num_nodes": 2, "n_id": ["zoë", "ann"]}, {"num_nodes": 3}
 WRITES = ("author", "writes", "paper")
 WRITTEN = {WRITES: {"edge_index": [[0, 1, 1], [1, 2, 0]]}}
+TWO = '*Vertices 4 2\n1 "zoë"\n2 "ann"\n3 "B"\n4 "ann"\n*Edges\n1 3 2\n2 4 5\n'
 
 
 def pt(record: dict):
@@ -148,6 +149,10 @@ LATER = [
     Case("types without ids that differ", {"g.pt": pt({"author": {**AUTHORS, "n_id": ["a", "a"]},
          "paper": PAPERS, **WRITTEN})}, says=("type 'author': not taken: 'n_id'|numbered by row",),
          entries={(3, 0): 1, (4, 1): 1, (2, 1): 1}),
+    Case("two modes", {"g.net": TWO}, silent=("not taken",),
+         check=ids_of("zoë", "ann", "B", "ann")),
+    Case("two modes turned", {"g.net": TWO}, "compile g.net --transpose PLAIN",
+         check=ids_of("B", "ann", "zoë", "ann")),
     Case("links", {"g.csv": CSV, "l.npz": npz(train=[["alice"], ["bob"]],
          val=[["zoë"], ["Smith, J"]], val_negative=[["bob"], ["zoë"]])},
          "compile g.csv --links l.npz PLAIN", silent=("vertex numbers",), check=check_links),

@@ -1,4 +1,4 @@
-"""GraphML and GML: files that networkx and igraph wrote, and hostile ones."""
+"""GraphML, GML and Pajek: files that networkx and igraph wrote, and hostile ones."""
 
 import gzip
 
@@ -53,11 +53,21 @@ class TestGML(DamagedAsGraphML):
     hostile = (b"graph [\n" + b"a [\n" * 100_000,)
 
 
-@pytest.mark.parametrize("name", ["graphml", "gml"])
+class TestPajek(DamagedAsGraphML):
+    name = "pajek"
+    garbage = b"? ? ? ? ?"
+    hostile = (b"*Vertices 999999999999\n*Arcs\n",)
+
+    def write(self, graph, path):
+        made = networkx_of(graph)
+        nx.write_pajek(nx.relabel_nodes(made, str), path)
+
+
+@pytest.mark.parametrize("name", ["graphml", "gml", "pajek"])
 def test_undirected(tmp_path, name):
     graph = nx.Graph([("3", "8"), ("8", "20"), ("20", "20")])
     graph.add_node("4")
-    path = tmp_path / f"a.{name}"
+    path = tmp_path / {"pajek": "a.net"}.get(name, f"a.{name}")
     getattr(nx, f"write_{name}")(graph, path)
     read = read_graph(path)
     assert not read.directed
@@ -84,7 +94,7 @@ def test_names_that_are_no_numbers(tmp_path):
 
 
 def test_text_that_is_something_else(tmp_path):
-    for name in ("a.graphml", "a.gml", "a.graphml.gz"):
+    for name in ("a.graphml", "a.gml", "a.net", "a.graphml.gz"):
         text = b"%PDF-1.7\n\0\xff"
         (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
         with pytest.raises(InputError, match=name):

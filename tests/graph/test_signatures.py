@@ -46,11 +46,11 @@ KINDS = {
     "HTML": (b"\n<!DOCTYPE html><html>", (), "answered by a page"),
     "DIMACS": (b"c a road\nc\np sp 3 2\na 1 2 5\na 2 3 5\n", (), "grep '^[ae]'"),
     "XML": (b"<?xml version='1.0'?><graphml/>", ("graphml",), "`format` graphml reads it"),
-    "Pajek": (b"*Vertices 3\n*Edges\n1 2\n", (), "igraph.Graph.Read_Pajek reads it"),
+    "Pajek": (b"*Vertices 3\n*Edges\n1 2\n", ("pajek",), "`format` pajek reads it"),
     "GML": (b"graph [\n  node [ id 0 ]\n]\n", ("gml",), "`format` gml reads it"),
 }
 FILES = ("mtx", "metis", "edgelist", "npz", "pyg", "dgl", "parquet", "h5ad")
-FILES += ("graphml", "gml")
+FILES += ("graphml", "gml", "pajek")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -51,6 +51,12 @@ TEXTS = {
         + "".join(f" edge [ source {i} target {j} weight 2.5 ]\n" for i, j in EDGES)
         + "]\n"
     ),
+    "graph.net": (
+        f"*Vertices {N}\n"
+        + "".join(f'{i + 1} "v{i}"\n' for i in range(N))
+        + "*Arcs\n"
+        + "".join(f"{i + 1} {j + 1} 2.5\n" for i, j in EDGES)
+    ),
     "graph.graphml": (
         '<?xml version="1.0" encoding="utf-8"?>\n'
         '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'

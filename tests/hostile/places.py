@@ -20,7 +20,7 @@ from .plan_bytes import fresh_plans
 FLAPS = 0.002
 """Seconds between two changes of a file."""
 GRAPHS = (
-    *("graph.mtx", "graph.txt", "weights.csv", "graph.graph", "graph.gml"),
+    *("graph.mtx", "graph.txt", "weights.csv", "graph.graph", "graph.gml", "graph.net"),
     "graph.graphml",
     *("csr.npz", "plain.npz", "graph.h5ad", "graph.parquet", "old.pt"),
 )
