@@ -23,7 +23,7 @@ from plancc.errors import InputError
 from plancc.sampling.counter import key_of
 from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.nn.dropout import dropout
-from plancc_runtime.pyg.marks import Count, EdgeEnds, Spread, Targets, plain, spread
+from plancc_runtime.pyg.marks import Count, EdgeEnds, Spread, Targets, alike, plain, spread
 from plancc_runtime.pyg.moved import FetchedColumns, largest, with_zeros
 from plancc_runtime.pyg.rules import TorchRules
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
@@ -387,7 +387,7 @@ def _as_one_function(layer: nn.Module) -> list[Any]:
 
     def after(_: Any, inputs: Any, out: Tensor) -> Tensor:
         x = kept.pop()
-        return out if x is None else spread(out, x.axis, x.of)
+        return out if x is None else alike(out, x)
 
     return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
 
