@@ -64,9 +64,8 @@ def check_training(options: TrainOptions) -> None:
     """InputError for options of training that a class of the user's has not, or no such file."""
     check_name(options.model)
     _refuse_built_in(options, OF_BUILT_IN)
-    full = options.batch_size == "full"
-    for name in options.chosen(OF_LAYERS.split()):
-        if not (full and name == "batch_size"):
+    for name, value in options.chosen(OF_LAYERS.split()).items():
+        if value != "full":
             raise InputError(
                 f"{options.setting(name)}: goes with built-in models, and `model` {options.model} "
                 "is a class of your own; leave it out"

@@ -451,28 +451,30 @@ class TorchRules(OverRanks):
     _gru = _lstm
 
 
-class _End(NamedTuple):
+class _EdgeEnd(NamedTuple):
     """What numbers of rows are: `Sources` or `Targets`, of these rows."""
 
     kind: type[OneEnd]
     of: TypeRows
 
 
-def _ends(x: EdgeEnds | OneEnd) -> list[_End]:
+def _ends(x: EdgeEnds | OneEnd) -> list[_EdgeEnd]:
     """What is in each row of edges; of one end alone, once."""
     if isinstance(x, OneEnd):
-        return [_End(type(x), x.of)]
-    ends = [_End(Sources, x.sources), _End(Targets, x.targets)]
+        return [_EdgeEnd(type(x), x.of)]
+    ends = [_EdgeEnd(Sources, x.sources), _EdgeEnd(Targets, x.targets)]
     return ends[::-1] if x.source_row else ends
 
 
-def _joined_end(call: Call, ends: Sequence[_End]) -> _End:
+def _joined_end(call: Call, ends: Sequence[_EdgeEnd]) -> _EdgeEnd:
     if len({end.of for end in ends}) > 1:
         refuse(call, "joins ends of several types")
     return next((end for end in ends if end.kind is Sources), ends[0])
 
 
-def _with_ends(call: Call, x: Tensor, ends: Sequence[_End], relations: frozenset[int]) -> Tensor:
+def _with_ends(
+    call: Call, x: Tensor, ends: Sequence[_EdgeEnd], relations: frozenset[int]
+) -> Tensor:
     """The mark of one end, or of both: with sources, or own rows in their place, in one row."""
     if len(ends) == 1:
         return marked(x, ends[0].kind, of=ends[0].of, relations=relations)
