@@ -215,7 +215,7 @@ class TorchRules(OverRanks):
     def _index_ends(self, call: Call, x: EdgeEnds | OneEnd, key: Any) -> Tensor:
         """Part of the edges, or of their ends."""
         keys = key if isinstance(key, tuple) else (key,)
-        ends, others = _ends(x), keys
+        ends, others = _ends(x), [*keys]
         if isinstance(x, EdgeEnds):
             first, *others = keys
             rows = [0, 1] if first is Ellipsis or first == slice(None) else first
