@@ -75,7 +75,7 @@ def check_layout(header: Header, options: TrainOptions) -> None:
     if is_own(options.model):
         from plancc_runtime.nn.own_class import check_plan
 
-        return check_plan(header, options, learns_links(header, options))
+        return check_plan(header, options, "" if learns_links(header, options) else "hidden")
     if header.types is None and options.target is not None:
         raise InputError(f"{options.setting('target')}: needs a plan with types")
     kind = model_of(options.model, header.types is not None)

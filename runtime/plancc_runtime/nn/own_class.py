@@ -64,9 +64,8 @@ def check_training(options: TrainOptions) -> None:
     """InputError for options of training that a class of the user's has not, or no such file."""
     check_name(options.model)
     _refuse_built_in(options, OF_BUILT_IN)
-    full = options.batch_size == "full"
-    for name in options.chosen(OF_LAYERS.split()):
-        if not (full and name == "batch_size"):
+    for name, value in options.chosen(OF_LAYERS.split()).items():
+        if value != "full":
             raise InputError(
                 f"{options.setting(name)}: goes with built-in models, and `model` {options.model} "
                 "is a class of your own; leave it out"
@@ -89,15 +88,19 @@ def _refuse_built_in(options: TrainOptions, names: str) -> None:
         )
 
 
-def check_plan(header: Header, options: TrainOptions, links: bool) -> None:
-    """InputError for a plan that a class of the user's does not train on, or if there is none."""
+def check_plan(header: Header, options: TrainOptions, built_in: str) -> None:
+    """InputError for a plan that a class of the user's does not train on, or if there is none.
+
+    Parameters:
+        built_in: More options that, on this plan, describe networks of built-in models.
+    """
     if header.layout != "row" or header.types is not None:
         kind = f"layout {header.layout}" if header.types is None else "several types of vertices"
         raise InputError(
             f"`model` {options.model}: a class of your own needs a plan of layout row with one "
             f"type of vertices, as the compiler's model hp makes it, and this one is of {kind}"
         )
-    _refuse_built_in(options, "" if links else "hidden")
+    _refuse_built_in(options, built_in)
     class_of(options.model)
 
 
@@ -114,10 +117,7 @@ def name_of(model: object) -> str:
         )
     place = model.__module__
     if "." not in place:  # no package's: importing the file again will do
-        try:
-            place = getfile(model)
-        except (OSError, TypeError):  # of a notebook
-            place = f"{place}.py"
+        place = file_of(model) or f"{place}.py"
     name = f"{place}:{model.__qualname__}"
     _GIVEN[name] = model
     return name
@@ -128,25 +128,21 @@ def check_name(name: str) -> None:
     file, _, wanted = name.rpartition(":")
     if name in _GIVEN or not _is_file(file):
         return
-    there, wanted = dict[str, str](), wanted.partition(".")[0]
-    for node in ast.walk(_parsed(file)):
-        if isinstance(node, ast.ClassDef):
-            there[node.name] = "class"
-        elif isinstance(node, ast.FunctionDef):
-            there.setdefault(node.name, "function")
-        elif isinstance(node, ast.alias):
-            there.setdefault(node.asname or node.name, "import")
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            there.setdefault(node.id, "value")
-    if there.get(wanted) == "function":
+    there, wanted = dict[str, type](), wanted.partition(".")[0]
+    for node in ast.walk(_parsed(file)):  # from the outside in
+        for attribute in {"name", "asname", "id"} & vars(node).keys():
+            there.setdefault(getattr(node, attribute), type(node))
+    if there.get(wanted) is ast.FunctionDef:
         raise InputError(f"{file}: '{shown(wanted)}' is a function, and no class")
     if wanted not in there and "*" not in there:
-        classes = [each for each, kind in there.items() if kind == "class"]
-        near = nearest(wanted, classes)
-        raise InputError(
-            f"{file}: has no class '{shown(wanted)}'{f' (did you mean {near}?)' if near else ''}; "
-            f"it has {', '.join(classes) or 'none'}"
-        )
+        classes = [each for each, kind in there.items() if kind is ast.ClassDef]
+        raise InputError(f"{file}: has no class '{shown(wanted)}'{_it_has(wanted, classes)}")
+
+
+def _it_has(wanted: str, names: Sequence[str]) -> str:
+    """The name that may have been meant, and all names, as the end of a message."""
+    near = nearest(wanted, names)
+    return f"{f' (did you mean {near}?)' if near else ''}; it has {', '.join(names) or 'none'}"
 
 
 def _is_file(file: str) -> bool:
@@ -227,8 +223,8 @@ def _trace_from(error: Exception, file: str) -> str:
     """The traceback from the first line in a file on, without the lines of this package."""
     trace, path = TracebackException.from_exception(error), os.path.abspath(file)
     frames = [each for each in trace.stack if not each.filename.startswith(PACKAGE)]
-    first = (k for k, each in enumerate(frames) if os.path.abspath(each.filename) == path)
-    trace.stack = StackSummary.from_list(frames[next(first, 0) :])
+    files = [os.path.abspath(each.filename) for each in frames]
+    trace.stack = StackSummary.from_list(frames[files.index(path) if path in files else 0 :])
     trace.__cause__ = trace.__context__ = None
     return "".join(trace.format()).rstrip()
 
@@ -260,10 +256,9 @@ def constructor_options(
         options = {k: width for k in of_width if k in names} | options
     takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in there.values())
     for unknown in [k for k in options if k not in names and not takes_any]:
-        near = nearest(unknown, names)
         raise InputError(
             f"`model_options` {unknown}={given[unknown]}: {name} has no such option"
-            f"{f' (did you mean {near}?)' if near else ''}; it has {', '.join(names) or 'none'}"
+            f"{_it_has(unknown, names)}"
         )
     missing = [k for k, each in _required(there).items() if k not in options]
     if missing:

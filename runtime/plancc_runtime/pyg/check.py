@@ -168,8 +168,9 @@ def _of_rank(graph: Graph, chosen: Tensor) -> Graph:
     count = graph.all_reduce(chosen.sum()), graph.all_reduce(torch.tensor(kept.sum()))
     header = replace(graph.plan_header, num_vertices=int(count[0]), num_nonzeros=int(count[1]))
     small = replace(
-        part,
-        global_id=part.global_id[own],
+        Part.of_rows(
+            part.index, part.num_parts, part.first_row, part.global_id[own], part.vertex_data
+        ),
         num_interior=int(own[: part.num_interior].sum()),
         row_ptr=offsets(np.bincount(row[kept], minlength=part.num_rows)[own]),
         column=places(columns)[part.column[kept]],
@@ -177,9 +178,6 @@ def _of_rank(graph: Graph, chosen: Tensor) -> Graph:
         expand=part.expand.keep(own[part.expand.send.row], halo).renumbered(
             places(own), places(halo)
         ),
-        route=None,
-        links=None,
-        link_exchange=None,
     )
     return Graph(header, small, graph.transport, torch.float64, torch.device("cpu"))
 
@@ -283,9 +281,8 @@ def _run(
         of_outputs.extend(x.of if is_rows(x, 0) else None for _, x in tensors_in(out))
 
     net.model.register_forward_hook(note)
-    for name, module in net.model.named_modules():
-        if name:
-            module.register_forward_hook(_noting(name, layers))
+    for name, module in [*net.model.named_modules()][1:]:
+        module.register_forward_hook(_noting(name, layers))
     leaves: dict[str, tuple[Entry | None, Tensor]] = {}
     left = iter(kinds)
 

@@ -23,14 +23,11 @@ from plancc.errors import InputError
 from plancc.sampling.counter import key_of
 from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.nn.dropout import dropout
-from plancc_runtime.pyg.marks import Count, EdgeEnds, Spread, Targets, plain, spread
+from plancc_runtime.pyg.marks import Count, EdgeEnds, Spread, Targets, alike, plain, spread
 from plancc_runtime.pyg.moved import FetchedColumns, largest, with_zeros
 from plancc_runtime.pyg.rules import TorchRules
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
 from plancc_runtime.typed import TypedGraph
-
-BY_ENTRY = ("HeteroLinear",)
-"""Layers of PyTorch Geometric that sort rows, and treat each by itself."""
 
 
 class ArgumentKind(NamedTuple):
@@ -248,7 +245,7 @@ class Distributed(nn.Module):
 
     def _hooked(self, layer: Any) -> list[Any]:
         """Hooks of a layer that passes messages; none of another."""
-        if type(layer).__name__ in BY_ENTRY:
+        if type(layer).__name__ == "HeteroLinear":  # sorts rows, and treats each by itself
             return _as_one_function(layer)
         if type(layer).__name__ == "HGTConv":
             return self._on_columns(layer)
@@ -262,7 +259,8 @@ class Distributed(nn.Module):
         return [
             layer.register_propagate_forward_pre_hook(self._fetching(layer, "_user_args")),
             layer.register_edge_update_forward_pre_hook(self._fetching(layer, "_edge_user_args")),
-            layer.register_message_forward_hook(_message_made),
+            # messages have no marks: what is summed at an own row is here
+            layer.register_message_forward_hook(lambda _, inputs, out: plain(out)),
             layer.register_aggregate_forward_pre_hook(before),
             layer.register_aggregate_forward_hook(after),
         ]
@@ -387,14 +385,9 @@ def _as_one_function(layer: nn.Module) -> list[Any]:
 
     def after(_: Any, inputs: Any, out: Tensor) -> Tensor:
         x = kept.pop()
-        return out if x is None else spread(out, x.axis, x.of)
+        return out if x is None else alike(out, x)
 
     return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
-
-
-def _message_made(_: Any, inputs: Any, out: Any) -> Any:
-    """Messages without marks: what is summed at an own row is here."""
-    return plain(out)
 
 
 def _on_own_rows() -> tuple[Any, Any]:

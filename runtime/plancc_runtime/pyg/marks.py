@@ -60,19 +60,15 @@ class EdgeEnds(Mark):
 
 
 class OneEnd(Mark):
-    """Numbers of the rows `of`, such as one end of edges."""
+    """Numbers of the rows `of`, such as one end of edges of `relations`."""
 
     axis = 0
     of: TypeRows
+    relations: frozenset[int] = frozenset()
 
 
 class Sources(OneEnd):
-    """int64[...]: numbers of columns of the rows `of`, [own rows | halo rows].
-
-    They are sources of edges of `relations` (frozenset of int).
-    """
-
-    relations: frozenset[int]
+    """int64[...]: numbers of columns of the rows `of`, [own rows | halo rows]."""
 
 
 class Targets(OneEnd):

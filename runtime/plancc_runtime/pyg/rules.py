@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -97,11 +97,8 @@ class TorchRules(OverRanks):
             return self._indexed(call)
         if name == "__setitem__":
             return self._set(call)
-        edges = next((each for each in found if isinstance(each, EdgeEnds)), None)
-        if edges is not None:
-            return self._call_on_edges(call, edges)
-        if any(isinstance(each, OneEnd) for each in found):
-            return self._call_on_end(call, found)
+        if any(isinstance(each, EdgeEnds | OneEnd) for each in found):
+            return self._call_on_ends(call, found)
         return self._call_on_spread(call, [each for each in found if isinstance(each, Spread)])
 
     def _call_on_plain(self, call: Call) -> Any:
@@ -178,101 +175,58 @@ class TorchRules(OverRanks):
 
     # Ends of edges
 
-    def _call_on_edges(self, call: Call, edges: EdgeEnds) -> Any:
-        """Functions of both ends of edges."""
-        name, whole = call.name, plain(edges)
-        if name in ("unbind", "__iter__"):
-            found = self._take_end(edges, 0), self._take_end(edges, 1)
-            return iter(found) if name == "__iter__" else found
-        if name == "max" and len(call.args) == 1 and not call.kwargs:
-            if edges.sources != edges.targets:
-                refuse(call, "compares vertices of two types")
-            return whole.new_tensor(edges.targets.num_rows - 1)  # vertices that it may index
-        if name == "new_tensor":
-            return alike(call.run(), edges)
-        if name == "flip" and call.dims(1, None, 2) == {0}:
-            return alike(call.run(), edges, source_row=1 - edges.source_row)
-        if name in ("cat", "concat") and call.dims(1, 0, 2) == {1}:
-            return self._joined_edges(call, edges)
-        return refuse(call, ENDS)
-
-    def _joined_edges(self, call: Call, edges: EdgeEnds) -> EdgeEnds:
-        """Edges behind edges, which may be of several relations between the same types."""
-        of = {(edges.sources, edges.targets, edges.source_row)}
-        relations = edges.relations
-        for each in call.args[0]:
-            if isinstance(each, EdgeEnds):
-                of.add((each.sources, each.targets, each.source_row))
-                relations |= each.relations
-            elif isinstance(each, Targets):  # from every own row to itself
-                of.add((each.of, each.of, edges.source_row))
-            else:
-                refuse(call, ENDS)
-        if len(of) > 1:
-            refuse(call, "joins edges between several types")
-        return alike(call.run(), edges, relations=relations)
-
-    def _take_end(self, edges: EdgeEnds, row: int, at: Any = slice(None)) -> Tensor:
-        """One row of edges, or some of it."""
-        self.edges, found = edges, plain(edges)[row, at]
-        if row != edges.source_row:
-            return marked(found, Targets, of=edges.targets)
-        return marked(found, Sources, of=edges.sources, relations=edges.relations)
-
-    def _index_edges(self, call: Call, edges: EdgeEnds, key: Any) -> Any:
-        """Part of the edges, or one row."""
-        keys = key if isinstance(key, tuple) else (key,)
-        if not all(_is_whole(k) or isinstance(k, Mark) for k in keys[1:]):
-            refuse(call, "picks edges by number")
-        if isinstance(keys[0], int) and len(keys) <= 2:
-            return self._take_end(edges, keys[0] % 2, *map(plain, keys[1:]))
-        if len(keys) == 2 and (keys[0] is Ellipsis or keys[0] == slice(None)):
-            found = plain(edges)[:, plain(keys[1])]
-            if found.ndim == 2:
-                return alike(found, edges)
-        if keys[0] in ([0, 1], [1, 0]) and len(keys) == 1:
-            row = keys[0].index(edges.source_row)
-            return alike(plain(edges)[keys[0]], edges, source_row=row)
-        return refuse(call, ENDS)
-
-    def _call_on_end(self, call: Call, found: list[Mark]) -> Any:
-        """Functions of one end of edges, where it is no index."""
-        name = call.name
-        first = next(each for each in found if isinstance(each, OneEnd))
-        if name in ("stack", "cat", "concat"):
-            ends = call.args[0]
-            kinds = [type(each) for each in ends]
-            if {*kinds} <= {Sources, Targets}:
-                if name == "stack" and call.dims(1, 0, 2) == {0}:
-                    row = kinds.index(Sources) if Sources in kinds else 0
-                    return self._stacked(call, ends[row], ends[1 - row], row)
-                if name != "stack":
-                    return self._joined_ends(call, ends)
-        if name in KEPT and isinstance(call.args[0], OneEnd):
-            return alike(call.run(), call.args[0])
-        if name == "max" and len(call.args) == 1:
-            return plain(first).new_tensor(first.of.num_rows - 1)
+    def _call_on_ends(self, call: Call, found: Sequence[Mark]) -> Any:
+        """Functions of one end of edges or of both, where these are no index."""
+        name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds | OneEnd))
+        ends = _ends(x)
         if name in COMPARED and all(isinstance(k, OneEnd) for k in call.args):
             return spread(call.run(), 0, None)
-        return refuse(call, ENDS)
-
-    def _stacked(self, call: Call, source: Any, target: Any, row: int) -> EdgeEnds:
-        """Two ends as edges, with sources, or own rows in place of sources, in one row."""
-        relations: frozenset[int] = getattr(source, "relations", frozenset())
-        if not isinstance(target, Targets):
+        if name == "max" and len(call.args) == 1 and not call.kwargs:
+            if len({of for _, of in ends}) > 1:
+                refuse(call, "compares vertices of two types")
+            return plain(x).new_tensor(ends[0].of.num_rows - 1)  # vertices that it may index
+        if name in ("cat", "concat", "stack"):
+            return self._joined_ends(call, call.args[0])
+        if name in ("unbind", "__iter__") and len(ends) == 2:
+            taken = tuple(self._index_ends(call, x, row) for row in (0, 1))
+            return taken if name == "unbind" else iter(taken)
+        if name == "flip" and len(ends) == 2 and call.dims(1, None, 2) == {0}:
+            ends.reverse()
+        elif name not in KEPT or x is not call.args[0] or len(ends) == 2:
             refuse(call, ENDS)
-        ends = {"source_row": row, "sources": source.of, "targets": target.of}
-        return marked(call.run(), EdgeEnds, relations=relations, **ends)
+        return _with_ends(call, call.run(), ends, x.relations)
 
-    def _joined_ends(self, call: Call, ends: Sequence[Any]) -> Tensor:
-        """Ends behind ends: sources where any are, which own rows are too."""
-        of = {each.of for each in ends}
-        if len(of) > 1:
-            refuse(call, "joins ends of several types")
-        sources = [each.relations for each in ends if isinstance(each, Sources)]
-        if not sources:
-            return marked(call.run(), Targets, of=of.pop())
-        return marked(call.run(), Sources, of=of.pop(), relations=frozenset.union(*sources))
+    def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
+        """One end below another, or ends behind ends: sources where any are, as own rows may be."""
+        if not all(isinstance(each, EdgeEnds | OneEnd) for each in parts):
+            refuse(call, ENDS)
+        of_parts = [*map(_ends, parts)]
+        size = max(map(len, of_parts))
+        if (call.name == "stack" or size == 2) and call.dims(1, 0, 2) != {size - 1}:
+            refuse(call, ENDS)
+        if call.name == "stack":
+            ends = [end for of_part in of_parts for end in of_part]
+        else:
+            rows = zip(*(each * (size // len(each)) for each in of_parts), strict=True)
+            ends = [_joined_end(call, row) for row in rows]
+        relations = frozenset[int]().union(*(each.relations for each in parts))
+        return _with_ends(call, call.run(), ends, relations)
+
+    def _index_ends(self, call: Call, x: EdgeEnds | OneEnd, key: Any) -> Tensor:
+        """Part of the edges, or of their ends."""
+        keys = key if isinstance(key, tuple) else (key,)
+        ends, others = _ends(x), [*keys]
+        if isinstance(x, EdgeEnds):
+            first, *others = keys
+            rows = [0, 1] if first is Ellipsis or first == slice(None) else first
+            rows = [rows] if isinstance(rows, int) else rows
+            if not isinstance(rows, list):
+                refuse(call, ENDS)
+            ends = [ends[row] for row in rows]
+            self.edges = x if len(ends) == 1 else self.edges
+        if not all(k is None or _is_whole(k) or isinstance(k, Mark) for k in others):
+            refuse(call, "picks edges by number")
+        return _with_ends(call, plain(x)[plain(keys)], ends, x.relations)
 
     # By index
 
@@ -281,17 +235,11 @@ class TorchRules(OverRanks):
         if call.name == "index_select":
             dim, index = call.get(1, "dim"), call.get(2, "index")
             if isinstance(x, EdgeEnds):
-                return self._index_edges(call, x, (slice(None), index) if dim % 2 else index)
+                return self._index_ends(call, x, (slice(None), index) if dim % 2 else index)
             return self._at(call, x, dim % x.ndim, index)
         key = call.args[1]
-        if isinstance(x, EdgeEnds):
-            return self._index_edges(call, x, key)
-        if isinstance(x, OneEnd):
-            if not (
-                _is_whole(key) or isinstance(key, Mark) or key is None or key == (slice(None), None)
-            ):
-                refuse(call, "picks edges by number")
-            return alike(plain(x)[plain(key)], x)
+        if isinstance(x, EdgeEnds | OneEnd):
+            return self._index_ends(call, x, key)
         keys = key if isinstance(key, tuple) else (key,)
         index = keys[0] if keys else None
         if isinstance(index, Mark):
@@ -501,6 +449,40 @@ class TorchRules(OverRanks):
         return self._row_by_row(call, [x])
 
     _gru = _lstm
+
+
+class _EdgeEnd(NamedTuple):
+    """What numbers of rows are: `Sources` or `Targets`, of these rows."""
+
+    kind: type[OneEnd]
+    of: TypeRows
+
+
+def _ends(x: EdgeEnds | OneEnd) -> list[_EdgeEnd]:
+    """What is in each row of edges; of one end alone, once."""
+    if isinstance(x, OneEnd):
+        return [_EdgeEnd(type(x), x.of)]
+    ends = [_EdgeEnd(Sources, x.sources), _EdgeEnd(Targets, x.targets)]
+    return ends[::-1] if x.source_row else ends
+
+
+def _joined_end(call: Call, ends: Sequence[_EdgeEnd]) -> _EdgeEnd:
+    if len({end.of for end in ends}) > 1:
+        refuse(call, "joins ends of several types")
+    return next((end for end in ends if end.kind is Sources), ends[0])
+
+
+def _with_ends(
+    call: Call, x: Tensor, ends: Sequence[_EdgeEnd], relations: frozenset[int]
+) -> Tensor:
+    """The mark of one end, or of both: with sources, or own rows in their place, in one row."""
+    if len(ends) == 1:
+        return marked(x, ends[0].kind, of=ends[0].of, relations=relations)
+    row = int(ends[1].kind is Sources)
+    if x.shape[:-1] != (2,) or len(ends) > 2 or ends[1 - row].kind is Sources:
+        refuse(call, ENDS)
+    of = {"sources": ends[row].of, "targets": ends[1 - row].of}
+    return marked(x, EdgeEnds, source_row=row, relations=relations, **of)
 
 
 def _is_whole(key: Any) -> bool:
