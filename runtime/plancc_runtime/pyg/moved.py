@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 from plancc.errors import InputError
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.pyg.marks import Sources, Spread, plain
+from plancc_runtime.pyg.spaces import TypeRows
 from plancc_runtime.transport.base import Transport
 
 
@@ -77,20 +78,17 @@ class FetchedColumns:
             halo = graph.halo(_as_sent(sent, graph)).to(sent.dtype)
             parts = halo.split([each.shape[1] for each in flat], dim=1)
             came = [y.reshape(len(y), *x.shape[1:]) for x, y in zip(found, parts, strict=True)]
-            found = [
-                _with_rows(x, y, places, len(rows.vertices))
-                for x, y in zip(found, came, strict=True)
-            ]
+            found = [_with_rows(x, y, places, rows) for x, y in zip(found, came, strict=True)]
         for x, columns in zip(tensors, found, strict=True):
             kept: weakref.ref[Spread] = weakref.ref(x, _forgetting(self._kept, id(x)))
             self._kept[id(x)] = kept, _version(x), columns.movedim(0, x.axis), here | read
 
 
-def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, size: int) -> Tensor:
-    """x with rows that came at their places among `size` rows; None: behind own rows."""
-    if places is None:
-        return torch.cat([x, came])
-    return with_zeros(x, size).index_copy(0, places, came)
+def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -> Tensor:
+    """x with rows that came at their places among columns; None: behind own rows."""
+    if places is None:  # x may have zeros there
+        return torch.cat([x[: rows.num_rows], came])
+    return with_zeros(x, len(rows.vertices)).index_copy(0, places, came)
 
 
 def with_zeros(x: Tensor, size: int) -> Tensor:

@@ -32,6 +32,8 @@ WRITES, CITES, LIKES = (
     ("paper", "likes", "paper"),
 )
 IN, BY = ("paper", "in", "venue"), ("paper", "by", "author")
+NEAR = ("paper", "near", "paper")
+"""Of papers of one rank."""
 METADATA = [*COUNTS], [WRITES, CITES, LIKES, IN, BY]
 CUT = [*COUNTS], [WRITES, CITES, LIKES, IN]
 """No relation leads to authors."""
@@ -92,11 +94,14 @@ class Union(TypedWorld):
 def world(relations: int = 4, union: bool = False) -> TypedWorld:
     """Of 4 relations none leads to authors. Papers often like those that they cite."""
     draw, edges = torch.Generator().manual_seed(3), {}
-    for relation in (WRITES, CITES, LIKES, IN, BY)[:relations]:
+    for relation in (WRITES, CITES, LIKES, IN, BY, NEAR)[:relations]:
         there = torch.rand(COUNTS[relation[2]], COUNTS[relation[0]], generator=draw) < 0.15
         if relation == LIKES:
             target, source = edges[CITES][:, ::2].flip(0)
             there[target, source] = True
+        if relation == NEAR:
+            of = torch.from_numpy(owners(3))[COUNTS["author"] :][: COUNTS["paper"]]
+            there = of[:, None] == of
         edges[relation] = there.nonzero().flip(1).t()
     like = {"generator": draw, "dtype": torch.float64}
     if union:
@@ -189,6 +194,18 @@ def own():
     return Net(torch.nn.ModuleDict(norms | layers), call)
 
 
+def near_first():
+    """Sums of rows of this rank, and then of the same rows of others too."""
+
+    def call(_, x, e, a):
+        ends = e[NEAR], torch.cat([e[CITES], e[LIKES]], 1)
+        return {"paper": sum(
+            torch.zeros_like(x["paper"]).index_add(0, k[1], x["paper"][k[0]]) for k in ends
+        )}  # fmt: skip
+
+    return Net(torch.nn.Identity(), call)
+
+
 NETWORKS = {
     **{f"HeteroConv {a}": (lambda a=a: hetero(a), {}) for a in ("sum", "mean", "max", "cat", None)},
     **{f"to_hetero {a}": (lambda a=a: to_hetero(a), {"relations": 5}) for a in ("sum", "max")},
@@ -198,6 +215,7 @@ NETWORKS = {
     "HGTConv": (lambda: Net(nn.HGTConv(WIDTHS, OUT, CUT, heads=2)), {}),
     "HGTConv twice": (lambda: two(nn.HGTConv), {"relations": 5}),
     "own": (own, {}),
+    "rows of this rank first": (near_first, {"relations": 6}),
 }
 
 
