@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
@@ -155,7 +154,8 @@ class LocalGraph(ProgramGraph):
     def returned(self, y: Tensor) -> Tensor:
         """The adjoint of `columns`: own rows of y, Tensor[num_columns, width], and, added, what
         other ranks have of them. Collective."""
-        found: Tensor = _Returned.apply(y, self._halo)
+        own, copies = y.split([self._halo.num_inputs, self._halo.num_halo])
+        found: Tensor = _Returned.apply(own, copies, self._halo)
         return found
 
     def largest_returned(self, y: Tensor) -> Tensor:
@@ -382,28 +382,28 @@ def halo_rows(x: Tensor, halo: HaloExchange[Any]) -> Tensor:
 class _HaloRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, halo: HaloExchange[Any]) -> Tensor:
-        ctx.halo, ctx.buffers = halo, halo.buffers_for(x.shape[1])
-        return halo.expand(x.contiguous(), ctx.buffers).clone()
+        ctx.halo = halo
+        return halo.expand(x.contiguous(), halo.buffers_for(x.shape[1])).clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
-        ctx.buffers.halo.copy_(g)
-        out = g.new_zeros(ctx.halo.num_inputs, g.shape[1])
-        ctx.halo.reduce(out, ctx.buffers)
-        return out, None
+        return _Returned.apply(None, g, ctx.halo), None
 
 
 class _Returned(torch.autograd.Function):
+    """`own` rows, or zeros, and, added, their copies elsewhere; each is the other's gradient."""
+
     @staticmethod
-    def forward(ctx: Any, y: Tensor, halo: HaloExchange[Any]) -> Tensor:
-        ctx.halo, ctx.buffers = halo, halo.buffers_for(y.shape[1])
-        ctx.buffers.halo.copy_(y[halo.num_inputs :])
-        out = y[: halo.num_inputs].clone(memory_format=torch.contiguous_format)
-        halo.reduce(out, ctx.buffers)
+    def forward(ctx: Any, own: Tensor | None, copies: Tensor, halo: HaloExchange[Any]) -> Tensor:
+        ctx.halo, buffers = halo, halo.buffers_for(copies.shape[1])
+        buffers.halo.copy_(copies)
+        if own is None:
+            out = copies.new_zeros(halo.num_inputs, copies.shape[1])
+        else:
+            out = own.clone(memory_format=torch.contiguous_format)
+        halo.reduce(out, buffers)
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
-        return torch.cat([g, ctx.halo.expand(g.contiguous(), ctx.buffers)]), None
+        return g if ctx.needs_input_grad[0] else None, halo_rows(g, ctx.halo), None

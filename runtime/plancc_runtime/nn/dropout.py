@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from plancc.kernel import njit
 from plancc.sampling.counter import mix
@@ -47,9 +46,8 @@ class _Dropout(torch.autograd.Function):
         return mask.applied(x)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
-        return ctx.mask.applied(g), None
+        return _Dropout.apply(g, ctx.mask), None
 
 
 class _Mask(NamedTuple):

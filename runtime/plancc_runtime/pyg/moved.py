@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
 from plancc_runtime.layouts.local import LocalGraph
@@ -57,6 +56,8 @@ class FetchedColumns:
         kept = self._kept.get(id(x))
         if kept is None or kept[0]() is not x or kept[1] != _version(x):
             return plain(x), frozenset()
+        if torch.is_grad_enabled() and x.requires_grad > kept[2].requires_grad:
+            return plain(x), frozenset()  # they came under no_grad
         return kept[2:]
 
     def forget(self, x: Tensor) -> None:
@@ -118,6 +119,8 @@ def _as_sent(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
                 f"open it with dtype={x.dtype}, or convert the network"
             )
         return x.to(dtype)
+    if x.is_complex():
+        raise InputError("complex numbers travel: compute with `torch.view_as_real` of them")
     whole = x.long().abs()
     most = whole.sum() if sums else whole.max() if x.numel() else whole.new_zeros(())
     limit = 2**24 if dtype == torch.float32 else 2**53
@@ -163,18 +166,13 @@ class _Summed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, transport: Transport) -> Tensor:
         ctx.transport = transport
-        return _total(x, transport)
+        total = x.clone(memory_format=torch.contiguous_format)
+        transport.allreduce_sum(total)
+        return total
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
-        return _total(g, ctx.transport), None
-
-
-def _total(x: Tensor, transport: Transport) -> Tensor:
-    total = x.clone(memory_format=torch.contiguous_format)
-    transport.allreduce_sum(total)
-    return total
+        return summed(g, ctx.transport), None
 
 
 def largest(x: Tensor, transport: Transport) -> Tensor:

@@ -54,8 +54,16 @@ def set_by_number(x, **_):
     return y
 
 
+def gated(x, edge_index, **_):
+    h, conv = torch.tanh(x), nn.SimpleConv()
+    with torch.no_grad():
+        gate = conv(h, edge_index).sigmoid()
+    return gate * conv(h, edge_index)
+
+
 EXACT = {
     "mean": (lambda x, **_: x - x.mean(0), ROWS),
+    "rows that came without gradient": (gated, ROWS),
     "over edges": (lambda x, edge_index, **_: x / edge_index.size(1), ROWS),
     "over ends": (lambda x, edge_index, **_: x / edge_index[0].shape[0], ROWS),
     "over numbers of ends": (lambda x, edge_index, **_: x / edge_index.numel(), ROWS),
@@ -91,6 +99,7 @@ EXACT = {
     "batch": (lambda x, batch, **_: F.one_hot(batch, 3).double().t() @ x, WHOLE),
 }  # fmt: skip
 REFUSED = {
+    "complex rows": lambda x, edge_index, **_: torch.complex(x, x)[edge_index[0]].imag,
     "normalize": lambda x, **_: F.normalize(x, dim=0),
     "softmax": lambda x, **_: x.softmax(dim=0),
     "layer norm of rows": lambda x, **_: F.layer_norm(x.t(), (x.size(0),)).t(),
@@ -203,6 +212,35 @@ def called(model, steps=1, seed=0, ranks=3):
 def test_is_refused(name):
     with pytest.raises(InputError):
         on_ranks(lambda: Forward(REFUSED[name]), 3)
+
+
+def curved(x, edge_index):
+    source, target = edge_index
+    x = F.dropout(x, 0.0)
+    h = nn.SimpleConv()(x.tanh(), edge_index)
+    told = torch.zeros_like(h).index_add(0, source, h[target].sin())
+    return told * x.exp().mean(0)
+
+
+def slope_of_slope(net, x, edge_index):
+    """The gradient of the gradient's squares."""
+    x = x.requires_grad_()
+    [slope] = torch.autograd.grad(net(x, edge_index).sin().sum(), [x], create_graph=True)
+    return torch.autograd.grad(slope.square().sum(), [x])[0]
+
+
+def test_second_derivatives():
+    x = world().by_vertex["x"]
+    expected = slope_of_slope(curved, x.clone(), world().edge_index)
+
+    def work(transport):
+        graph = opened("directed", transport)
+        mine, net = graph.vertices.long(), torch.nn.Module()
+        net.forward = curved
+        found = slope_of_slope(distributed(net, graph), x[mine], graph.edge_index)
+        torch.testing.assert_close(found, expected[mine], rtol=1e-12, atol=1e-12)
+
+    run_ranks(3, work, 180)
 
 
 class Dropping(torch.nn.Module):
