@@ -29,6 +29,13 @@ class Mark(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         return marked(self.as_subclass(Tensor).detach().clone(), type(self), **vars(self))
 
+    def __copy__(self) -> Tensor:
+        return alike(self, self)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Save the plain tensor: the mark is of this run."""
+        return plain(self).__reduce_ex__(protocol)
+
 
 class Spread(Mark):
     """The entries of the axis `axis` are spread over the ranks, each entry on one rank.

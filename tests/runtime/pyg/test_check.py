@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("torch_geometric")
 
+import io
 from copy import deepcopy
 
 import numpy as np
@@ -144,6 +145,7 @@ def test_a_model_that_has_cached_its_edges():
         model = seeded(lambda: GCNConv(8, 3, cached=True).double())
         out = distributed(model, graph)(x, graph.edge_index)
         assert torch.equal(out, distributed(deepcopy(model), graph)(x, graph.edge_index))
+        torch.save(model, io.BytesIO())
         return check(model, graph, x, graph.edge_index).exact
 
     assert all(run_ranks(3, work, 60))
