@@ -111,7 +111,7 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
     name, kind = options.model, class_of(options.model)
     given = constructor_options(name, kind, options.conv, dims)
     with LOCK, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # and no GPU's
         with users_errors(f"`model` {name}: cannot be made", file_of(kind)):
             model = kind(**given)
     for parameter, value in model.named_parameters():
