@@ -42,12 +42,12 @@ def places_of_rows(call: Call) -> list[RowAxis] | None:
         happen to have as many entries.
     """
     key = call.name, *_shapes((*call.args, *call.kwargs.items()))
-    if key not in _found:
-        if len(_found) >= KEPT:
-            _found.clear()
-        with torch.inference_mode(False):
-            _found[key] = _places(call)
-    return _found[key]
+    with suppress(KeyError):  # ranks that are threads may clear it meanwhile
+        return _found[key]
+    if len(_found) >= KEPT:
+        _found.clear()
+    _found[key] = places = _places(call)
+    return places
 
 
 def _shapes(values: Iterable[Any]) -> Iterator[Any]:

@@ -115,8 +115,9 @@ class Distributed(nn.Module):
         self.step += self.model.training
         rules = TorchRules(self._graph.transport, self._columns, mask)
         hooks = [each for layer in self.model.modules() for each in self._hooked(layer)]
-        try:
-            with rules:
+        is_graded = torch.is_grad_enabled()
+        try:  # tensors of inference mode do not tell when they change
+            with torch.inference_mode(False), torch.set_grad_enabled(is_graded), rules:
                 out = self.model(*args, **made)
         except InputError as error:
             raise self._named(error) from None

@@ -243,6 +243,25 @@ def test_second_derivatives():
     run_ranks(3, work, 180)
 
 
+def test_rows_set_in_inference_mode_travel_again():
+    def set_between(x, edge_index):
+        y, source = x.clone(), edge_index[0]
+        before = y[source]
+        y[:, 0] = 2
+        return torch.cat([before, y[source]], 1)
+
+    def work(transport):
+        graph = opened("directed", transport)
+        mine, net = world().edges_of(graph.vertices.long()), torch.nn.Module()
+        net.forward, x = set_between, world().by_vertex["x"]
+        with torch.inference_mode():
+            found = distributed(net, graph)(x[graph.vertices.long()], graph.edge_index)
+        assert not found.requires_grad
+        assert torch.equal(found, set_between(x, world().edge_index[:, mine]))
+
+    run_ranks(3, work, 180)
+
+
 class Dropping(torch.nn.Module):
     """Dropout of rows, and of attention on edges."""
 
