@@ -1,7 +1,8 @@
 """Whether a network gives on all ranks what it gives on one: the proof for a model of one's own.
 
-A small part of the graph, with vertices of every rank, is computed in float64 by each rank alone
-and by all together, forward and backward.
+A small part of the graph, with vertices of every rank, is computed in float64 by each rank alone,
+as torch does without `Distributed`, and by all together, forward and backward. Both leave out
+dropout, whose masks torch draws otherwise.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from plancc.plan.exchange import offsets, places
 from plancc.plan.parts import Part, of_nonzeros
 from plancc_runtime.graph import Graph
 from plancc_runtime.kernels.hashing import mixed
+from plancc_runtime.pyg.calls import Call, name_of
 from plancc_runtime.pyg.distributed import ArgumentKind, Distributed, tensors_in, with_tensors
-from plancc_runtime.pyg.marks import is_rows, plain
+from plancc_runtime.pyg.marks import EdgeEnds, is_rows, plain
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.single import SingleTransport
@@ -112,11 +115,15 @@ def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any
         found = transport.gather(here(x, entry).contiguous().numpy())
         return torch.from_numpy(np.concatenate(found))[entries[entry].order]
 
-    def run(union: Graph, take: Callable[[Tensor, Entry], Tensor]) -> _Passes:
+    def run(
+        union: Graph, take: Callable[[Tensor, Entry], Tensor], together: _Passes | None = None
+    ) -> _Passes:
         on = TypedGraph(union) if isinstance(graph, TypedGraph) else union
-        return _run(model, on, _given(named, kinds, spaces_of(on)[1], take), kinds, len(args))
+        given = _given(named, kinds, spaces_of(on)[1], take)
+        return _run(model, on, given, (kinds, len(args)), together)
 
-    alone, together = run(whole, of_all), run(small, here)
+    together = run(small, here)
+    alone = run(whole, of_all, together)
     sizes = len(all_rows.order), len(all_edges.order)
     return _compared(alone, together, entries, sizes, transport)
 
@@ -138,7 +145,7 @@ def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
     column, row = graph.edge_index
     chosen = torch.zeros(graph.num_rows, dtype=torch.bool)
     first = row[column >= graph.num_rows][:1]
-    chosen[first if len(first) else slice(0, 1)] = True
+    chosen[first if len(first) else slice(0, 2)] = True  # a norm needs two
     drawn = (mixed(graph.vertices.long()) >> 33).double() / 2**31 + 0.5
     for _ in range(ROUNDS):
         at_columns = torch.zeros(graph.num_rows + graph.num_halo, 1, dtype=graph.dtype)
@@ -262,26 +269,47 @@ class _Passes(NamedTuple):
     outputs: list[tuple[Entry | None, Tensor]]
     gradients: dict[str, tuple[Entry | None, Tensor]]
     parameters: dict[str, Tensor]
-    layers: list[tuple[str, Entry, Tensor]]
+    layers: list[tuple[str, Entry | None, Tensor]]
+
+
+class _Undropped(Distributed):
+    def _dropped(
+        self, x: Tensor, rate: float, edges: EdgeEnds | None, key: tuple[int, ...]
+    ) -> Tensor:
+        found: Tensor = plain(x)
+        return found
+
+
+class _NoDropout(TorchFunctionMode):
+    def __torch_function__(
+        self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        call = Call(name_of(func), func, args, kwargs or {})
+        return call.get(0, "input") if call.name in ("dropout", "dropout_") else call.run()
 
 
 def _run(
     model: nn.Module,
     graph: Graph | TypedGraph,
     named: Mapping[Any, Any],
-    kinds: Sequence[ArgumentKind],
-    num_args: int,
+    places: tuple[Sequence[ArgumentKind], int],
+    together: _Passes | None,
 ) -> _Passes:
-    """One forward and backward pass in float64; the loss is a fixed sum of all outputs."""
-    net = Distributed(_without_caches(model).double(), graph, 0).train()
-    layers: list[tuple[str, Entry, Tensor]] = []
+    """One forward and backward pass in float64; the loss is a fixed sum of all outputs.
+
+    Parameters:
+        places: Kinds of the arguments, and how many have no name.
+        together: What all ranks found, for the pass of one: it says what outputs have rows.
+    """
+    inner, (kinds, num_args) = _without_caches(model).double().train(), places
+    layers: list[tuple[str, Entry | None, Tensor]] = []
     of_outputs: list[TypeRows | None] = []
 
     def note(_: Any, inputs: Any, out: Any) -> None:
         of_outputs.extend(x.of if is_rows(x, 0) else None for _, x in tensors_in(out))
 
-    net.model.register_forward_hook(note)
-    for name, module in [*net.model.named_modules()][1:]:
+    inner.register_forward_hook(note)
+    for name, module in [*inner.named_modules()][1:]:
         module.register_forward_hook(_noting(name, layers))
     leaves: dict[str, tuple[Entry | None, Tensor]] = {}
     left = iter(kinds)
@@ -295,7 +323,14 @@ def _run(
 
     made = {k: with_tensors(value, lambda x, k=k: leaf(k, x)) for k, value in named.items()}
     args = [made.pop(k) for k in range(num_args)]
-    outputs = [x for _, x in tensors_in(net(*args, **made))]
+    if together is None:
+        out = _Undropped(inner, graph, 0)(*args, **made)
+    else:
+        rows = spaces_of(graph)[0]
+        with _NoDropout():
+            out = inner(*args, **made)
+        of_outputs = [of and rows[of[1]] for of, _ in together.outputs]
+    outputs = [x for _, x in tensors_in(out)]
     pairs = [*zip(of_outputs, outputs, strict=True)]
     ranks = (graph.union if isinstance(graph, TypedGraph) else graph).num_ranks
     losses = [_weighted(x, of, ranks) for of, x in pairs if x.requires_grad]
@@ -304,7 +339,7 @@ def _run(
     return _Passes(
         [(None if of is None else ("rows", of.name), x.detach()) for of, x in pairs],
         {name: (entry, _gradient(x)) for name, (entry, x) in leaves.items()},
-        {name: _gradient(x) for name, x in net.model.named_parameters()},
+        {name: _gradient(x) for name, x in inner.named_parameters()},
         layers,
     )
 
@@ -318,10 +353,11 @@ def _without_caches(model: nn.Module) -> nn.Module:
     return found
 
 
-def _noting(name: str, layers: list[tuple[str, Entry, Tensor]]) -> Any:
+def _noting(name: str, layers: list[tuple[str, Entry | None, Tensor]]) -> Any:
     def note(_: Any, inputs: Any, out: Any) -> None:
-        if is_rows(out, 0) and out.of is not None:
-            layers.append((name, ("rows", out.of.name), plain(out).detach()))
+        if isinstance(out, Tensor):
+            of = out.of if is_rows(out, 0) else None
+            layers.append((name, of and ("rows", of.name), plain(out).detach()))
 
     return note
 
@@ -369,7 +405,7 @@ def _compared(
         k: apart(x, alone.gradients[k][1], of) for k, (of, x) in together.gradients.items()
     }
     layers = zip(together.layers, alone.layers, strict=True)
-    begins = [name for (name, of, x), (*_, y) in layers if apart(x, y, of) > CLOSE]
+    begins = [name for (name, of, x), (*_, y) in layers if of and apart(x, y, of) > CLOSE]
     outputs = zip(together.outputs, alone.outputs, strict=True)
     return Agreement(
         vertices=sizes[0],
