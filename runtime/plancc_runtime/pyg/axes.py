@@ -7,7 +7,7 @@ it fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import product, repeat
 from typing import Any, NamedTuple
@@ -71,7 +71,7 @@ def _shapes(values: Iterable[Any]) -> Iterator[Any]:
 def _places(call: Call) -> list[RowAxis] | None:
     first, *others = marks_in((*call.args, *call.kwargs.values()))
     assert isinstance(first, Spread)
-    apart: list[Sequence[int]] = [range(len(others) + 1)] * bool(others)
+    apart = [tuple(range(len(others) + 1))] * bool(others)
     if call.name in ("einsum", *PRODUCTS):  # whose axes of rows may be two, of several tensors each
         if len(others) > 3:
             return None
