@@ -271,6 +271,13 @@ class Distributed(nn.Module):
 
     def _hooked(self, layer: Any) -> list[Any]:
         """Hooks of a layer that passes messages; none of another."""
+        if isinstance(layer, torch.jit.ScriptModule) or (
+            layer._backward_hooks or layer._backward_pre_hooks
+        ):
+            raise InputError(
+                f"a {type(layer).__name__} of the network is a script or has backward hooks, in "
+                "which sums over rows would be of this rank alone: leave them out"
+            )
         if type(layer).__name__ == "HeteroLinear":  # sorts rows, and treats each by itself
             return _as_one_function(layer)
         if type(layer).__name__ == "HGTConv":

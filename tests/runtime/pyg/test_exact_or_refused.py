@@ -58,6 +58,12 @@ def set_by_number(x, **_):
     return y
 
 
+def hook_of_gradients(x, **_):
+    y = x * 1.0
+    y.register_hook(lambda g: g / g.norm())
+    return y
+
+
 EXACT = {
     "mean": (lambda x, **_: x - x.mean(0), ROWS),
     "over edges": (lambda x, edge_index, **_: x / edge_index.size(1), ROWS),
@@ -157,6 +163,8 @@ REFUSED = {
     "filled with rows": lambda x, **_: x / torch.full((1,), x.size(0)),
     "ends of this rank": lambda x, edge_index, **_: x / len(edge_index[0]),
     "data": lambda x, **_: x.data * 2,
+    "hook of gradients": hook_of_gradients,
+    "stride": lambda x, **_: x * x.t().contiguous().stride(0),
     "rows less one": lambda x, **_: x.sum(0) / (x.size(0) - 1),
     "out": out_of,
     "rows set": set_rows,
@@ -242,10 +250,17 @@ REFUSED_LAYERS = {
         W, W, nn.MLPAggregation(W, W, 20, num_layers=2, hidden_channels=5)
     ),
     "equilibrium": lambda: nn.SAGEConv(W, W, nn.EquilibriumAggregation(W, W, [5])),
+    "script": lambda: torch.nn.Sequential(torch.jit.script(torch.nn.Linear(W, W))),
+    "backward hook": lambda: hooked(torch.nn.Linear(W, W)),
     "dropout among lists": lambda: nn.SAGEConv(
         W, W, nn.SetTransformerAggregation(W, heads=2, dropout=0.5)
     ),
 }
+
+
+def hooked(layer):
+    layer.register_full_backward_hook(lambda _, before, after: (before[0] / before[0].norm(),))
+    return layer
 
 
 def centred(layer, messages, index, size):
@@ -260,8 +275,9 @@ def test_aggregations_give_what_one_process_gives(name):
 
 @pytest.mark.parametrize("name", REFUSED_LAYERS)
 def test_layers_are_refused(name):
+    call = "x" if name in ("script", "backward hook") else "x edge_index"
     with pytest.raises(InputError):
-        on_ranks(lambda: Called(REFUSED_LAYERS[name](), "x edge_index"), 3)
+        on_ranks(lambda: Called(REFUSED_LAYERS[name](), call), 3)
 
 
 @pytest.mark.parametrize("name", REFUSED)
