@@ -271,9 +271,8 @@ class Distributed(nn.Module):
 
     def _hooked(self, layer: Any) -> list[Any]:
         """Hooks of a layer that passes messages; none of another."""
-        if isinstance(layer, torch.jit.ScriptModule) or (
-            layer._backward_hooks or layer._backward_pre_hooks
-        ):
+        is_script = isinstance(layer, torch.jit.ScriptModule)
+        if is_script or layer._backward_hooks or layer._backward_pre_hooks:
             raise InputError(
                 f"a {type(layer).__name__} of the network is a script or has backward hooks, in "
                 "which sums over rows would be of this rank alone: leave them out"
@@ -284,7 +283,7 @@ class Distributed(nn.Module):
             return self._on_columns(layer)
         if type(layer).__name__ == "WLConv":
             return self._with_colours(layer)
-        if _is_aggregation(type(layer)):
+        if hasattr(layer, "to_dense_batch"):  # an aggregation
             return self._on_own_rows(layer)
         if not hasattr(layer, "register_propagate_forward_pre_hook"):
             return []
@@ -381,22 +380,17 @@ class Distributed(nn.Module):
         rows: list[TypeRows | None] = []
 
         def before(_: Any, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-            index = given["index"]
+            index, size = given["index"], given["dim_size"]
             rows.append(index.of if is_alone and isinstance(index, Targets) else None)
             if rows[-1] is not None:
-                size = given["dim_size"]
                 inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}
                 given["dim_size"] = size.here if isinstance(size, Count) else size
-            if (
-                not _pads(type(layer))
-                or next(marks_in([*inputs, given["index"]]), None) is not None
-            ):
+            if not _pads(type(layer)) or [*marks_in([*inputs, *given.values()])]:
                 return inputs, given
             # of all ranks, as rows are padded to the most edges of one
-            index = given["index"]
-            most = index.bincount().max() if len(index) else index.new_tensor(0)
-            most = largest(most, self._graph.transport)
-            return inputs, {**given, "max_num_elements": int(most)}
+            most = given["index"].bincount(minlength=1).max()
+            most = int(largest(most, self._graph.transport))
+            return inputs, {**given, "max_num_elements": most}
 
         def after(_: Any, inputs: Any, given: dict[str, Any], out: Any) -> Any:
             def of_rows(x: Tensor) -> Tensor:
@@ -446,11 +440,6 @@ def _as_one_function(layer: nn.Module) -> list[Any]:
         return out if x is None else alike(out, x)
 
     return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
-
-
-@cache
-def _is_aggregation(kind: type[nn.Module]) -> bool:
-    return any(each.__name__ == "Aggregation" for each in kind.__mro__)
 
 
 @cache

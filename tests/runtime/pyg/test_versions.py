@@ -70,6 +70,7 @@ def test_aggregations_are_called_by_names():
     hook = lambda _, inputs, given: names.append((len(inputs), *given))  # noqa: E731
     layer.aggr_module.register_forward_pre_hook(hook, with_kwargs=True)
     layer(torch.randn(3, W), torch.tensor([[0, 1], [2, 2]]))
+    assert hasattr(nn.Aggregation, "to_dense_batch")
     assert names == [(1, "index", "ptr", "dim_size", "dim")]
 
 
