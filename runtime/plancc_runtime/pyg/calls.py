@@ -24,10 +24,10 @@ RANDOM = names(
 )
 MADE = names("zeros ones full empty new_zeros new_ones new_full new_empty")
 ASKED = names(
-    "dim ndim device dtype layout is_cuda requires_grad grad_fn stride is_floating_point data_ptr "
+    "dim ndim device dtype layout is_cuda requires_grad grad_fn is_floating_point data_ptr "
     "is_complex is_sparse is_sparse_csr is_sparse_csc is_contiguous is_leaf element_size "
     "is_quantized is_nested is_mkldnn get_device _version names has_names is_meta is_cpu "
-    "is_inference requires_grad_ retain_grad register_hook __repr__ __format__ __hash__ names"
+    "is_inference requires_grad_ retain_grad __repr__ __format__ __hash__ names"
 )
 """Questions about a tensor."""
 SIZES = names("size shape numel __len__")

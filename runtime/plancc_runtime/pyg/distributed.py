@@ -7,7 +7,9 @@ brings what it takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from hashlib import sha256
 from inspect import signature
 from itertools import count
@@ -23,11 +25,28 @@ from plancc.errors import InputError
 from plancc.sampling.counter import key_of
 from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.nn.dropout import dropout
-from plancc_runtime.pyg.marks import Count, EdgeEnds, Spread, Targets, alike, plain, spread
+from plancc_runtime.pyg.calls import names
+from plancc_runtime.pyg.marks import (
+    Count,
+    EdgeEnds,
+    Mark,
+    Spread,
+    Targets,
+    alike,
+    marks_in,
+    plain,
+    spread,
+)
 from plancc_runtime.pyg.moved import FetchedColumns, largest, with_zeros
 from plancc_runtime.pyg.rules import TorchRules
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
 from plancc_runtime.typed import TypedGraph
+
+ALONE = names(
+    "Linear NonDynamicallyQuantizableLinear ModuleList LayerNorm MultiheadAttention LSTM GRU "
+    "GRUCell"
+)
+"""Modules of torch that treat each row by itself, as aggregations use them."""
 
 
 class ArgumentKind(NamedTuple):
@@ -140,8 +159,14 @@ class Distributed(nn.Module):
 
     def _check_alike(self) -> None:
         """Refuse networks that differ between ranks, by name. Collective, once."""
+        held = {
+            f"{name}{'.' * bool(name)}{key}": x
+            for name, layer in self.model.named_modules()
+            for key, x in vars(layer).items()
+            if isinstance(x, Tensor) and not isinstance(x, Mark)
+        }
         of_rank = {}
-        for name, x in self.model.state_dict().items():
+        for name, x in (self.model.state_dict() | held).items():
             if is_lazy(x):
                 raise InputError(f"'{name}' of the network has no size yet: give all widths")
             of_rank[name] = sha256(x.detach().cpu().double().numpy().tobytes()).hexdigest()
@@ -151,7 +176,8 @@ class Distributed(nn.Module):
             if name:
                 raise InputError(
                     f"rank {rank} has other numbers in '{name}' of the network than rank 0: seed "
-                    "torch alike before it is made, or call `graph.sync_parameters(model)`"
+                    "torch alike before it is made, or call `graph.sync_parameters(model)`, and "
+                    "give what is of rows as an argument"
                 )
         self._is_alike = True
 
@@ -246,24 +272,25 @@ class Distributed(nn.Module):
 
     def _hooked(self, layer: Any) -> list[Any]:
         """Hooks of a layer that passes messages; none of another."""
+        is_script = isinstance(layer, torch.jit.ScriptModule)
+        if is_script or layer._backward_hooks or layer._backward_pre_hooks:
+            raise InputError(
+                f"a {type(layer).__name__} of the network is a script or has backward hooks, in "
+                "which sums over rows would be of this rank alone: leave them out"
+            )
         if type(layer).__name__ == "HeteroLinear":  # sorts rows, and treats each by itself
             return _as_one_function(layer)
         if type(layer).__name__ == "HGTConv":
             return self._on_columns(layer)
         if type(layer).__name__ == "WLConv":
             return self._with_colours(layer)
-        if "max_num_elements" in signature(layer.forward).parameters:
-            return [layer.register_forward_pre_hook(self._padded, with_kwargs=True)]
+        if hasattr(layer, "to_dense_batch"):  # an aggregation
+            return self._on_own_rows(layer)
         if not hasattr(layer, "register_propagate_forward_pre_hook"):
             return []
-        before, after = _on_own_rows()
         return [
             layer.register_propagate_forward_pre_hook(self._fetching(layer, "_user_args")),
             layer.register_edge_update_forward_pre_hook(self._fetching(layer, "_edge_user_args")),
-            # messages have no marks: what is summed at an own row is here
-            layer.register_message_forward_hook(lambda _, inputs, out: plain(out)),
-            layer.register_aggregate_forward_pre_hook(before),
-            layer.register_aggregate_forward_hook(after),
         ]
 
     def _fetching(self, layer: nn.Module, names: str) -> Any:
@@ -345,14 +372,39 @@ class Distributed(nn.Module):
 
         return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
 
-    def _padded(self, _: Any, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """Arguments of sums that pad all rows to the most edges of one: of all ranks."""
-        if any(isinstance(each, Spread) for each in (*inputs, *given.values())):
-            return None  # a readout of rows, not a sum at them: the rules see what it does
-        index = plain(inputs[1] if len(inputs) > 1 else given["index"])
-        most = index.bincount().max() if len(index) else index.new_tensor(0)
-        most = largest(most, self._graph.transport)
-        return plain(inputs), {**plain(given), "max_num_elements": int(most)}
+    def _on_own_rows(self, layer: Any) -> list[Any]:
+        """Hooks of an aggregation at own rows: all edges of an own row are here.
+
+        One that treats each row by itself has no marks inside; the rules see what others do.
+        """
+        is_alone = all(map(_is_alone, layer.modules()))
+        rows: list[TypeRows | None] = []
+
+        def before(_: Any, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+            index, size = given["index"], given["dim_size"]
+            rows.append(index.of if is_alone and isinstance(index, Targets) else None)
+            if rows[-1] is not None:
+                inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}
+                given["dim_size"] = size.here if isinstance(size, Count) else size
+            if not _pads(type(layer)) or [*marks_in([*inputs, *given.values()])]:
+                return inputs, given
+            # of all ranks, as rows are padded to the most edges of one
+            most = given["index"].bincount(minlength=1).max()
+            most = int(largest(most, self._graph.transport))
+            return inputs, {**given, "max_num_elements": most}
+
+        def after(_: Any, inputs: Any, given: dict[str, Any], out: Any) -> Any:
+            def of_rows(x: Tensor) -> Tensor:
+                axis = given["dim"] % x.ndim
+                return spread(x, axis, of) if of and x.shape[axis] == of.num_rows else x
+
+            of = rows.pop()
+            return with_tensors(out, of_rows)
+
+        return [
+            layer.register_forward_pre_hook(before, with_kwargs=True),
+            layer.register_forward_hook(after, with_kwargs=True),
+        ]
 
     # Dropout
 
@@ -391,35 +443,45 @@ def _as_one_function(layer: nn.Module) -> list[Any]:
     return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
 
 
-def _on_own_rows() -> tuple[Any, Any]:
-    """Hooks of sums at own rows, which have no marks inside: all edges of an own row are here."""
-    rows: list[TypeRows | None] = []
+@cache
+def _pads(kind: type[nn.Module]) -> bool:
+    """Whether an aggregation pads all rows to the most edges of one."""
+    return "max_num_elements" in signature(kind.forward).parameters
 
-    def before(_: Any, inputs: tuple[dict[str, Any]]) -> tuple[dict[str, Any]] | None:
-        given, index = inputs[0], inputs[0].get("index")
-        rows.append(index.of if isinstance(index, Targets) else None)
-        if rows[-1] is None:
-            return None
-        return ({k: v.here if isinstance(v, Count) else plain(v) for k, v in given.items()},)
 
-    def after(layer: Any, _: Any, out: Any) -> Any:
-        of = rows.pop()
-        if of is None or isinstance(out, Spread):
-            return None
-        axis = layer.node_dim % out.ndim
-        return spread(out, axis, of) if out.shape[axis] == of.num_rows else out
-
-    return before, after
+def _is_alone(layer: Any) -> bool:
+    """Whether a part of an aggregation is known to treat each row by itself."""
+    kind = type(layer)
+    *package, module = kind.__module__.split(".")
+    is_own = package == ["torch_geometric", "nn", "aggr"] and module != "equilibrium"
+    is_known = package == ["torch", "nn", "modules"] and kind.__name__ in ALONE
+    return (is_own or is_known) and not getattr(layer, "dropout", 0)
 
 
 def tensors_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Tensor]]:
-    """The tensors of a value, of lists, tuples and dicts in it too, with their keys and places."""
+    """The tensors of a value, and of what it has (`_parts`), with their keys and places."""
     if isinstance(value, Tensor):
         return [(path, value)]
-    pairs: Iterable[Any] = value.items() if isinstance(value, Mapping) else ()
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        pairs = enumerate(value)
-    return [found for k, each in pairs for found in tensors_in(each, (*path, k))]
+    return [found for k, each in _parts(value) for found in tensors_in(each, (*path, k))]
+
+
+def _parts(value: Any) -> list[tuple[Any, Any]]:
+    """What a list, tuple, dict or dataclass has, by key, place or name.
+
+    Raises:
+        InputError: If it is another object that has a tensor.
+    """
+    if isinstance(value, Mapping):
+        return [*value.items()]
+    if isinstance(value, list | tuple):
+        return [*zip(getattr(value, "_fields", range(len(value))), value, strict=True)]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [(each.name, getattr(value, each.name)) for each in fields(value)]
+    if any(isinstance(each, Tensor) for each in getattr(value, "__dict__", {}).values()):
+        raise InputError(
+            f"an argument is a {type(value).__name__}, which has tensors: give the network these"
+        )
+    return []
 
 
 def _in_words(path: Sequence[Any]) -> str:
@@ -428,13 +490,17 @@ def _in_words(path: Sequence[Any]) -> str:
 
 
 def with_tensors(value: Any, change: Any) -> Any:
-    """value with every tensor in it changed; in lists, tuples and dicts too."""
+    """value with every tensor in it changed; in what it has (`_parts`) too."""
     if isinstance(value, Tensor):
         return change(value)
+    made = {k: with_tensors(each, change) for k, each in _parts(value)}
     if isinstance(value, Mapping):
-        return {k: with_tensors(each, change) for k, each in value.items()}
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return type(value)(with_tensors(each, change) for each in value)
+        return made
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **made)
+    if isinstance(value, list | tuple):
+        made_of = type(value)
+        return made_of(*made.values()) if hasattr(value, "_fields") else made_of(made.values())
     return value
 
 

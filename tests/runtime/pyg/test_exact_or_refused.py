@@ -1,5 +1,9 @@
 """Forwards that this rank's rows alone would answer wrongly: right on ranks, or refused."""
 
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import NamedTuple
+
 import pytest
 
 pytest.importorskip("torch_geometric")
@@ -59,6 +63,12 @@ def gated(x, edge_index, **_):
     with torch.no_grad():
         gate = conv(h, edge_index).sigmoid()
     return gate * conv(h, edge_index)
+
+
+def hook_of_gradients(x, **_):
+    y = x * 1.0
+    y.register_hook(lambda g: g / g.norm())
+    return y
 
 
 EXACT = {
@@ -164,6 +174,8 @@ REFUSED = {
     "filled with rows": lambda x, **_: x / torch.full((1,), x.size(0)),
     "ends of this rank": lambda x, edge_index, **_: x / len(edge_index[0]),
     "data": lambda x, **_: x.data * 2,
+    "hook of gradients": hook_of_gradients,
+    "stride": lambda x, **_: x * x.t().contiguous().stride(0),
     "rows less one": lambda x, **_: x.sum(0) / (x.size(0) - 1),
     "out": out_of,
     "rows set": set_rows,
@@ -208,6 +220,75 @@ def called(model, steps=1, seed=0, ranks=3):
         return vertices, [net(edge_index=graph.edge_index, **given) for _ in range(steps)]
 
     return run_ranks(ranks, work, 180)
+
+
+class Aggregating(nn.MessagePassing):
+    """A layer whose `aggregate` is `function(layer, messages, index, dim_size)`."""
+
+    def __init__(self, function):
+        super().__init__("mean")
+        self.function, self.norm = function, torch.nn.BatchNorm1d(W)
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=x)
+
+    def aggregate(self, inputs, index, dim_size):
+        return self.function(self, inputs, index, dim_size)
+
+
+LAYERS = {
+    "centred messages": lambda: Aggregating(
+        lambda on, m, i, n: on.aggr_module(m - m.mean(0), i, None, n)
+    ),
+    "normed messages": lambda: Aggregating(
+        lambda on, m, i, n: on.aggr_module(on.norm(m), i, dim_size=n)
+    ),
+    "centred sums": lambda: Aggregating(centred),
+    "sums by the size": lambda: Aggregating(
+        lambda on, m, i, n: on.aggr_module(m, i, dim_size=n) / n
+    ),
+    "normed sets": lambda: nn.SAGEConv(
+        W, OUT, nn.DeepSetsAggregation(nn.MLP([W, W, W]), nn.MLP([W, 5, W]))
+    ),
+    "normed attention": lambda: nn.SAGEConv(
+        W, OUT, ["mean", nn.AttentionalAggregation(nn.MLP([W, W, 1]))]
+    ),
+    "sorted": lambda: nn.SAGEConv(W, OUT, [nn.LSTMAggregation(W, W), "std"]),
+    "transformer": lambda: nn.SAGEConv(W, W, nn.SetTransformerAggregation(W, heads=2)),
+}
+REFUSED_LAYERS = {
+    "normed lists": lambda: nn.SAGEConv(
+        W, W, nn.MLPAggregation(W, W, 20, num_layers=2, hidden_channels=5)
+    ),
+    "equilibrium": lambda: nn.SAGEConv(W, W, nn.EquilibriumAggregation(W, W, [5])),
+    "script": lambda: torch.nn.Sequential(torch.jit.script(torch.nn.Linear(W, W))),
+    "backward hook": lambda: hooked(torch.nn.Linear(W, W)),
+    "dropout among lists": lambda: nn.SAGEConv(
+        W, W, nn.SetTransformerAggregation(W, heads=2, dropout=0.5)
+    ),
+}
+
+
+def hooked(layer):
+    layer.register_full_backward_hook(lambda _, before, after: (before[0] / before[0].norm(),))
+    return layer
+
+
+def centred(layer, messages, index, size):
+    out = layer.aggr_module(messages, index, dim_size=size)
+    return out - out.mean(0)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_aggregations_give_what_one_process_gives(name):
+    compare(lambda: Called(LAYERS[name](), "x edge_index"), 3)
+
+
+@pytest.mark.parametrize("name", REFUSED_LAYERS)
+def test_layers_are_refused(name):
+    call = "x" if name in ("script", "backward hook") else "x edge_index"
+    with pytest.raises(InputError):
+        on_ranks(lambda: Called(REFUSED_LAYERS[name](), call), 3)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -262,6 +343,56 @@ def test_rows_set_in_inference_mode_travel_again():
         assert torch.equal(found, set_between(x, world().edge_index[:, mine]))
 
     run_ranks(3, work, 180)
+
+
+class Named(NamedTuple):
+    pos: torch.Tensor
+
+
+@dataclass
+class Fields:
+    pos: torch.Tensor
+
+
+def with_position(net, x, edges):
+    return net(x, SimpleNamespace(pos=x))
+
+
+def with_attribute(net, x, edges):
+    net.model.pos = x
+    return net(x)
+
+
+def on_three(model, call):
+    """The outputs of ``call(net, x, edge_index)`` on three ranks, by vertex."""
+
+    def work(transport):
+        graph = opened("directed", transport)
+        vertices = graph.vertices.long()
+        x = world().by_vertex["x"][vertices]
+        return vertices, [call(distributed(seeded(model), graph), x, graph.edge_index)]
+
+    return by_vertex(run_ranks(3, work, 180), 0)
+
+
+class Centred(torch.nn.Module):
+    """A row less the mean of a second argument, or of an attribute."""
+
+    def forward(self, x, extra=None):
+        return x - (self if extra is None else extra).pos.mean(0)
+
+
+@pytest.mark.parametrize("kind", [Named, Fields])
+def test_rows_in_tuples_with_names_and_dataclasses_are_rows(kind):
+    x = world().by_vertex["x"]
+    found = on_three(Centred, lambda net, x, _: net(x, kind(x)))
+    torch.testing.assert_close(found, x - x.mean(0), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("call", [with_position, with_attribute])
+def test_rows_in_other_objects_are_refused(call):
+    with pytest.raises(InputError, match=r"SimpleNamespace, which has tensors|numbers in 'pos'"):
+        on_three(Centred, call)
 
 
 class Dropping(torch.nn.Module):

@@ -17,10 +17,7 @@ from torch_geometric import nn
 
 ROOT = Path(__file__).parents[3]
 TABLE = ROOT / "docs" / "results" / "own-model-layers.json"
-HOOKS = (
-    *("propagate_forward_pre", "edge_update_forward_pre", "message_forward"),
-    *("aggregate_forward_pre", "aggregate_forward"),
-)
+HOOKS = ("propagate_forward_pre", "edge_update_forward_pre")
 
 
 def called(layer):
@@ -38,21 +35,13 @@ def called(layer):
     return calls
 
 
-EDGES, SUMMED = "Tensor NoneType dict", "dim_size index ptr"
-AGGREGATED = [
-    ("aggregate_forward_pre", "dict", SUMMED),
-    ("aggregate_forward", "dict Tensor", SUMMED),
-]
+EDGES = "Tensor NoneType dict"
 LAYERS = {
     # what `propagate` and `edge_updater` read of sources, and the calls
     "SAGEConv": (
         {"x_j"},
         set(),
-        [
-            ("propagate_forward_pre", EDGES, "x"),
-            ("message_forward", "dict Tensor", "x_j"),
-            *AGGREGATED,
-        ],
+        [("propagate_forward_pre", EDGES, "x")],
     ),
     # `edge_updater` has looked the sources up already when its hook is called
     "GATConv": (
@@ -61,8 +50,6 @@ LAYERS = {
         [
             ("edge_update_forward_pre", EDGES, "alpha_i alpha_j dim_size edge_attr index ptr"),
             ("propagate_forward_pre", EDGES, "alpha x"),
-            ("message_forward", "dict Tensor", "alpha x_j"),
-            *AGGREGATED,
         ],
     ),
 }
@@ -78,13 +65,13 @@ def test_hooks_are_called_in_this_order_with_these_arguments(name):
     assert layer.flow == "source_to_target"
 
 
-def test_what_hooks_return_takes_the_place_of_arguments_and_results():
-    layer = nn.SimpleConv("sum")
-    layer.register_message_forward_hook(lambda _, inputs, out: out + 1)
-    layer.register_aggregate_forward_pre_hook(lambda _, inputs: ({**inputs[0], "dim_size": 5},))
-    layer.register_aggregate_forward_hook(lambda _, inputs, out: 10 * out)
-    out = layer(torch.ones(3, 1), torch.tensor([[0, 1], [2, 2]]))
-    assert out.flatten().tolist() == [0, 0, 40, 0, 0]
+def test_aggregations_are_called_by_names():
+    layer, names = nn.SAGEConv(W, OUT), []
+    hook = lambda _, inputs, given: names.append((len(inputs), *given))  # noqa: E731
+    layer.aggr_module.register_forward_pre_hook(hook, with_kwargs=True)
+    layer(torch.randn(3, W), torch.tensor([[0, 1], [2, 2]]))
+    assert hasattr(nn.Aggregation, "to_dense_batch")
+    assert names == [(1, "index", "ptr", "dim_size", "dim")]
 
 
 def test_sums_that_pad_rows_take_the_most_edges_of_one():
