@@ -72,7 +72,9 @@ def by_comparisons(x, edge_index, edge_weight, **_):
 
 def of_whole_numbers(x, batch, **_):
     whole = (batch - batch.min()).to(torch.uint8)
-    by_graph = whole.new_full((3,), 9).scatter_reduce(0, batch, whole + batch.to(torch.uint8), "amin")
+    by_graph = whole.new_full((3,), 9).scatter_reduce(
+        0, batch, whole + batch.to(torch.uint8), "amin"
+    )
     return x * (whole.amin() + 3 * whole.max() + by_graph.sum())
 
 
@@ -80,7 +82,11 @@ def as_embedding(x, node_type, **_):
     return F.embedding(node_type, torch.ones(3, W), scale_grad_by_freq=True)
 
 
+GRU = torch.nn.GRU(2, 2, batch_first=True).double()
+
+
 EXACT = {
+    "GRU": (lambda x, **_: GRU(x.view(x.size(0), -1, 2))[0].flatten(1), ROWS),
     "by counts": (by_counts, ROWS),
     "by comparisons": (by_comparisons, ROWS),
     "more than ten rows": (lambda x, **_: x * (x.size(0) > 10), ROWS),
@@ -130,6 +136,9 @@ EXACT = {
     "batch": (lambda x, batch, **_: F.one_hot(batch, 3).double().t() @ x, WHOLE),
 }  # fmt: skip
 REFUSED = {
+    "tracked statistics by row": lambda x, **_: F.instance_norm(
+        x.view(x.size(0), -1, 2), torch.zeros(W // 2), torch.ones(W // 2)
+    ),
     "tensor of a list of rows": lambda x, **_: x / torch.tensor([x.size(0)]),
     "tensor of shape": lambda x, **_: x / torch.tensor(x.shape)[0],
     "like, of rows": lambda x, **_: torch.full_like(x, x.size(0)),
