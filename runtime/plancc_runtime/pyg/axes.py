@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import count
+from itertools import product, repeat
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from plancc_runtime.pyg.calls import Call
+from plancc_runtime.pyg.calls import PRODUCTS, Call
 from plancc_runtime.pyg.marks import Count, Spread, marks_in
 
 MANY = 1_000_003
@@ -71,12 +71,17 @@ def _shapes(values: Iterable[Any]) -> Iterator[Any]:
 def _places(call: Call) -> list[RowAxis] | None:
     first, *others = marks_in((*call.args, *call.kwargs.values()))
     assert isinstance(first, Spread)
+    apart = [tuple(range(len(others) + 1))] * bool(others)
+    if call.name in ("einsum", *PRODUCTS):  # whose axes of rows may be two, of several tensors each
+        if len(others) > 3:
+            return None
+        apart = [*product((0, 1), repeat=len(others) + 1)][1 : 2 ** len(others)]
     with suppress(*FAILS):
-        if others:
+        for more in apart:
             with suppress(*FAILS):
-                _on_shapes(call, first, 1)
+                _on_shapes(call, first, more)
                 return None  # every row of one with every row of another
-        out, given = _on_shapes(call, first, 0)
+        out, given = _on_shapes(call, first, repeat(0))
         if isinstance(out, Tensor) and out.numel() % MANY:
             return []
         whole = (out,) if isinstance(out, Tensor) else out
@@ -84,17 +89,17 @@ def _places(call: Call) -> list[RowAxis] | None:
     return None
 
 
-def _on_shapes(call: Call, first: Spread, apart: int) -> tuple[Any, Tensor]:
-    """What the function returns for tensors of so many rows, and what was given for the first.
+def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Tensor]:
+    """What the function returns for tensors of many rows, and what was given for the first.
 
     Parameters:
-        apart: How many rows more each tensor has than the one before.
+        more: How many rows above `MANY` each tensor has.
     """
-    sizes, given = count(MANY, apart), []
+    left, given = iter(more), []
 
     def alike(x: Any) -> Any:
         if isinstance(x, Spread):
-            shape = [*x.shape[: x.axis], next(sizes) * x.each, *x.shape[x.axis + 1 :]]
+            shape = [*x.shape[: x.axis], (MANY + next(left)) * x.each, *x.shape[x.axis + 1 :]]
             given.append(torch.empty(shape, dtype=x.dtype, device="meta"))
             return given[-1]
         if isinstance(x, Tensor):
