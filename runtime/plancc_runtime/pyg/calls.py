@@ -18,9 +18,12 @@ def names(words: str) -> frozenset[str]:
 OPERATORS = names("__getitem__ __setitem__ __len__ __iter__ __repr__ __format__ __hash__")
 RANDOM = names(
     "rand randn randint randperm rand_like randn_like randint_like normal bernoulli bernoulli_ "
-    "multinomial uniform_ normal_ exponential_ rrelu alpha_dropout feature_alpha_dropout dropout1d "
-    "dropout2d dropout3d gumbel_softmax random_ cauchy_ log_normal_ geometric_ poisson binomial "
-    "feature_dropout rrelu_"
+    "multinomial uniform_ normal_ exponential_ rrelu gumbel_softmax random_ cauchy_ log_normal_ "
+    "geometric_ poisson binomial rrelu_"
+)
+DROPOUTS = names(
+    "dropout dropout_ alpha_dropout feature_alpha_dropout feature_dropout dropout1d dropout2d "
+    "dropout3d"
 )
 MADE = names("zeros ones full empty new_zeros new_ones new_full new_empty")
 ASKED = names(
@@ -30,6 +33,10 @@ ASKED = names(
     "is_inference requires_grad_ retain_grad __repr__ __format__ __hash__ names"
 )
 """Questions about a tensor."""
+SIZED = names(
+    "view reshape expand repeat broadcast_to unflatten narrow arange __getitem__ __setitem__"
+)
+"""Functions that, beside those of `MADE`, are given sizes."""
 SIZES = names("size shape numel __len__")
 SAME = names(
     "to type type_as float double half bfloat16 long int bool cpu cuda contiguous clone detach"

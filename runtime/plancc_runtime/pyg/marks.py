@@ -89,8 +89,8 @@ class Unknown(Mark):
 class Count(int):
     """The size of a spread axis: tensors that are made with it have such an axis.
 
-    As a size it is this rank's number; divided by, as a power or as a float it is that of all
-    ranks, which a mean wants.
+    As a size it is this rank's number; divided by, as a power, compared, printed or as a float it
+    is that of all ranks, which a mean wants.
 
     Attributes:
         of: As of `Spread`.
@@ -128,15 +128,11 @@ class Count(int):
     def __rpow__(self, other: Any, _: Any = None) -> Any:
         return other ** self.total()
 
-    def _compared(self, other: Any) -> int:
-        """The number that is compared: with 0 that of all ranks, so that they do the same."""
-        if not isinstance(other, Count) and other != 0:
-            self._refused()
-        return self.here if isinstance(other, Count) else self.total()
+    def __bool__(self) -> bool:
+        return self.total() > 0
 
     def __eq__(self, other: Any) -> bool:
-        is_zero = type(other) is int and other == 0
-        return int.__eq__(self.total() if is_zero else self.here, other)
+        return self.total() == totals(other)
 
     def __ne__(self, other: Any) -> bool:
         return not self == other
@@ -144,16 +140,22 @@ class Count(int):
     __hash__ = int.__hash__
 
     def __lt__(self, other: Any) -> Any:
-        return int.__lt__(self._compared(other), other)
+        return self.total() < totals(other)
 
     def __le__(self, other: Any) -> Any:
-        return int.__le__(self._compared(other), other)
+        return self.total() <= totals(other)
 
     def __gt__(self, other: Any) -> Any:
-        return int.__gt__(self._compared(other), other)
+        return self.total() > totals(other)
 
     def __ge__(self, other: Any) -> Any:
-        return int.__ge__(self._compared(other), other)
+        return self.total() >= totals(other)
+
+    def __str__(self) -> str:
+        return str(self.total())
+
+    def __format__(self, form: str) -> str:
+        return format(self.total(), form)
 
     def _refused(self, *_: Any) -> Any:
         raise InputError(
@@ -163,6 +165,8 @@ class Count(int):
 
     __add__ = __radd__ = __sub__ = __rsub__ = __floordiv__ = __rfloordiv__ = _refused
     __mod__ = __rmod__ = __divmod__ = __neg__ = __abs__ = __round__ = __int__ = _refused
+    __pos__ = __invert__ = __trunc__ = __floor__ = __ceil__ = __lshift__ = __rshift__ = _refused
+    __or__ = __ror__ = __and__ = __rand__ = __xor__ = __rxor__ = _refused
 
 
 M = TypeVar("M", bound=Mark)
@@ -197,6 +201,26 @@ def counted(size: int, of: TypeRows | None, total: Callable[[], int]) -> Count:
     found = Count(size)
     found.of, found.total = of, total
     return found
+
+
+def counts_in(values: Iterable[Any]) -> Iterator[Count]:
+    """Sizes of spread axes among values, and in lists and tuples of these."""
+    for each in values:
+        if isinstance(each, Count):
+            yield each
+        elif isinstance(each, list | tuple):
+            yield from counts_in(each)
+
+
+def totals(x: Any) -> Any:
+    """x with the number of all ranks for every `Count`, also in lists, tuples, dicts."""
+    if isinstance(x, Count):
+        return x.total()
+    if isinstance(x, dict):
+        return {key: totals(each) for key, each in x.items()}
+    if isinstance(x, list | tuple) and [*counts_in(x)]:
+        return type(x)([totals(each) for each in x])
+    return x
 
 
 def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:

@@ -63,7 +63,7 @@ class OverRanks(TorchFunctionMode):
             return returned(here, dim, index) if of_rows else summed(here, transport)
 
         def most(x: Tensor) -> Tensor:
-            here = whole.new_full(shape, least(whole)).scatter_reduce(dim, at, x, "amax")
+            here = x.new_full(shape, least(x)).scatter_reduce(dim, at, x, "amax")
             return returned(here, dim, index, True) if of_rows else largest(here, transport)
 
         def at_entries(x: Tensor) -> Tensor:
@@ -150,7 +150,7 @@ class OverRanks(TorchFunctionMode):
 
     def _instance_norm(self, call: Call, x: Spread) -> Tensor:
         if not call.get(5, "use_input_stats", True) or (
-            x.axis == 0 and not call.get(1, "running_mean")
+            x.axis == 0 and call.get(1, "running_mean") is None
         ):
             return alike(call.run(), x)
         if x.axis < 2 or x.shape[0] != 1:
@@ -191,7 +191,8 @@ class Bins(NamedTuple):
 def extreme(x: Tensor, name: str, bins: Bins) -> Tensor:
     """The largest ("max" in its name) or least of every bin; its gradient goes to all that are."""
     sign = 1 if "max" in name else -1
-    best = sign * bins.most(sign * x.detach())
+    wide = x.detach() if x.is_floating_point() else x.long()  # which holds their negatives
+    best = (sign * bins.most(sign * wide)).to(x.dtype)
     if not x.requires_grad:
         return best
     first = x == bins.at(best)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from sys import _getframe
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ from plancc_runtime.pyg.calls import (
     ASKED,
     BY_ROW,
     COMPARED,
+    DROPOUTS,
     ENDS,
     JOINS,
     KEPT,
@@ -30,6 +32,7 @@ from plancc_runtime.pyg.calls import (
     RANDOM,
     SAME,
     SCATTERED,
+    SIZED,
     SIZES,
     SPECIAL,
     SUMS,
@@ -49,12 +52,14 @@ from plancc_runtime.pyg.marks import (
     Unknown,
     alike,
     counted,
+    counts_in,
     is_rows,
     mark_in_place,
     marked,
     marks_in,
     plain,
     spread,
+    totals,
 )
 from plancc_runtime.pyg.moved import summed
 from plancc_runtime.pyg.over_ranks import OverRanks
@@ -67,20 +72,24 @@ class TorchRules(OverRanks):
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        call = Call(name_of(func), func, args, kwargs or {})
-        name = call.name
+        name, kwargs = name_of(func), dict(kwargs or {})
+        if not args and name != "where":
+            args = tuple(kwargs.pop(k) for k in ("input", "tensors") if k in kwargs)
+        call = Call(name, func, args, kwargs)
         found = list(marks_in([*args, *call.kwargs.values()]))
         if found and name in ASKED:
             return call.run()
         if name in RANDOM:
             refuse(call, "draws random numbers")
-        if name in ("dropout", "dropout_"):
+        if name in DROPOUTS:
             return self._dropout(call)
         if name in MADE:
             return self._made(call)
-        if any(isinstance(k, Count) for k in args) and is_pointwise(name):
-            values = [k.total() if isinstance(k, Count) else k for k in args]
-            call = call._replace(args=values)
+        counts = [*counts_in([*args, *kwargs.values()])]
+        if counts and is_pointwise(name):
+            call = call._replace(args=totals(args), kwargs=totals(kwargs))
+        elif counts and name not in SIZED:
+            refuse(call, "makes numbers of this rank's rows")
         if not found:
             return self._call_on_plain(call)
         if any(isinstance(each, Unknown) for each in found):
@@ -103,12 +112,18 @@ class TorchRules(OverRanks):
 
     def _call_on_plain(self, call: Call) -> Any:
         """Functions of tensors that are not spread; maybe of sizes that are."""
-        counts = [k for k in (*call.args, *call.kwargs.values()) if isinstance(k, Count)]
+        counts = [*counts_in([*call.args, *call.kwargs.values()])]
         if not counts:
             return call.run()
-        if call.name in ("expand", "repeat"):
+        if call.name in ("expand", "repeat", "broadcast_to"):
             return self._made(call)
-        if call.name == "arange" and call.args[:-1] in ((), (0,)) and counts[0].of is not None:
+        if (
+            call.name == "arange"
+            and call.args[:-1] in ((), (0,))
+            and counts == [*call.args[-1:]]
+            and counts[0].of is not None
+            and not call.kwargs.keys() & {"start", "step"}
+        ):
             return marked(call.run(), Targets, of=counts[0].of)
         return refuse(call, "makes numbers of this rank's rows")
 
@@ -147,21 +162,27 @@ class TorchRules(OverRanks):
 
     def _made(self, call: Call) -> Any:
         """New tensors, spread where their size says so."""
-        if isinstance(call.get(1, "fill_value"), Count) and "full" in call.name:
-            refuse(call, "makes numbers of this rank's rows")
-        sizes = [*call.args, call.kwargs.get("size")]
+        sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]
         flat = [k for each in sizes for k in (each if isinstance(each, list | tuple) else [each])]
-        numbers = [k for k in flat if isinstance(k, int)]
-        found = call.run()
-        for place, size in enumerate(numbers):
-            if isinstance(size, Count) and place < found.ndim:
-                return mark_in_place(found, place, size.of)
-        return found
+        numbers, found = [k for k in flat if isinstance(k, int)], call.run()
+        counts = [*counts_in([*call.args, *call.kwargs.values()])]
+        if not counts:
+            return found
+        places = [k for k, each in enumerate(numbers[: found.ndim]) if isinstance(each, Count)]
+        if len(counts) > 1 or not places:
+            refuse(call, "has two axes of rows or edges, or numbers of this rank's rows")
+        [place] = places
+        old = place - len(numbers) + call.args[0].ndim if call.name == "repeat" else 0
+        if call.name == "repeat" and old >= 0 and call.args[0].shape[old] != 1:
+            refuse(call, "repeats several entries by the number of rows or edges")
+        return mark_in_place(found, place, counts[0].of)
 
     def _dropout(self, call: Call) -> Any:
         x, rate = call.get(0, "input"), call.get(1, "p", 0.5)
         if not call.get(2, "training", True) or rate == 0:
             return x
+        if call.name not in ("dropout", "dropout_"):
+            refuse(call, "draws random numbers")
         if call.get(3, "inplace", False):
             refuse(call, "changes its argument in place")
         if not isinstance(x, Spread):
@@ -180,10 +201,15 @@ class TorchRules(OverRanks):
         name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds | OneEnd))
         ends = _ends(x)
         if name in COMPARED and all(isinstance(k, OneEnd) for k in call.args):
+            if len({k.of for k in call.args}) > 1:
+                refuse(call, "compares vertices of two types")
             return spread(call.run(), 0, None)
         if name == "max" and len(call.args) == 1 and not call.kwargs:
             if len({of for _, of in ends}) > 1:
                 refuse(call, "compares vertices of two types")
+            # PyTorch Geometric makes a size of it, others may divide by it
+            if not str(_getframe(2).f_globals.get("__name__")).startswith("torch_geometric."):
+                refuse(call, f"{ENDS} (the number of rows is `x.size(0)`)")
             return plain(x).new_tensor(ends[0].of.num_rows - 1)  # vertices that it may index
         if name in ("cat", "concat", "stack"):
             return self._joined_ends(call, call.args[0])
@@ -224,7 +250,8 @@ class TorchRules(OverRanks):
                 refuse(call, ENDS)
             ends = [ends[row] for row in rows]
             self.edges = x if len(ends) == 1 else self.edges
-        if not all(k is None or _is_whole(k) or isinstance(k, Mark) for k in others):
+        masks = [isinstance(k, Spread) and k.dtype == torch.bool for k in others]
+        if not all(k is None or _is_whole(k) or m for k, m in zip(others, masks, strict=True)):
             refuse(call, "picks edges by number")
         return _with_ends(call, plain(x)[plain(keys)], ends, x.relations)
 
@@ -245,6 +272,8 @@ class TorchRules(OverRanks):
         if isinstance(index, Mark):
             if isinstance(index, Spread) and index.dtype == torch.bool:
                 return self._masked(call, x, index)
+            if any(isinstance(k, Tensor | list) for k in keys[1:]):
+                refuse(call, "picks entries by several indices")
             found: Any = self._at(call, x, 0, index)
             rest = (slice(None),) * index.ndim + keys[1:]
             return found if len(keys) == 1 else self._sliced(call, found, rest)
@@ -277,6 +306,8 @@ class TorchRules(OverRanks):
             along and not (is_rows(x) and x.of == index.of)
         ):
             refuse(call, "picks entries by number")
+        if isinstance(x, Spread) and isinstance(index, Spread):
+            refuse(call, "takes all rows or edges for each of them")
         taken, at = plain(x), plain(index)
         found = taken[at] if dim == 0 and at.ndim != 1 else taken.index_select(dim, at)
         if isinstance(index, Spread):
@@ -333,7 +364,8 @@ class TorchRules(OverRanks):
                 refuse(call, "sets entries by number")
         else:
             self._sliced(call, x, key)
-        call.func(x, tuple(map(plain, keys)), plain(value))
+        self.columns.forget(x)
+        call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
         """Sums, means and extremes by an index: of edges at one end, or of entries in groups."""
@@ -424,8 +456,8 @@ class TorchRules(OverRanks):
         return alike(plain(x).squeeze(left), x, axis=x.axis - sum(k < x.axis for k in left))
 
     def _embedding(self, call: Call, x: Spread) -> Tensor:
-        if call.get(3, "max_norm") is not None:
-            refuse(call, "changes rows of its weights")
+        if call.get(3, "max_norm") is not None or call.get(5, "scale_grad_by_freq", False):
+            refuse(call, "changes rows of its weights, or counts how often this rank reads them")
         return self._row_by_row(call, [x])
 
     def _nonzero(self, call: Call, x: Spread) -> Tensor:
@@ -442,7 +474,8 @@ class TorchRules(OverRanks):
 
     def _lstm(self, call: Call, x: Spread) -> Any:
         batch_first = call.args[8] if len(call.args) > 8 else False
-        if isinstance(call.args[1], Tensor) or (call.args[5] > 0 and call.args[6]):
+        packed = getattr(call.args[1], "dtype", None) == torch.int64
+        if packed or (call.args[5] > 0 and call.args[6]):
             refuse(call, "drops entries at random, or packs sequences")
         if x.axis != (0 if batch_first else 1):
             refuse(call, "goes along all rows or edges")

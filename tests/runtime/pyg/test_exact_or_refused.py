@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from convolutions import OUT, Called, W
 from on_ranks import compare, on_ranks, opened, seeded, world
 from torch_geometric import nn
+from torch_geometric.utils import degree
 
 from plancc.errors import InputError
 from plancc_runtime.pyg import distributed
@@ -71,7 +72,51 @@ def hook_of_gradients(x, **_):
     return y
 
 
+def by_counts(x, **_):
+    n = x.size(0)
+    y = torch.mul(x.clamp(max=n / 40), other=n).add(x, alpha=n).addcmul(x, x, value=n)
+    y = y.masked_fill(x > 0, value=n)
+    y[:, 0] = n
+    return y
+
+
+def by_comparisons(x, edge_index, edge_weight, **_):
+    sizes = x.size(0), edge_index.size(1)
+    same = [n == len(world()) for n in sizes] + [sizes[1] == edge_weight.size(0)]
+    ordered = [sizes[0] > 10, sizes[0] < sizes[1], sizes[0] == sizes[1], bool(sizes[1])]
+    return x * sum(2**k * each for k, each in enumerate(same + ordered)) * float(f"{sizes[0]}")
+
+
+def of_whole_numbers(x, batch, **_):
+    whole = (batch - batch.min()).to(torch.uint8)
+    by_graph = whole.new_full((3,), 9).scatter_reduce(
+        0, batch, whole + batch.to(torch.uint8), "amin"
+    )
+    return x * (whole.amin() + 3 * whole.max() + by_graph.sum())
+
+
+def as_embedding(x, node_type, **_):
+    return F.embedding(node_type, torch.ones(3, W), scale_grad_by_freq=True)
+
+
+GRU = torch.nn.GRU(2, 2, batch_first=True).double()
+
+
 EXACT = {
+    "GRU": (lambda x, **_: GRU(x.view(x.size(0), -1, 2))[0].flatten(1), ROWS),
+    "by counts": (by_counts, ROWS),
+    "by comparisons": (by_comparisons, ROWS),
+    "more than ten rows": (lambda x, **_: x * (x.size(0) > 10), ROWS),
+    "made of shape": (lambda x, **_:
+                      x + torch.ones(W).expand(x.shape).sum(0)
+                      + torch.ones(W).broadcast_to(x.shape).sum(0)
+                      + torch.ones(1).repeat((x.size(0), 1)).sum(0), ROWS),
+    "rows of whole numbers": (of_whole_numbers, ROWS),
+    "degrees": (lambda x, edge_index, **_: x * degree(edge_index[1])[:, None], ROWS),
+    "named arguments": (lambda x, **_:
+                        torch.cat(tensors=[torch.relu(input=x), F.dropout(input=x, p=0)], dim=1),
+                        ROWS),
+    "no dropout": (lambda x, **_: F.alpha_dropout(x, 0.5, training=False), ROWS),
     "mean": (lambda x, **_: x - x.mean(0), ROWS),
     "rows that came without gradient": (gated, ROWS),
     "over edges": (lambda x, edge_index, **_: x / edge_index.size(1), ROWS),
@@ -111,6 +156,27 @@ EXACT = {
 }  # fmt: skip
 REFUSED = {
     "complex rows": lambda x, edge_index, **_: torch.complex(x, x)[edge_index[0]].imag,
+
+
+    "tracked statistics by row": lambda x, **_: F.instance_norm(
+        x.view(x.size(0), -1, 2), torch.zeros(W // 2), torch.ones(W // 2)
+    ),
+    "tensor of a list of rows": lambda x, **_: x / torch.tensor([x.size(0)]),
+    "tensor of shape": lambda x, **_: x / torch.tensor(x.shape)[0],
+    "like, of rows": lambda x, **_: torch.full_like(x, x.size(0)),
+    "fill with rows": lambda x, **_: torch.zeros_like(x).fill_(x.size(0)),
+    "more rows": lambda x, **_: x * +x.size(0),
+    "bits of rows": lambda x, **_: x * (x.size(0) | 0),
+    "largest end": lambda x, edge_index, **_: x / (int(edge_index.max()) + 1),
+    "rows by group": lambda x, batch, **_: x.t()[batch % W].sum(1),
+    "edges by group": lambda x, edge_index, batch, **_: x[edge_index[:, batch][0]],
+    "ends by group": lambda x, edge_index, batch, **_: x[edge_index[0][batch]],
+    "rows by rows": lambda x, **_: torch.ones(x.size(0), x.size(0)).sum(1),
+    "expanded by rows": lambda x, **_: torch.ones(1).expand(x.size(0), x.size(0)).sum(1),
+    "repeated by rows": lambda x, **_: torch.ones(2, W).repeat(x.size(0), 1).mean(0),
+    "range from two": lambda x, **_: x[torch.arange(start=2, end=x.size(0))],
+    "several indices": lambda x, edge_index, **_: x[edge_index[0][:, None], torch.tensor([0, 1])],
+    "gradient by frequency": as_embedding,
     "normalize": lambda x, **_: F.normalize(x, dim=0),
     "softmax": lambda x, **_: x.softmax(dim=0),
     "layer norm of rows": lambda x, **_: F.layer_norm(x.t(), (x.size(0),)).t(),
@@ -169,7 +235,6 @@ REFUSED = {
     ),
     "rows as a number": lambda x, **_: x * int(x.size(0)),
     "less than rows": lambda x, **_: -x.size(0) * x,
-    "more than ten rows": lambda x, **_: x * (x.size(0) > 10),
     "tensor of rows": lambda x, **_: x / torch.tensor(x.size(0)),
     "filled with rows": lambda x, **_: x / torch.full((1,), x.size(0)),
     "ends of this rank": lambda x, edge_index, **_: x / len(edge_index[0]),
