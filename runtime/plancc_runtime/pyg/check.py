@@ -357,7 +357,8 @@ def _noting(name: str, layers: list[tuple[str, Entry | None, Tensor]]) -> Any:
     def note(_: Any, inputs: Any, out: Any) -> None:
         if isinstance(out, Tensor):
             of = out.of if is_rows(out, 0) else None
-            layers.append((name, of and ("rows", of.name), plain(out).detach()))
+            entry = None if of is None else ("rows", of.name)
+            layers.append((name, entry, plain(out).detach()))
 
     return note
 
