@@ -23,10 +23,12 @@ from plancc_runtime.transport.local import run_ranks
 
 
 class Scaled(torch.nn.Module):
-    """Wrong on purpose: a stride of this rank's memory, its number of rows, reaches the rows."""
+    """Wrong on purpose: this rank's number of rows reaches the rows, past the rules."""
 
     def forward(self, x):
-        return x * (1 + x.t().contiguous().stride(0))
+        with torch._C.DisableTorchFunction():
+            number = len(x)
+        return x * (1 + number)
 
 
 class Net(torch.nn.Module):
