@@ -26,7 +26,7 @@ class Scaled(torch.nn.Module):
     """Wrong on purpose: a stride of this rank's memory, its number of rows, reaches the rows."""
 
     def forward(self, x):
-        return x * (1 + x.t().contiguous().stride(0))
+        return x * (1 + len(range(x.size(0))))
 
 
 class Net(torch.nn.Module):
