@@ -23,7 +23,7 @@ from plancc_runtime.transport.local import run_ranks
 
 
 class Scaled(torch.nn.Module):
-    """Wrong on purpose: a stride of this rank's memory, its number of rows, reaches the rows."""
+    """Wrong on purpose: the length of a range, this rank's number of rows, reaches the rows."""
 
     def forward(self, x):
         return x * (1 + len(range(x.size(0))))

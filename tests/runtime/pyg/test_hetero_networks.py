@@ -245,7 +245,7 @@ def test_edges_and_their_numbers_are_by_relation():
 
 
 def wrong(_, x, e, a):
-    """A stride of this rank's memory reaches the rows."""
+    """The length of a range, this rank's number of rows, reaches the rows."""
     return {k: y * (1 + len(range(y.size(0)))) for k, y in x.items()}
 
 
