@@ -372,11 +372,13 @@ class Distributed(nn.Module):
 
         return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
 
-    def _on_own_rows(self, layer: Any) -> list[Any]:
+    def _on_own_rows(self, layer: nn.Module) -> list[Any]:
         """Hooks of an aggregation at own rows: all edges of an own row are here.
 
         One that treats each row by itself has no marks inside; the rules see what others do.
         """
+        # a class has a hash, which the stubs of torch hide
+        pads = _pads(type(layer))  # type: ignore[arg-type]
         is_alone = all(map(_is_alone, layer.modules()))
         rows: list[TypeRows | None] = []
 
@@ -386,7 +388,7 @@ class Distributed(nn.Module):
             if rows[-1] is not None:
                 inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}
                 given["dim_size"] = size.here if isinstance(size, Count) else size
-            if not _pads(type(layer)) or [*marks_in([*inputs, *given.values()])]:
+            if not pads or [*marks_in([*inputs, *given.values()])]:
                 return inputs, given
             # of all ranks, as rows are padded to the most edges of one
             most = given["index"].bincount(minlength=1).max()

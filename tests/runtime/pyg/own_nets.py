@@ -27,10 +27,10 @@ class Numbers(Net):
 
 
 class Depends(Net):
-    """Wrong on purpose: a stride of this rank's memory, its number of rows, reaches the rows."""
+    """Wrong on purpose: the length of a range, this rank's number of rows, reaches the rows."""
 
     def forward(self, x, edge_index):
-        return super().forward(x * (1 + x.t().contiguous().stride(0)), edge_index)
+        return super().forward(x * (1 + len(range(x.size(0)))), edge_index)
 
 
 class Edges(nn.Module):

@@ -23,12 +23,10 @@ from plancc_runtime.transport.local import run_ranks
 
 
 class Scaled(torch.nn.Module):
-    """Wrong on purpose: this rank's number of rows reaches the rows, past the rules."""
+    """Wrong on purpose: the length of a range, this rank's number of rows, reaches the rows."""
 
     def forward(self, x):
-        with torch._C.DisableTorchFunction():
-            number = len(x)
-        return x * (1 + number)
+        return x * (1 + len(range(x.size(0))))
 
 
 class Net(torch.nn.Module):
