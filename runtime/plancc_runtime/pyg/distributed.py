@@ -147,15 +147,17 @@ class Distributed(nn.Module):
         return plain(out)
 
     def _named(self, error: InputError) -> InputError:
-        """The error with the innermost layer that it came from."""
+        """The error with the innermost layer, and line of the user's, that it came from."""
         names = {id(module): name for name, module in self.model.named_modules()}
-        layer = ""
-        for frame, _ in walk_tb(error.__traceback__):
+        layer = line = ""
+        for frame, number in walk_tb(error.__traceback__):
             owner = frame.f_locals.get("self")
             if id(owner) in names and isinstance(owner, nn.Module):
                 of = names[id(owner)]
                 layer = f"layer '{of}' ({type(owner).__name__}): " if of else ""
-        return InputError(f"{layer}{error}")
+            if not str(frame.f_globals.get("__name__")).startswith(("plancc_runtime", "torch")):
+                line = f"{frame.f_code.co_filename}, line {number}: "
+        return InputError(f"{line}{layer}{error}")
 
     def _check_alike(self) -> None:
         """Refuse networks that differ between ranks, by name. Collective, once."""
