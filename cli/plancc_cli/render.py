@@ -42,7 +42,7 @@ NAMES = {
     "balance_imbalance": "imbalance reached",
     "predicted_memory": "memory predicted for the compile",
     "dims": "widths of the layers (dims)",
-    "hoeffding_nets": "nets to draw by Hoeffding's bound, for theta and delta",
+    "hoeffding_nets": "nets to draw by Hoeffding's bound",
     "hoeffding_batches": "batches to draw by Hoeffding's bound",
     "nets_per_batch": "nets in a batch, on average",
 }

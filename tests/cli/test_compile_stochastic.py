@@ -58,8 +58,8 @@ def test_what_is_printed_and_written(graph: Path, exact: Path, tmp_path: Path) -
     facts = " ".join(ok("inspect", "-v", tmp_path / "plan.h5").split())
     assert f"{value:,.1f} rows expected ({value / random_value:.2f} of random)" in facts
     assert "plancc-run trains in them with --sampler uniform, else the full batch" in facts
-    assert f"hoeffding nets {bound}" in facts
-    assert f"hoeffding batches {math.ceil(bound / SIZE)}" in facts
+    assert f"nets to draw by Hoeffding's bound {bound}" in facts
+    assert f"batches to draw by Hoeffding's bound {math.ceil(bound / SIZE)}" in facts
     assert found["batches"] == "exact"
     assert found["objective"] == "expected volume"
     assert (found["theta"], found["delta"]) == (0.1, 0.5)

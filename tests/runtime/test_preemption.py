@@ -168,7 +168,7 @@ def test_a_signal_in_a_long_epoch_is_answered_at_once(tmp_path, monkeypatch):
         return epoch(run, number)
 
     monkeypatch.setattr(Run, "epoch", held)
-    monkeypatch.setattr(RankJob, "say", lambda job, sentence, is_error=True: said.append(sentence))
+    monkeypatch.setattr(RankJob, "say", lambda job, sentence, *_, **__: said.append(sentence))
     assert alone(PLAN, *WORDS, "--epochs", 9, "--checkpoint", tmp_path).returncode == 75
     first, last = said
     assert first == "SIGTERM: a checkpoint is saved at the end of this epoch"
