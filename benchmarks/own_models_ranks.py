@@ -154,7 +154,7 @@ def on_first(alone: Training, comm: Any) -> None:
         comm.send(None, 1)
         return
     while not comm.iprobe():
-        time.sleep(1e-3)
+        time.sleep(1e-3)  # MPI itself waits with the core busy
     comm.recv()
 
 

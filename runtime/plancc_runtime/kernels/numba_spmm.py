@@ -164,6 +164,7 @@ def _product64(call: Any) -> None:
     _product(carray(call, CALL_SIZE), np.float64)
 
 
+# functions from here on have no annotations: numba infers the types of what it compiles
 @intrinsic(prefer_literal=True)
 def _tile(typing_context, num_bytes, csr, dense, row, add):  # type: ignore[no-untyped-def]
     """out[to : to + w] = sum over begin <= k < end of values[k] * x[columns[k], first :].

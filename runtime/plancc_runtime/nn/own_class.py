@@ -55,7 +55,7 @@ WHOLE_DATA = ("data", "batch", "graph")
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 LOCK = RLock()
-"""Of what ranks that are threads share: imports, and torch's generator."""
+"""Guards what ranks that are threads share: imports, and torch's generator."""
 _GIVEN: dict[str, type[nn.Module]] = {}
 _FILES: dict[tuple[str, bytes], ModuleType] = {}
 

@@ -374,13 +374,12 @@ class Distributed(nn.Module):
 
         return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
 
-    def _on_own_rows(self, layer: nn.Module) -> list[Any]:
+    def _on_own_rows(self, layer: Any) -> list[Any]:
         """Hooks of an aggregation at own rows: all edges of an own row are here.
 
         One that treats each row by itself has no marks inside; the rules see what others do.
         """
-        # a class has a hash, which the stubs of torch hide
-        pads = _pads(type(layer))  # type: ignore[arg-type]
+        pads = _pads(layer.__class__)
         is_alone = all(map(_is_alone, layer.modules()))
         rows: list[TypeRows | None] = []
 

@@ -33,7 +33,7 @@ WRITES, CITES, LIKES = (
 )
 IN, BY = ("paper", "in", "venue"), ("paper", "by", "author")
 NEAR = ("paper", "near", "paper")
-"""Of papers of one rank."""
+"""Between papers of the same rank."""
 METADATA = [*COUNTS], [WRITES, CITES, LIKES, IN, BY]
 CUT = [*COUNTS], [WRITES, CITES, LIKES, IN]
 """No relation leads to authors."""
@@ -92,7 +92,7 @@ class Union(TypedWorld):
 
 @cache
 def world(relations: int = 4, union: bool = False) -> TypedWorld:
-    """Of 4 relations none leads to authors. Papers often like those that they cite."""
+    """The first so many relations: BY alone leads to authors. Papers often like those they cite."""
     draw, edges = torch.Generator().manual_seed(3), {}
     for relation in (WRITES, CITES, LIKES, IN, BY, NEAR)[:relations]:
         there = torch.rand(COUNTS[relation[2]], COUNTS[relation[0]], generator=draw) < 0.15

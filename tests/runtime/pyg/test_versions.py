@@ -67,7 +67,10 @@ def test_hooks_are_called_in_this_order_with_these_arguments(name):
 
 def test_aggregations_are_called_by_names():
     layer, names = nn.SAGEConv(W, OUT), []
-    hook = lambda _, inputs, given: names.append((len(inputs), *given))  # noqa: E731
+
+    def hook(_, inputs, given):
+        names.append((len(inputs), *given))
+
     layer.aggr_module.register_forward_pre_hook(hook, with_kwargs=True)
     layer(torch.randn(3, W), torch.tensor([[0, 1], [2, 2]]))
     assert hasattr(nn.Aggregation, "to_dense_batch")
