@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.columns import COLUMNS, WithColumns, columns_of
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import content_sha256
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
@@ -42,7 +43,7 @@ from plancc.plan.format import (
 from plancc.plan.links import PartLinks
 from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
 from plancc.plan.part_invariants import claims_of
-from plancc.plan.parts import OF_NONZEROS, Part, PartRange, of_nonzeros
+from plancc.plan.parts import Part, PartRange
 from plancc.plan.rank_parts import RankParts
 from plancc.plan.values import LINKS, Exchanges, Header
 from plancc.registry import Registry
@@ -62,7 +63,7 @@ def attributes_of(
 
 
 @dataclass(frozen=True, repr=False)
-class Plan:
+class Plan(WithColumns):
     """A compiled plan of all parts. Immutable; `plancc.plan.lowering` makes it.
 
     Attributes:
@@ -75,9 +76,7 @@ class Plan:
         column (int32[num_nonzeros]): Local column numbers of the part that holds the nonzero; own
             ones first in a row, distinct but for parallel relations.
         value: float32 or float64[num_nonzeros].
-        relation (uint16[num_nonzeros], or None): As of `Graph`; nonzeros of one row and column
-            stand together, their relations ascending.
-        edge_features (float32[num_nonzeros, width], or None): As of `Graph`.
+        columns: What nonzeros carry beside their values.
         exchanges: The messages of every step; without hops unless the header has a topology.
         original_id (int64 or bytes[num_vertices], or None): The source's ids of the vertices 0..n-1
             where they differ, indexed by vertex; names as UTF-8 (`plancc.graph.named_ids`).
@@ -98,9 +97,7 @@ class Plan:
     original_id: npt.NDArray[Any] | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     baseline: Metrics | None = None
-    relation: npt.NDArray[np.uint16] | None = None
     links: PartLinks | None = None
-    edge_features: npt.NDArray[np.float32] | None = None
 
     @property
     def send(self) -> Side:
@@ -154,7 +151,8 @@ class Plan:
             local_ptr=self.local_ptr,
             row_ptr=self.row_ptr,
             column=self.column,
-            **of_nonzeros(self),
+            value=self.value,
+            columns=self.columns,
             exchanges=self.exchanges,
             topology=self.header.topology,
             links=self.links,
@@ -183,7 +181,8 @@ class Plan:
             "rows/num_interior": self.num_interior,
             "matrix/row_ptr": self.row_ptr,
             "matrix/column": self.column,
-            **{f"matrix/{name}": each for name, each in of_nonzeros(self).items()},
+            "matrix/value": self.value,
+            **{f"matrix/{name}": each for name, each in self.columns.items()},
             **vertex_data_arrays(self.vertex_data),
             **link_arrays(self.links),
         }
@@ -204,7 +203,6 @@ class Plan:
             by_vertex = np.empty_like(original)
             np.put(by_vertex, global_id, original, mode="clip")  # ids are not yet checked
             original = by_vertex
-        nonzeros: Any = {name: arrays.get(f"matrix/{name}") for name in OF_NONZEROS}
         return cls(
             header=header,
             part_ptr=arrays["rows/part_ptr"],
@@ -212,7 +210,8 @@ class Plan:
             num_interior=arrays["rows/num_interior"],
             row_ptr=arrays["matrix/row_ptr"],
             column=arrays["matrix/column"],
-            **nonzeros,
+            value=arrays["matrix/value"],
+            columns=columns_of(**{name: arrays.get(f"matrix/{name}") for name in COLUMNS}),
             exchanges=Exchanges({step: exchange_of(step, arrays) for step in header.steps()}),
             vertex_data=vertex_data_from_arrays(arrays, header.types, global_id),
             original_id=original,

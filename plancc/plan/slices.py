@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from os import PathLike
-from typing import Any
 
 import numpy as np
 
+from plancc.graph.columns import COLUMNS
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Int64Array
 from plancc.plan.grid_slices import keeps_part, share_of_rank
 from plancc.plan.links import sources_problem
 from plancc.plan.merge import merge
 from plancc.plan.part_invariants import check, claims_of, data_invariants, part_invariants
-from plancc.plan.parts import OF_NONZEROS, GridShare, Part, PartRange
+from plancc.plan.parts import GridShare, Part, PartRange
 from plancc.plan.rank_parts import RankParts, parts_of_rank
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Exchanges, Header
@@ -121,8 +121,7 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
         folded = exchanges.fold.send
         local_ptr = local_ptr + folded.row_ptr[folded.ptr]
     row_ptr = file.read_offsets("matrix/row_ptr", header.num_nonzeros, first, last)
-    there = [name for name in OF_NONZEROS[1:] if file.has(f"matrix/{name}")]
-    more: Any = {name: file.read(f"matrix/{name}", first, last) for name in there}
+    there = [name for name in COLUMNS if file.has(f"matrix/{name}")]
     parts = PartRange(
         first=first,
         last=last,
@@ -132,7 +131,7 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
         row_ptr=row_ptr - row_ptr[0],
         column=file.read("matrix/column", first, last),
         value=file.read("matrix/value", first, last),
-        **more,
+        columns={name: file.read(f"matrix/{name}", first, last) for name in there},
         exchanges=exchanges,
         topology=header.topology,
         links=file.read_links(first, last),
