@@ -17,7 +17,7 @@ from cases import long, some
 from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError, PlanError
-from plancc.plan.format import MAJOR, MINOR, NODES
+from plancc.plan.format import DATASETS, MAJOR, MINOR
 from plancc.plan.reader import PlanFile, load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify_file
@@ -69,14 +69,14 @@ def refused(path, words, *, by=(load,), others=ALL, error=PlanError):
 
 
 NAMES = list(test_file.DTYPES)
-FOLD = [name for name in NODES if name.startswith("fold/")]
-MANDATORY = [name for name in NAMES if not NODES[name].optional]
+FOLD = [name for name in DATASETS if name.startswith("fold/")]
+MANDATORY = [name for name in NAMES if not DATASETS[name].optional]
 
 
 def damaged_datasets():
     """All datasets with all damages, but a third of the wrong types; every 15th case is quick."""
     for i, name in enumerate([*NAMES, *FOLD]):
-        for j, kind in enumerate(damages.DATASETS):
+        for j, kind in enumerate(damages.DAMAGES):
             if kind not in damages.WRONG_TYPES or (i + j) % 3 == 0:
                 marks = () if (i + j) % 15 == 0 else long
                 yield pytest.param(name, kind, marks=marks, id=f"{name}-{kind}")
