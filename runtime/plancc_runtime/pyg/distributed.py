@@ -128,11 +128,11 @@ class Distributed(nn.Module):
         args = tuple(made.pop(k) for k in range(len(args)))
         draws, key = count(), (self._seed, self.step)
 
-        def mask(x: Tensor, rate: float, edges: EdgeEnds | None) -> Tensor:
-            return self._dropped(x, rate, edges, (*key, next(draws)))
+        def mask(x: Tensor, rate: float, number: Tensor | None) -> Tensor:
+            return self._dropped(x, rate, number, (*key, next(draws)))
 
         self.step += self.model.training
-        rules = TorchRules(self._graph.transport, self._columns, mask)
+        rules = TorchRules(self._graph.transport, self._columns, mask, self._graph.num_vertices)
         hooks = [each for layer in self.model.modules() for each in self._hooked(layer)]
         is_graded = torch.is_grad_enabled()
         try:  # tensors of inference mode do not tell when they change
@@ -412,18 +412,12 @@ class Distributed(nn.Module):
     # Dropout
 
     def _dropped(
-        self, x: Tensor, rate: float, edges: EdgeEnds | None, key: tuple[int, ...]
+        self, x: Tensor, rate: float, number: Tensor | None, key: tuple[int, ...]
     ) -> Tensor:
-        """x, with zeros by (vertex, column), by (both ends of the edge, column), or by number."""
-        axis, of = (x.axis, x.of) if isinstance(x, Spread) else (0, None)
+        """x, with zeros by (number of the entry, column); without numbers as they are counted."""
+        axis = x.axis if isinstance(x, Spread) else 0
         moved = plain(x).movedim(axis, 0) if x.ndim else x
-        if edges is not None:
-            row, ends = edges.source_row, plain(edges)
-            target = edges.targets.vertices[ends[1 - row]]
-            number = edges.sources.vertices[ends[row]] + self._graph.num_vertices * target
-        elif of is not None:
-            number = of.vertices[: of.num_rows]
-        else:
+        if number is None:
             number = torch.arange(len(moved), device=x.device)
         flat = moved.reshape(len(moved), prod(moved.shape[1:]))
         kept = dropout(flat, rate, key_of(*key), number) if rate < 1 else torch.zeros_like(flat)

@@ -187,12 +187,10 @@ class TorchRules(OverRanks):
             refuse(call, "changes its argument in place")
         if not isinstance(x, Spread):
             return self.mask(x, rate, None)
-        edges = None
-        if not is_rows(x):
-            edges = self.edges
-            if edges is None or x.each > 1 or x.shape[x.axis] != edges.shape[1]:
-                refuse(call, "drops some of what has neither an entry per row nor per edge")
-        return alike(self.mask(x, rate, edges), x)
+        number = self._numbers(x)
+        if number is None:
+            refuse(call, "drops some of what has neither an entry per row nor per edge")
+        return alike(self.mask(x, rate, number), x)
 
     # Ends of edges
 
