@@ -7,16 +7,20 @@ brings what it takes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import pickle
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from hashlib import sha256
 from inspect import signature
-from itertools import count
+from itertools import count, zip_longest
 from math import prod
 from traceback import walk_tb
 from typing import Any, NamedTuple
+from zlib import crc32
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -37,9 +41,11 @@ from plancc_runtime.pyg.marks import (
     plain,
     spread,
 )
-from plancc_runtime.pyg.moved import FetchedColumns, largest, with_zeros
+from plancc_runtime.pyg.moved import FetchedColumns, largest, version, with_zeros
 from plancc_runtime.pyg.rules import TorchRules
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
+from plancc_runtime.transport.base import TransportError
+from plancc_runtime.transport.local import LocalTransport
 from plancc_runtime.typed import TypedGraph
 
 ALONE = names(
@@ -47,6 +53,10 @@ ALONE = names(
     "GRUCell"
 )
 """Modules of torch that treat each row by itself, as aggregations use them."""
+DRAWS = (
+    "the network draws random numbers of Python or numpy, which differ between ranks: seed both "
+    "alike on ranks that are processes, or draw outside and give the numbers as an argument"
+)
 
 
 class ArgumentKind(NamedTuple):
@@ -114,15 +124,15 @@ class Distributed(nn.Module):
         self._graph = graph.union if isinstance(graph, TypedGraph) else graph
         self._columns = FetchedColumns()
         self._kinds: dict[tuple[Any, ...], list[ArgumentKind]] = {}
-        self._is_alike = is_alike
+        self._held = _constants_of(model) if is_alike else {}
+        self._stamps = _stamps(self._held) if is_alike else None
+        self._passed: set[bool] = set()  # modes in which a first pass was compared
         self._arguments = [*signature(model.forward).parameters]
         self._rows, self._edges = spaces_of(graph)
         self._in_dicts = "" if "" in self._rows else ", in a dict by type or relation"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model returns, for this rank's rows. Collective."""
-        if not self._is_alike:
-            self._check_alike()
         named = dict(enumerate(args)) | kwargs
         made = self._marked(named)
         args = tuple(made.pop(k) for k in range(len(args)))
@@ -134,17 +144,41 @@ class Distributed(nn.Module):
         self.step += self.model.training
         rules = TorchRules(self._graph.transport, self._columns, mask, self._graph.num_vertices)
         hooks = [each for layer in self.model.modules() for each in self._hooked(layer)]
-        is_graded = torch.is_grad_enabled()
+        is_graded, is_first = torch.is_grad_enabled(), self.model.training not in self._passed
+        drawn = _random_state() if is_first else 0
         try:  # tensors of inference mode do not tell when they change
             with torch.inference_mode(False), torch.set_grad_enabled(is_graded), rules:
                 out = self.model(*args, **made)
         except InputError as error:
             raise self._named(error) from None
+        except (RuntimeError, TransportError) as error:
+            if is_first and self._graph.num_ranks > 1 and drawn != _random_state():
+                raise InputError(f"{DRAWS}; then: {error}") from error
+            raise
         finally:
             for hook in hooks:
                 hook.remove()
             self._columns.clear()
+        if is_first:
+            self._compare_passes(rules.calls, drawn)
         return plain(out)
+
+    def _compare_passes(self, calls: list[str], drawn: int) -> None:
+        """Refuse a first pass that differs between ranks, or draws numbers that do. Collective."""
+        transport = self._graph.transport
+        shared = isinstance(transport, LocalTransport)  # whose threads draw in turns
+        state = transport.rank if shared else drawn
+        found = transport.gather((calls, state if drawn != _random_state() else None))
+        if len({of_rank for _, of_rank in found}) > 1:
+            raise InputError(DRAWS)
+        for rank, (others, _) in enumerate(found):
+            pairs = zip_longest(others, found[0][0], fillvalue="nothing more")
+            if differ := [pair for pair in pairs if pair[0] != pair[1]]:
+                raise InputError(
+                    f"rank {rank} calls `{differ[0][0]}` in the network where rank 0 calls "
+                    f"`{differ[0][1]}`: let no branch of `forward` depend on the rank"
+                )
+        self._passed.add(self.model.training)
 
     def _named(self, error: InputError) -> InputError:
         """The error with the innermost layer, and line of the user's, that it came from."""
@@ -159,19 +193,14 @@ class Distributed(nn.Module):
                 line = f"{frame.f_code.co_filename}, line {number}: "
         return InputError(f"{line}{layer}{error}")
 
-    def _check_alike(self) -> None:
-        """Refuse networks that differ between ranks, by name. Collective, once."""
-        held = {
-            f"{name}{'.' * bool(name)}{key}": x
-            for name, layer in self.model.named_modules()
-            for key, x in vars(layer).items()
-            if isinstance(x, Tensor) and not isinstance(x, Mark)
-        }
+    def _check_alike(self, numbers: Mapping[str, Any]) -> None:
+        """Refuse networks that differ between ranks, by name. Collective."""
         of_rank = {}
-        for name, x in (self.model.state_dict() | held).items():
+        for name, x in numbers.items():
             if is_lazy(x):
                 raise InputError(f"'{name}' of the network has no size yet: give all widths")
-            of_rank[name] = sha256(x.detach().cpu().double().numpy().tobytes()).hexdigest()
+            flat = torch.as_tensor(x).detach().cpu().double().numpy()
+            of_rank[name] = sha256(flat.tobytes()).hexdigest()
         found = self._graph.transport.gather(of_rank)
         for rank, other in enumerate(found):
             name = next((k for k in {**found[0], **other} if found[0].get(k) != other.get(k)), "")
@@ -181,7 +210,6 @@ class Distributed(nn.Module):
                     "torch alike before it is made, or call `graph.sync_parameters(model)`, and "
                     "give what is of rows as an argument"
                 )
-        self._is_alike = True
 
     # What arguments are
 
@@ -189,8 +217,14 @@ class Distributed(nn.Module):
         """The arguments, with marks."""
         found = tensors_in(named)
         shapes = tuple((path, *x.shape, x.dtype) for path, x in found)
-        new = torch.tensor([shapes not in self._kinds])
-        if largest(new.long(), self._graph.transport):  # on any rank: then all gather
+        held = _constants_of(self.model)
+        new = torch.tensor([shapes not in self._kinds, _stamps(held) != self._stamps])
+        are_new, are_held_new = largest(new.long(), self._graph.transport)
+        if are_held_new:  # on any rank: then all gather
+            is_whole = self._stamps is None
+            self._check_alike(self.model.state_dict() | held if is_whole else held)
+            self._held, self._stamps = held, _stamps(held)  # kept, so that no other has their `id`
+        if are_new:
             self._kinds[shapes] = self.kinds_of(named)
         kinds = iter(self._kinds[shapes])
         made: dict[Any, Any] = with_tensors(named, lambda x: self._as_kind(x, next(kinds)))
@@ -423,6 +457,36 @@ class Distributed(nn.Module):
         kept = dropout(flat, rate, key_of(*key), number) if rate < 1 else torch.zeros_like(flat)
         found = kept.reshape(moved.shape)
         return found.movedim(0, axis) if x.ndim else found
+
+
+def _constants_of(model: nn.Module) -> dict[str, Any]:
+    """Tensors and arrays that modules have beside parameters and buffers, and floats, by name."""
+    return {
+        f"{name}{'.' * bool(name)}{key}": x
+        for name, layer in model.named_modules()
+        for each, value in vars(layer).items()
+        if each not in ("_parameters", "_buffers", "_modules")
+        for key, x in ([(each, value)] if isinstance(value, float) else _tensors_of(value, each))
+    }
+
+
+def _tensors_of(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Tensor | np.ndarray):
+        if not isinstance(value, Mark) and value.dtype != object:
+            yield name, value
+    elif isinstance(value, dict | list | tuple):
+        for k, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _tensors_of(each, f"{name}.{k}")
+
+
+def _stamps(constants: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """What differs once a constant is another object, or was changed in place."""
+    return {name: (id(x), version(x)) for name, x in constants.items()}
+
+
+def _random_state() -> int:
+    """A number that differs once Python or numpy has drawn; of their generators for all."""
+    return crc32(pickle.dumps((random.getstate(), np.random.get_state())))  # noqa: NPY002  users draw so
 
 
 def _as_one_function(layer: nn.Module) -> list[Any]:

@@ -48,6 +48,7 @@ class OverRanks(TorchFunctionMode):
         super().__init__()
         self.transport, self.columns, self.mask = transport, columns, mask
         self.num_vertices = num_vertices
+        self.calls: list[str] = []  # of functions of rows or edges
         self.edges: EdgeEnds | None = None  # those that ends were last taken from
 
     def _by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:

@@ -98,6 +98,7 @@ class TorchRules(OverRanks):
             return self._sizes(call, args[0])
         if name in SAME:
             return self._copied(call, args[0])
+        self.calls.append(name)
         if call.kwargs.get("out") is not None:
             refuse(call, "writes into `out`")
         if name.rstrip("_") in SCATTERED:

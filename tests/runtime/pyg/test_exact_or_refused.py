@@ -1,6 +1,8 @@
 """Forwards that this rank's rows alone would answer wrongly: right on ranks, or refused."""
 
+import random
 from dataclasses import dataclass
+from threading import current_thread
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -167,6 +169,8 @@ EXACT = {
     "batch": (lambda x, batch, **_: F.one_hot(batch, 3).double().t() @ x, WHOLE),
 }  # fmt: skip
 REFUSED = {
+    "numbers of Python": lambda x, **_: x * random.random(),
+    "branch of a rank": lambda x, **_: x.sin() if current_thread().name == "rank 1" else x * 2,
     "complex rows": lambda x, edge_index, **_: torch.complex(x, x)[edge_index[0]].imag,
 
 
@@ -441,6 +445,17 @@ def with_attribute(net, x, edges):
     return net(x)
 
 
+def with_new_attribute(net, x, edges):
+    net.model.pos = torch.ones(1, W)
+    net(x)
+    return with_attribute(net, x, edges)
+
+
+def with_list(net, x, edges):
+    net.model.more = [x]
+    return net(x, SimpleNamespace(pos=1))
+
+
 def on_three(model, call):
     """The outputs of ``call(net, x, edge_index)`` on three ranks, by vertex."""
 
@@ -467,9 +482,10 @@ def test_rows_in_tuples_with_names_and_dataclasses_are_rows(kind):
     torch.testing.assert_close(found, x - x.mean(0), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("call", [with_position, with_attribute])
+@pytest.mark.parametrize("call", [with_position, with_attribute, with_new_attribute, with_list])
 def test_rows_in_other_objects_are_refused(call):
-    with pytest.raises(InputError, match=r"SimpleNamespace, which has tensors|numbers in 'pos'"):
+    sentence = r"SimpleNamespace, which has tensors|numbers in '(pos|more\.0)'"
+    with pytest.raises(InputError, match=sentence):
         on_three(Centred, call)
 
 
