@@ -75,7 +75,7 @@ COMPARED = {"eq", "ne"}
 KEPT = names("view reshape unsqueeze repeat expand expand_as view_as")
 """Functions of numbers of rows that give such numbers."""
 SCATTERED = {"scatter_add", "scatter_reduce", "scatter", "index_add", "index_reduce", "index_copy"}
-ENDS = "reads the numbers of vertices at the ends of edges"
+ENDS = "computes with numbers of this rank's rows, as ends of edges and ranges of rows are"
 SPECIAL = names("squeeze embedding nonzero unique lstm gru batch_norm instance_norm")
 """Functions that a method of `TorchRules` of their name treats."""
 
