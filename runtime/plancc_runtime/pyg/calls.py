@@ -62,10 +62,9 @@ ALONG: dict[str, tuple[int, Any]] = {
 BY_ROW = PRODUCTS | names(
     "transpose t T mT permute movedim unsqueeze swapaxes swapdims view reshape flatten unflatten "
     "expand expand_as view_as repeat stack linear one_hot gru_cell lstm_cell addmm baddbmm "
-    "zeros_like ones_like full_like empty_like relu6 softsign tanhshrink logsigmoid selu "
-    "prelu ne eq lt le gt ge rsub rdiv rtruediv truediv itruediv iadd isub "
-    "imul radd rmul rpow ipow invert and or xor clip nan_to_num broadcast_to fill zero copy "
-    "floordiv mod threshold hardshrink softshrink absolute square"
+    "zeros_like ones_like full_like empty_like softsign tanhshrink logsigmoid prelu rdiv rtruediv "
+    "truediv itruediv iadd isub imul radd rmul rpow ipow invert and or xor broadcast_to fill zero "
+    "copy floordiv mod absolute"
 )
 """Functions that treat each row by itself if the shapes of all fit; so do those that torch tags as
 pointwise, and those of `ALONG` along another axis."""
