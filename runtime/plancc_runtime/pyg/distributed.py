@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -53,6 +53,7 @@ ALONE = names(
     "GRUCell"
 )
 """Modules of torch that treat each row by itself, as aggregations use them."""
+Enter = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 DRAWS = (
     "the network draws random numbers of Python or numpy, which differ between ranks: seed both "
     "alike on ranks that are processes, or draw outside and give the numbers as an argument"
@@ -315,7 +316,7 @@ class Distributed(nn.Module):
                 "which sums over rows would be of this rank alone: leave them out"
             )
         if type(layer).__name__ == "HeteroLinear":  # sorts rows, and treats each by itself
-            return _as_one_function(layer)
+            return _around(layer, _as_one_function)
         if type(layer).__name__ == "HGTConv":
             return self._on_columns(layer)
         if type(layer).__name__ == "WLConv":
@@ -350,18 +351,26 @@ class Distributed(nn.Module):
         Inside tensors have no marks, and halo rows behind own ones. Keys and values of halo rows
         come from their owners, once for all relations; what else they have is 0 or left out.
         """
-        given: list[tuple[dict[str, TypeRows], dict[Any, EdgeEnds]]] = []
+        inside: list[tuple[dict[str, TypeRows], dict[Any, EdgeEnds]]] = []
 
-        def before(_: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
-            x_dict, edges = (*inputs, *named.values())
+        def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+            x_dict, edges = (*inputs, *given.values())
             if not all(isinstance(x, Spread) for x in x_dict.values()):
                 raise InputError("the first argument has tensors that are not of this rank's rows")
-            given.append(({name: x.of for name, x in x_dict.items()}, edges))
+            rows = {name: x.of for name, x in x_dict.items()}
+            inside[:] = [(rows, edges)]
             whole = {k: with_zeros(plain(x), len(x.of.vertices)) for k, x in x_dict.items()}
-            return (whole, plain(edges)), {}
+
+            def after(out: dict[str, Any]) -> dict[str, Any]:
+                return {
+                    name: x if x is None else spread(x[: rows[name].num_rows], 0, rows[name])
+                    for name, x in out.items()
+                }
+
+            return (whole, plain(edges)), {}, after
 
         def bring(_: Any, inputs: Any, out: dict[str, Tensor]) -> dict[str, Tensor]:
-            found, (rows, edges) = {}, given[-1]
+            found, (rows, edges) = {}, inside[0]
             for name, of in rows.items():
                 read = [each.relations for each in edges.values() if each.sources == of]
                 key, query, value = out[name][: of.num_rows].tensor_split(3, dim=1)
@@ -373,40 +382,29 @@ class Distributed(nn.Module):
                 )
             return found
 
-        def after(_: Any, inputs: Any, out: dict[str, Any]) -> dict[str, Any]:
-            rows, _ = given.pop()
-            return {
-                name: x if x is None else spread(x[: rows[name].num_rows], 0, rows[name])
-                for name, x in out.items()
-            }
-
-        return [
-            layer.register_forward_pre_hook(before, with_kwargs=True),
-            layer.kqv_lin.register_forward_hook(bring),
-            layer.register_forward_hook(after),
-        ]
+        return [*_around(layer, enter), layer.kqv_lin.register_forward_hook(bring)]
 
     def _with_colours(self, layer: Any) -> list[Any]:
         """Hooks of WLConv, which numbers hashes of neighbourhoods as it meets them: by vertex."""
-        given: list[tuple[TypeRows, dict[int, int]]] = []
 
-        def before(_: Any, inputs: tuple[Spread, EdgeEnds]) -> tuple[Tensor, Tensor]:
+        def enter(inputs: tuple[Spread, EdgeEnds], given: dict[str, Any]) -> Any:
             x, edges = inputs
-            given.append((edges.targets, dict(layer.hashmap)))
-            return plain(self._columns.of(x, edges.relations)), plain(edges)
+            rows, known = edges.targets, dict(layer.hashmap)
 
-        def after(_: Any, inputs: Any, out: Tensor) -> Tensor:
-            rows, known = given.pop()
-            hash_of = {colour: each for each, colour in layer.hashmap.items()}
-            hashes = [hash_of[colour] for colour in out[: rows.num_rows].tolist()]
-            pairs = sorted(zip(rows.vertices.tolist(), hashes, strict=False))
-            of_ranks = self._graph.transport.gather(pairs)
-            for _, each in sorted(pair for pairs in of_ranks for pair in pairs):
-                known.setdefault(each, len(known))
-            layer.hashmap = known
-            return spread(out.new_tensor([known[each] for each in hashes]), 0, rows)
+            def after(out: Tensor) -> Tensor:
+                hash_of = {colour: each for each, colour in layer.hashmap.items()}
+                hashes = [hash_of[colour] for colour in out[: rows.num_rows].tolist()]
+                pairs = sorted(zip(rows.vertices.tolist(), hashes, strict=False))
+                of_ranks = self._graph.transport.gather(pairs)
+                for _, each in sorted(pair for pairs in of_ranks for pair in pairs):
+                    known.setdefault(each, len(known))
+                layer.hashmap = known
+                return spread(out.new_tensor([known[each] for each in hashes]), 0, rows)
 
-        return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
+            columns = plain(self._columns.of(x, edges.relations))
+            return (columns, plain(edges)), given, after
+
+        return _around(layer, enter)
 
     def _on_own_rows(self, layer: Any) -> list[Any]:
         """Hooks of an aggregation at own rows: all edges of an own row are here.
@@ -415,33 +413,25 @@ class Distributed(nn.Module):
         """
         pads = _pads(layer.__class__)
         is_alone = all(map(_is_alone, layer.modules()))
-        rows: list[TypeRows | None] = []
 
-        def before(_: Any, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-            index, size = given["index"], given["dim_size"]
-            rows.append(index.of if is_alone and isinstance(index, Targets) else None)
-            if rows[-1] is not None:
+        def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+            index, size, dim = given["index"], given["dim_size"], given["dim"]
+            of = index.of if is_alone and isinstance(index, Targets) else None
+            if of is not None:
                 inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}
                 given["dim_size"] = size.here if isinstance(size, Count) else size
-            if not pads or [*marks_in([*inputs, *given.values()])]:
-                return inputs, given
-            # of all ranks, as rows are padded to the most edges of one
-            most = given["index"].bincount(minlength=1).max()
-            most = int(largest(most, self._graph.transport))
-            return inputs, {**given, "max_num_elements": most}
+            if pads and not [*marks_in([*inputs, *given.values()])]:
+                # of all ranks, as rows are padded to the most edges of one
+                most = given["index"].bincount(minlength=1).max()
+                given = {**given, "max_num_elements": int(largest(most, self._graph.transport))}
 
-        def after(_: Any, inputs: Any, given: dict[str, Any], out: Any) -> Any:
             def of_rows(x: Tensor) -> Tensor:
-                axis = given["dim"] % x.ndim
+                axis = dim % x.ndim
                 return spread(x, axis, of) if of and x.shape[axis] == of.num_rows else x
 
-            of = rows.pop()
-            return with_tensors(out, of_rows)
+            return inputs, given, lambda out: with_tensors(out, of_rows)
 
-        return [
-            layer.register_forward_pre_hook(before, with_kwargs=True),
-            layer.register_forward_hook(after, with_kwargs=True),
-        ]
+        return _around(layer, enter)
 
     # Dropout
 
@@ -489,19 +479,25 @@ def _random_state() -> int:
     return crc32(pickle.dumps((random.getstate(), np.random.get_state())))  # noqa: NPY002  users draw so
 
 
-def _as_one_function(layer: nn.Module) -> list[Any]:
-    """Hooks of a layer that treats each row by itself, by functions that do not."""
-    kept: list[Spread | None] = []
+def _around(layer: nn.Module, enter: Enter) -> list[Any]:
+    """Hooks of a layer: `enter` gives its arguments, and what changes its output after that."""
+    left: list[Callable[[Any], Any]] = []
 
-    def before(_: Any, inputs: tuple[Any, ...]) -> Any:
-        kept.append(next((each for each in inputs if isinstance(each, Spread)), None))
-        return plain(inputs)
+    def before(_: Any, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        inputs, given, after = enter(inputs, given)
+        left.append(after)
+        return inputs, given
 
-    def after(_: Any, inputs: Any, out: Tensor) -> Tensor:
-        x = kept.pop()
-        return out if x is None else alike(out, x)
+    return [
+        layer.register_forward_pre_hook(before, with_kwargs=True),
+        layer.register_forward_hook(lambda _, inputs, out: left.pop()(out)),
+    ]
 
-    return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
+
+def _as_one_function(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """Arguments of a layer that treats each row by itself, by functions that do not."""
+    x = next(marks_in(inputs), None)
+    return plain(inputs), given, lambda out: out if x is None else alike(out, x)
 
 
 @cache
