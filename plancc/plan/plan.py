@@ -156,7 +156,6 @@ class Plan:
             column=self.column,
             **of_nonzeros(self),
             exchanges=self.exchanges,
-            topology=self.header.topology,
             links=self.links,
         )
 

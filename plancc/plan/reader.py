@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import h5py
 import numpy as np
@@ -69,6 +69,7 @@ from plancc.plan.topology import Topology
 from plancc.plan.values import LINKS, STEPS, Header
 from plancc.text import shown
 
+T = TypeVar("T")
 FEATURES = "vertex_data/features"
 PARTS_AT_ONCE = 64
 """Parts whose slices are read at once where the whole file is compared."""
@@ -624,9 +625,15 @@ class PlanFile:
             values[name] = value
         header = Header(**values)
         if GRID_ATTRIBUTE in attributes:
-            header = replace(header, grid=self._read_grid(attributes[GRID_ATTRIBUTE]))
+            text = attributes[GRID_ATTRIBUTE]
+            grid = self._parsed(GRID_ATTRIBUTE, text, MAX_GRID_TEXT, Grid.parse)
+            header = replace(header, grid=grid)
         if TOPOLOGY_ATTRIBUTE in attributes:
-            topology = self._read_topology(attributes[TOPOLOGY_ATTRIBUTE])
+            text = attributes[TOPOLOGY_ATTRIBUTE]
+            topology = self._parsed(TOPOLOGY_ATTRIBUTE, text, MAX_TOPOLOGY_TEXT, Topology.parse)
+            if str(topology) != str(text):
+                name = f"header attribute '{TOPOLOGY_ATTRIBUTE}'"
+                raise self._error(f"{name} is '{text}'; write '{topology}'")
             header = replace(header, topology=topology)
         if RELAYS_ATTRIBUTE in attributes:
             if attributes[RELAYS_ATTRIBUTE] != 1:
@@ -654,27 +661,15 @@ class PlanFile:
         self.content_sha256 = str(attributes.get("content_sha256", ""))
         return header
 
-    def _read_grid(self, text: Any) -> Grid:
-        text = str(text)
-        if len(text) > MAX_GRID_TEXT or not text.isprintable():
-            raise self._error(f"header attribute '{GRID_ATTRIBUTE}' is no grid: {shown(text, 40)}")
+    def _parsed(self, name: str, value: Any, longest: int, parse: Callable[[str], T]) -> T:
+        """What the text of a header attribute says; `longest` is its greatest length."""
+        text = str(value)
+        if len(text) > longest or not text.isprintable():
+            raise self._error(f"header attribute '{name}' is no {name}: {shown(text, 40)}")
         try:
-            return Grid.parse(text)
+            return parse(text)
         except InputError as error:
             raise self._error(f"header attribute {error}") from None
-
-    def _read_topology(self, text: Any) -> Topology:
-        name = f"header attribute '{TOPOLOGY_ATTRIBUTE}'"
-        text = str(text)
-        if len(text) > MAX_TOPOLOGY_TEXT or not text.isprintable():
-            raise self._error(f"{name} is no topology: {shown(text, 40)}")
-        try:
-            topology = Topology.parse(text)
-        except InputError as error:
-            raise self._error(f"header attribute {error}") from None
-        if str(topology) != text:
-            raise self._error(f"{name} is '{text}'; write '{topology}'")
-        return topology
 
     def _read_types(self, attributes: Mapping[str, Any]) -> Types:
         try:

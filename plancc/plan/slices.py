@@ -134,11 +134,10 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
         value=file.read("matrix/value", first, last),
         **more,
         exchanges=exchanges,
-        topology=header.topology,
         links=file.read_links(first, last),
     )
     num_interior = file.read("rows/num_interior")[first:last]
-    check(part_invariants(parts, num_interior), file.path)
+    check(part_invariants(parts, num_interior, header.topology), file.path)
     if parts.links is not None:
         check([sources_problem(parts.links, header.links or 0)], file.path)
     return parts, num_interior

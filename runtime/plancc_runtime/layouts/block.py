@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array
-from plancc.plan.part_routes import PartRoute
 from plancc.plan.parts import Part, taken
 
 NONZEROS = ("plan", "edges", "closed")
@@ -92,8 +91,6 @@ class Block:
         edge_features (float32[nonzeros, width] or None): Features of edges, where layers read them.
         fold: Folded rows go to the peers, whose partial rows come for own outputs; None: there are
             none on any rank.
-        route, fold_route: The hops in which halo rows come, and in which copies of outputs come to
-            folded rows; None: rows come straight from their owners.
     """
 
     inputs: Int32Array
@@ -110,8 +107,6 @@ class Block:
     factor: npt.NDArray[np.float64] | None = None
     fold: Exchange | None = None
     closed_edges: Int64Array | None = None
-    route: PartRoute | None = None
-    fold_route: PartRoute | None = None
     relation: npt.NDArray[np.uint16] | None = None
     edge_features: npt.NDArray[np.float32] | None = None
 
@@ -130,8 +125,6 @@ class Block:
             self_loops=self_loops,
             factor=factor,
             fold=part.fold,
-            route=part.route,
-            fold_route=part.fold_route,
             relation=part.relation,
             edge_features=part.edge_features,
         )
