@@ -14,8 +14,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.grid import Grid
 from plancc.plan.links import PartLinks
-from plancc.plan.part_routes import PartRoute, RankRows, part_route
-from plancc.plan.topology import Topology
+from plancc.plan.routed import RankRows, in_hops
 from plancc.plan.values import LINKS, Exchanges
 
 
@@ -90,8 +89,6 @@ class Part(WithColumns):
         grid: Layouts "grid" and "feature" only (`plancc.plan.grid_slices`): `index` and `num_parts`
             count ranks, the rows are those of H that this rank has between products, and the local
             matrix and the messages are empty.
-        route, fold_route: The hops in which the same rows come, of a plan that has them; the fold's
-            brings rows of the owners to where they are folded rows.
         links: Links whose sources are own rows; targets are local columns, behind own rows those
             that `link_exchange` brings.
         claims: None where nobody knows the tables of the plan: of slices that are made by hand.
@@ -109,8 +106,6 @@ class Part(WithColumns):
     vertex_data: VertexData = field(default_factory=VertexData)
     fold: Exchange | None = None
     grid: GridShare | None = None
-    route: PartRoute | None = None
-    fold_route: PartRoute | None = None
     claims: Claims | None = None
     links: PartLinks | None = None
     link_exchange: Exchange | None = None
@@ -169,7 +164,6 @@ class PartRange(WithColumns):
         exchanges: Messages of these parts; part `first` has number 0 there.
         global_id, row_ptr, column, value, vertex_data, columns: As in `plancc.plan.plan.Plan`, for
             these parts.
-        topology: Of all parts; None: there are no hops.
         links: Of these parts.
     """
 
@@ -183,7 +177,6 @@ class PartRange(WithColumns):
     value: npt.NDArray[np.floating]
     exchanges: Exchanges
     vertex_data: VertexData = field(default_factory=VertexData)
-    topology: Topology | None = None
     links: PartLinks | None = None
 
     @property
@@ -200,11 +193,15 @@ class PartRange(WithColumns):
             self.first_row,
             np.arange(len(self.global_id), dtype=np.int32),
         )
-        send, receive = self.exchanges.expand.send, self.exchanges.expand.receive
+        expand = self.exchanges.expand
+        halo = Side.of_rank(expand.receive.peer, expand.receive.row_ptr)
+        expand = Exchange(expand.send, halo)
+        expand = in_hops("expand", expand, self.exchanges, self.place_of_halo(), rows)
         fold = self.exchanges.fold
         if fold is not None:
             folded = Side.of_rank(fold.send.peer, fold.send.row_ptr)
             fold = Exchange(folded, fold.receive)
+            fold = in_hops("fold", fold, self.exchanges, self.place_of_folded(), rows)
         linked = self.exchanges.get(LINKS)
         if linked is not None:
             arrives = Side.of_rank(linked.receive.peer, linked.receive.row_ptr)
@@ -219,11 +216,9 @@ class PartRange(WithColumns):
             column=self.column,
             value=self.value,
             columns=self.columns,
-            expand=Exchange(send, Side.of_rank(receive.peer, receive.row_ptr)),
+            expand=expand,
             vertex_data=self.vertex_data,
             fold=fold,
-            route=part_route(self.exchanges.hops("expand"), self.place_of_halo(), rows),
-            fold_route=part_route(self.exchanges.hops("fold"), self.place_of_folded(), rows),
             links=self.links,
             link_exchange=linked,
         )
@@ -244,7 +239,6 @@ class PartRange(WithColumns):
             value=self.value[begin:end],
             columns=self.columns_at(slice(begin, end)),
             exchanges=self.exchanges.of_parts(first, last),
-            topology=self.topology,
             links=None if self.links is None else self.links.of_parts(first, last),
         )
 

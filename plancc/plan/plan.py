@@ -166,7 +166,6 @@ class Plan(WithColumns):
             value=self.value,
             columns=self.columns,
             exchanges=self.exchanges,
-            topology=self.header.topology,
             links=self.links,
         )
 

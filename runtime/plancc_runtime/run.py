@@ -33,7 +33,7 @@ from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
 from plancc_runtime.nn import option_names
 from plancc_runtime.nn.network import Network, NetworkOptions
-from plancc_runtime.nodes import check_exchange, with_exchange
+from plancc_runtime.nodes import check_exchange, is_routed, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import FULL, WATCHFUL, TrainOptions, learns_links
 from plancc_runtime.predictions import check_finite, known_in, known_of, save_predictions
@@ -225,7 +225,7 @@ class Run:
         del opened
         if moved[0]:
             self.rows, self._data = rows_of_rank(self.header, part), self._load(part)
-        self._hops = part.route is not None
+        self._hops = is_routed(part)
         self._pipelining = pipelining(part.grid, options.pipeline)
         self._use_features()
         drawn, self._drawn = self._drawn, None

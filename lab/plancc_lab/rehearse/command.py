@@ -129,7 +129,7 @@ def command(
         split=None if asked.split is None else (asked.split, asked.seed),
     )
     if asked.exchange != "auto":
-        tables = tables.flat() if asked.exchange == "flat" else tables.in_hops()
+        tables = tables.flat() if asked.exchange == "flat" else replace(tables, topology=None)
     links = links_of(predictor.machine, tables.num_ranks)
     prediction, note = _predicted(predictor, tables, asked, drawn)
     check_memory(plan, prediction)

@@ -177,7 +177,7 @@ class BatchMask:
 
     def __init__(self, part: Block, transport: Transport) -> None:
         halo, pin_ptr, pins = _boundary(part, transport)
-        self._part = part = replace(part, route=None, halo=halo)
+        self._part = part = replace(part, halo=halo)
         self._num_nonzeros = len(part.column)
         # Own rows, halo rows, then rows of peers that are only pins: the columns of the slice
         # are places among the first two.

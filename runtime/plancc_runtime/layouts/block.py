@@ -24,7 +24,6 @@ import numpy.typing as npt
 from plancc.graph.columns import WithColumns
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array
-from plancc.plan.part_routes import PartRoute
 from plancc.plan.parts import Part, taken
 
 NONZEROS = ("plan", "edges", "closed")
@@ -92,8 +91,6 @@ class Block(WithColumns):
             "relation" the columns of a row are not distinct.
         fold: Folded rows go to the peers, whose partial rows come for own outputs; None: there are
             none on any rank.
-        route, fold_route: The hops in which halo rows come, and in which copies of outputs come to
-            folded rows; None: rows come straight from their owners.
     """
 
     inputs: Int32Array
@@ -110,8 +107,6 @@ class Block(WithColumns):
     factor: npt.NDArray[np.float64] | None = None
     fold: Exchange | None = None
     closed_edges: Int64Array | None = None
-    route: PartRoute | None = None
-    fold_route: PartRoute | None = None
 
     @classmethod
     def of_part(
@@ -128,8 +123,6 @@ class Block(WithColumns):
             self_loops=self_loops,
             factor=factor,
             fold=part.fold,
-            route=part.route,
-            fold_route=part.fold_route,
             columns=part.columns,
         )
 

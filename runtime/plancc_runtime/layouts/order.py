@@ -144,8 +144,6 @@ def reordered(part: Part, order: Int64Array) -> Part:
         expand=part.expand.renumbered(new),
         vertex_data=part.vertex_data.take(order),
         fold=fold,
-        route=None if part.route is None else part.route.renumbered(new),
-        fold_route=None if part.fold_route is None else part.fold_route.renumbered(new),
         links=None if part.links is None else part.links.renumbered(new[: part.num_rows]),
         link_exchange=None if part.link_exchange is None else part.link_exchange.renumbered(new),
     )

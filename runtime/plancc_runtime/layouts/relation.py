@@ -156,8 +156,6 @@ class TypedBlock:
             expand=block.expand.keep(sent, received).renumbered(column, places(received)),
             fold=None,
             halo=None if block.halo is None else block.halo[received],
-            route=None,
-            fold_route=None,
             edges=None,
             closed_edges=None,
         )
