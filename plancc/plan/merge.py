@@ -24,7 +24,7 @@ import numpy.typing as npt
 from plancc.plan.exchange import Exchange, Int64Array, Side, interval, runs
 from plancc.plan.links import links_of_rank, places_of
 from plancc.plan.part_routes import RankRows, keeps_nodes, part_route
-from plancc.plan.parts import Part, PartRange, of_nonzeros
+from plancc.plan.parts import Part, PartRange
 from plancc.plan.rank_parts import RankParts
 from plancc.plan.values import LINKS
 
@@ -92,7 +92,8 @@ def merge(block: PartRange, held: RankParts) -> Part:
         num_interior=int((~is_boundary).sum()),
         row_ptr=np.concatenate([[0], counts]).cumsum(),
         column=column[nonzeros],
-        **of_nonzeros(block, nonzeros),
+        value=block.value[nonzeros],
+        columns=block.columns_at(nonzeros),
         expand=Exchange(owned(block.exchanges.expand.send), of_others(halo)),
         vertex_data=block.vertex_data.reordered(order),
         fold=fold,

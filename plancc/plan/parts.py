@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plancc.graph.columns import WithColumns
 from plancc.graph.types import distinct_columns
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
@@ -17,19 +18,10 @@ from plancc.plan.part_routes import PartRoute, RankRows, part_route
 from plancc.plan.topology import Topology
 from plancc.plan.values import LINKS, Exchanges
 
-OF_NONZEROS = ("value", "relation", "edge_features")
-"""Fields of parts and plans, and nodes of the group "matrix", with an entry for every nonzero."""
-
 
 def taken(array: Any, places: Any) -> Any:
     """Some rows of an array that may be missing."""
     return None if array is None else array[places]
-
-
-def of_nonzeros(source: Any, places: Any = None) -> dict[str, Any]:
-    """The fields `OF_NONZEROS` of a part or plan, of all nonzeros or those at some places."""
-    found = {name: getattr(source, name) for name in OF_NONZEROS}
-    return found if places is None else {n: taken(each, places) for n, each in found.items()}
 
 
 @dataclass(frozen=True)
@@ -77,7 +69,7 @@ class GridShare:
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(WithColumns):
     """One part's slice of a plan (or several parts merged onto one rank, `plancc.plan.merge`).
 
     Attributes:
@@ -89,8 +81,7 @@ class Part:
         row_ptr, column, value (int64[local rows + 1], int32[nonzeros], float[nonzeros]): Local CSR;
             rows numbered [own rows | folded rows], columns [own rows | received rows], distinct,
             own ones first in a row.
-        relation, edge_features (uint16[nonzeros], float32[nonzeros, width], or None): As of
-            `plancc.plan.plan.Plan`.
+        columns: What nonzeros carry beside their values.
         expand: Own rows go to the peers; halo row k is the local column ``rows + k``.
         vertex_data: This part's rows, in local order.
         fold: Folded row k, the local row ``rows + k``, goes to its owner, and partial rows of the
@@ -121,10 +112,8 @@ class Part:
     route: PartRoute | None = None
     fold_route: PartRoute | None = None
     claims: Claims | None = None
-    relation: npt.NDArray[np.uint16] | None = None
     links: PartLinks | None = None
     link_exchange: Exchange | None = None
-    edge_features: npt.NDArray[np.float32] | None = None
 
     @classmethod
     def of_rows(
@@ -170,7 +159,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class PartRange:
+class PartRange(WithColumns):
     """Parts ``first..last-1`` of a plan, side by side as in the file.
 
     Attributes:
@@ -178,8 +167,8 @@ class PartRange:
             the plan.
         local_ptr (int64[last - first + 1]): Where the local rows of every part start in `row_ptr`.
         exchanges: Messages of these parts; part `first` has number 0 there.
-        global_id, row_ptr, column, value, vertex_data, relation, edge_features: As in
-            `plancc.plan.plan.Plan`, for these parts.
+        global_id, row_ptr, column, value, vertex_data, columns: As in `plancc.plan.plan.Plan`, for
+            these parts.
         topology: Of all parts; None: there are no hops.
         links: Of these parts.
     """
@@ -195,9 +184,7 @@ class PartRange:
     exchanges: Exchanges
     vertex_data: VertexData = field(default_factory=VertexData)
     topology: Topology | None = None
-    relation: npt.NDArray[np.uint16] | None = None
     links: PartLinks | None = None
-    edge_features: npt.NDArray[np.float32] | None = None
 
     @property
     def first_row(self) -> int:
@@ -230,7 +217,8 @@ class PartRange:
             num_interior=num_interior,
             row_ptr=self.row_ptr,
             column=self.column,
-            **of_nonzeros(self),
+            value=self.value,
+            columns=self.columns,
             expand=Exchange(send, Side.of_rank(receive.peer, receive.row_ptr)),
             vertex_data=self.vertex_data,
             fold=fold,
@@ -253,7 +241,8 @@ class PartRange:
             local_ptr=at - at[0],
             row_ptr=self.row_ptr[at[0] : at[-1] + 1] - begin,
             column=self.column[begin:end],
-            **of_nonzeros(self, slice(begin, end)),
+            value=self.value[begin:end],
+            columns=self.columns_at(slice(begin, end)),
             exchanges=self.exchanges.of_parts(first, last),
             topology=self.topology,
             links=None if self.links is None else self.links.of_parts(first, last),
@@ -264,8 +253,7 @@ class PartRange:
         if self.relation is None:
             return self
         first, row_ptr = distinct_columns(self.row_ptr, self.column)
-        rest: Any = dict.fromkeys(OF_NONZEROS[1:])
-        return replace(self, row_ptr=row_ptr, column=self.column[first], **rest)
+        return replace(self, row_ptr=row_ptr, column=self.column[first], columns={})
 
     def part_of_nonzero(self) -> Int64Array:
         """The part that holds each nonzero, int64[nonzeros]."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from plancc.errors import InputError
@@ -41,7 +40,7 @@ def execution_of(
 
         return OwnModels(header, part, data, options, resources)
     if not model_of(options.model, header.types is not None).reads_edges:
-        part = replace(part, edge_features=None)
+        part = part.with_columns(edge_features=None)
     if part.grid is not None:
         from plancc_runtime.execution.grids import Grids
 

@@ -170,7 +170,7 @@ class MiniBatches(FullBatch):
             self.off["dead-rows"] = f"sampler '{drawn.sampler.name}' keeps its rows in all layers"
         if self._types is not None:
             typed = TypedBlock.of(self._block, self._types, self._transport)
-            self._block = replace(self._block, relation=typed.relation.astype(np.uint16))
+            self._block = self._block.with_columns(relation=typed.relation.astype(np.uint16))
         links = None
         if isinstance(drawn.sampler, LinkSampler):
             assert drawn.directory is not None

@@ -23,7 +23,6 @@ import numpy.typing as npt
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int64Array, nonzeros_of, places
 from plancc.plan.part_routes import PartRoute
-from plancc.plan.parts import taken
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering
 from plancc_runtime.layouts.boundary import with_uses_sent
 from plancc_runtime.transport.base import Transport
@@ -69,8 +68,7 @@ def isolated(block: Block, rows: Int64Array) -> Block:
         row_ptr=np.zeros(len(rows) + 1, np.int64),
         column=block.column[:0],
         value=block.value[:0],
-        relation=None,
-        edge_features=None,
+        columns={},
         expand=Exchange.nothing(),
         halo=None if block.halo is None else block.halo[:0],
         route=None,
@@ -112,8 +110,7 @@ def _live_block(
                 row_ptr=row_ptr,
                 column=number[block.column[nonzeros]],
                 value=block.value[nonzeros],
-                relation=taken(block.relation, nonzeros),
-                edge_features=taken(block.edge_features, nonzeros),
+                columns=block.columns_at(nonzeros),
                 expand=block.expand.keep(sent, live[n:]).renumbered(number, places(live[n:])),
                 halo=None if block.halo is None else block.halo[live[n:]],
                 numbering=numbering,

@@ -126,7 +126,7 @@ def _parts(relations: int, ranks: int) -> Any:
     graph = graph_of_relations(COUNTS | edges)
     values = np.arange(1.0, graph.num_nonzeros + 1)
     features = np.stack([values, 2 * values], axis=1).astype(np.float32)
-    graph = replace(graph, values=values, edge_features=features)
+    graph = replace(graph, values=values).with_columns(edge_features=features)
     plan = lower(graph, Owners(owners(ranks), None), ranks, normalization="none", self_loops=False)
     return plan.header, [plan.part(m) for m in range(ranks)]
 
