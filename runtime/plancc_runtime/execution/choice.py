@@ -72,7 +72,8 @@ def check_layout(task: Task) -> None:
     if is_own(options.model):
         from plancc_runtime.nn.own_class import check_plan
 
-        return check_plan(header, options, " ".join({*task.between} & {"hidden"}))
+        check_plan(header, options, " ".join({*task.between} & {"hidden"}))
+        return task.check()
     task.check()
     kind = task.model(options.model)
     for name in options.chosen(RATES_KEPT) if kind.reads_edges else ():

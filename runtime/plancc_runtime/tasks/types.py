@@ -24,6 +24,7 @@ from plancc_runtime.layouts.order import by_type, reordered
 from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.stack import StackGraph
+from plancc_runtime.nn import is_own
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.options import RATES_KEPT, TrainOptions
@@ -162,7 +163,9 @@ class TypedVertices(Task):
             widths = dict.fromkeys(types.names, options.features or DEFAULT_FEATURES)
         known = {name: widths.get(name, 1) for name in types.names}
         network = _as_saved(TypesOfNetwork(known, types.relations, target), options.init)
-        first = network.of_layers([1] * (options.layers + 1))[0]
+        # all, or as far as known
+        depth = len(types.names) if is_own(options.model) else options.layers
+        first = network.of_layers([1] * (depth + 1))[0]
         read = {*first.wanted, *(source for source, *_ in first.relations)}
         for name in (each for each in types.names if each in read and each not in widths):
             raise InputError(
