@@ -34,7 +34,7 @@ from plancc_runtime.transport.messages import name_ranks
 
 if TYPE_CHECKING:
     from plancc_runtime.saved import Description
-    from plancc_runtime.tasks import Task
+    from plancc_runtime.tasks import LearningTask
 
 StrPath = str | PathLike[str]
 
@@ -330,7 +330,7 @@ def _vertices_of(
     return vertices
 
 
-def _of_types(opened: Opened, description: Description, task: Task, weights: str) -> Part:
+def _of_types(opened: Opened, description: Description, task: LearningTask, weights: str) -> Part:
     """The slice with data of all vertices; InputError if its types are not the network's."""
     of_network, types = description.options.types, opened.header.types
     if types is None and not of_network:

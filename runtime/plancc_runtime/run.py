@@ -48,7 +48,7 @@ from plancc_runtime.results import (
 from plancc_runtime.saved import Description
 from plancc_runtime.slices import Opened, Slice, rows_of_rank
 from plancc_runtime.targets import Target
-from plancc_runtime.tasks import Task, task_of
+from plancc_runtime.tasks import LearningTask, task_of
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
 from plancc_runtime.views import place_of
@@ -65,7 +65,7 @@ OF_NETWORKS = ("model", "activation", "norm", "residual", "dropout", "standardiz
 """Options that networks have under the same names."""
 
 
-def agree(plan: str | PathLike[str] | Slice, task: Task, num_ranks: int) -> Drawn | None:
+def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
     """Whether plan and options fit each other; mini-batches, if there are any; not collective.
 
     Parameters:
@@ -103,7 +103,11 @@ class Run:
     """
 
     def __init__(
-        self, opened: Opened, options: TrainOptions, transport: Transport, task: Task | None = None
+        self,
+        opened: Opened,
+        options: TrainOptions,
+        transport: Transport,
+        task: LearningTask | None = None,
     ) -> None:
         header, rows, self.content = opened.header, opened.rows, opened.content
         self.header, self.options, self.transport = header, options, transport

@@ -25,7 +25,7 @@ from plancc_runtime.transport.base import Transport
 if TYPE_CHECKING:
     from plancc_runtime.pyg.check import Agreement
     from plancc_runtime.run import Run
-    from plancc_runtime.tasks import Task
+    from plancc_runtime.tasks import LearningTask
 
 
 def train(
@@ -138,7 +138,7 @@ def run_of(
     options: TrainOptions,
     transport: Transport,
     kind: type[Run] | None = None,
-    task: Task | None = None,
+    task: LearningTask | None = None,
 ) -> Run:
     """`prepared`, from a plan that `slices.open_plan` opened. Collective; needs torch.
 

@@ -14,14 +14,18 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn import MODELS, is_own
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import BATCH_OPTIONS, RATES_KEPT, TrainOptions
-from plancc_runtime.tasks import Task
+from plancc_runtime.tasks import LearningTask
 
 if TYPE_CHECKING:
     from plancc_runtime.execution.drawn import Drawn
 
 
 def execution_of(
-    task: Task, part: Part, data: LocalData, resources: Resources, drawn: Drawn | None = None
+    task: LearningTask,
+    part: Part,
+    data: LocalData,
+    resources: Resources,
+    drawn: Drawn | None = None,
 ) -> Execution:
     """The execution that the options ask for. Collective.
 
@@ -61,7 +65,7 @@ def network_class(model: str) -> type[Network]:
     return OwnNetwork
 
 
-def check_layout(task: Task) -> None:
+def check_layout(task: LearningTask) -> None:
     """Whether a plan of this layout can be trained so; not collective.
 
     Raises:
@@ -174,7 +178,7 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
         )
 
 
-def check_widths(task: Task, data: LocalData) -> None:
+def check_widths(task: LearningTask, data: LocalData) -> None:
     """Whether every layer has columns for all ranks that share its rows; not collective.
 
     Raises:

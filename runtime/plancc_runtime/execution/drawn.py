@@ -22,7 +22,7 @@ from plancc_runtime.layouts.draws import check_draw
 from plancc_runtime.layouts.ends import Directory
 from plancc_runtime.options import BATCH_OPTIONS, TrainOptions, learns_links
 from plancc_runtime.slices import Slice, sampler_of
-from plancc_runtime.tasks import Task
+from plancc_runtime.tasks import LearningTask
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Drawn:
         return replace(self, population=population)
 
 
-def chosen_batches(plan: str | PathLike[str] | Slice, task: Task) -> Drawn:
+def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Drawn:
     """The sampler of mini-batches, and what it draws from without the pattern; not collective.
 
     What the user does not say is as the plan was compiled for.

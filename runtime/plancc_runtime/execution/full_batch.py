@@ -44,7 +44,7 @@ from plancc_runtime.nn.conv import Conv
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Figures
-from plancc_runtime.tasks import Task
+from plancc_runtime.tasks import LearningTask
 from plancc_runtime.views import View
 
 DROPS_FEATURES = (
@@ -56,7 +56,9 @@ DROPS_FEATURES = (
 class FullBatch(Execution):
     """Full-batch epochs of a row or edge plan; parameters as of `choice.execution_of`."""
 
-    def __init__(self, task: Task, part: Part, data: LocalData, resources: Resources) -> None:
+    def __init__(
+        self, task: LearningTask, part: Part, data: LocalData, resources: Resources
+    ) -> None:
         header, options = task.header, task.options
         super().__init__(data, options, resources, _misfits(options, header))
         part = replace(part, vertex_data=type(part.vertex_data)())  # `data` has what is needed

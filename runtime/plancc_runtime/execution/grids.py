@@ -18,13 +18,15 @@ from plancc_runtime.layouts.grid import GridGraph
 from plancc_runtime.layouts.resources import CPU, Resources
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.tasks import Task
+from plancc_runtime.tasks import LearningTask
 
 
 class Grids(Execution):
     """Epochs on a process grid; parameters as of `choice.execution_of`."""
 
-    def __init__(self, task: Task, part: Part, data: LocalData, resources: Resources) -> None:
+    def __init__(
+        self, task: LearningTask, part: Part, data: LocalData, resources: Resources
+    ) -> None:
         header, options = task.header, task.options
         super().__init__(data, options, resources, _misfits(options))
         grid = header.grid

@@ -49,7 +49,7 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
 from plancc_runtime.nn.network import Network
 from plancc_runtime.results import BatchStep, Scores
-from plancc_runtime.tasks import Task
+from plancc_runtime.tasks import LearningTask
 from plancc_runtime.transport.messages import Traffic
 from plancc_runtime.transport.row_numbers import Rounds, finished, send_numbers
 from plancc_runtime.views import View
@@ -149,7 +149,7 @@ class MiniBatches(FullBatch):
     """Epochs in mini-batches; parameters as of `choice.execution_of`."""
 
     def __init__(
-        self, task: Task, part: Part, data: LocalData, resources: Resources, drawn: Drawn
+        self, task: LearningTask, part: Part, data: LocalData, resources: Resources, drawn: Drawn
     ) -> None:
         options = task.options
         if not task.model(options.model).reads_values:  # picked by steps

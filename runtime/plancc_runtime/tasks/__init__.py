@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from plancc.plan.values import Header
 from plancc_runtime.options import TrainOptions, learns_links
-from plancc_runtime.tasks.base import Task
+from plancc_runtime.tasks.base import LearningTask
 
-__all__ = ["Task", "task_of"]
+__all__ = ["LearningTask", "task_of"]
 
 
-def task_of(header: Header, options: TrainOptions) -> Task:
+def task_of(header: Header, options: TrainOptions) -> LearningTask:
     """What is learnt; not collective, and errors as of `learns_links`."""
-    kind: type[Task] = Task
+    kind: type[LearningTask] = LearningTask
     if learns_links(header, options):
         from plancc_runtime.tasks.links import LinkPairs
 

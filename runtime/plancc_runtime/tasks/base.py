@@ -22,7 +22,7 @@ from plancc_runtime.predictions import known_of
 from plancc_runtime.remarks import of_data
 
 
-class Task:
+class LearningTask:
     """Learn what is known of all vertices.
 
     Attributes:

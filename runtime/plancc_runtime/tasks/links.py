@@ -27,7 +27,7 @@ from plancc_runtime.options import BETWEEN, TrainOptions
 from plancc_runtime.predictions import known_in
 from plancc_runtime.results import Scores
 from plancc_runtime.targets import LinkTarget
-from plancc_runtime.tasks.base import Task
+from plancc_runtime.tasks.base import LearningTask
 from plancc_runtime.transport.row_numbers import send_numbers
 from plancc_runtime.views import View, place_of
 
@@ -35,7 +35,7 @@ MANY_EDGES = 0.05
 """Share of the pairs of vertices that are edges above which negatives are often links."""
 
 
-class LinkPairs(Task):
+class LinkPairs(LearningTask):
     """Learn which pairs of vertices are links."""
 
     between = BETWEEN[:-1]  # outputs are as wide as `hidden`

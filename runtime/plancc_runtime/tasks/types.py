@@ -28,13 +28,13 @@ from plancc_runtime.nn import is_own
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.options import RATES_KEPT, TrainOptions
-from plancc_runtime.tasks.base import Task
+from plancc_runtime.tasks.base import LearningTask
 from plancc_runtime.weights import read_description
 
 LABELS = ("targets", "labels")
 
 
-class TypedVertices(Task):
+class TypedVertices(LearningTask):
     """Learn what is known of the vertices of one type, the target."""
 
     has_types = True
