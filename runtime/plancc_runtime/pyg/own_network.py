@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from plancc.errors import InputError
+from plancc.graph.types import Relation
 from plancc.plan.layers import BothWays
 from plancc.plan.values import Header
 from plancc_runtime.graph import Graph
@@ -158,6 +159,8 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
         torch.default_generator.manual_seed(seed)  # and no GPU's
         with users_errors(f"`model` {name}: cannot be made", file_of(kind)):
             model = kind(**given)
+            if any(map(is_lazy, model.parameters())):
+                _give_sizes(model, widths[0], of_graph.get("metadata", ((), ()))[1])
     for parameter, value in model.named_parameters():
         if is_lazy(value):
             raise InputError(
@@ -165,6 +168,31 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
                 "in_channels and out_channels, which the plan gives"
             )
     return model
+
+
+def _give_sizes(
+    model: nn.Module, width: int | Mapping[str, int], relations: Sequence[Relation]
+) -> None:
+    """Run a row of each type without edges, by which PyTorch Geometric's lazy layers get sizes.
+
+    Parameters:
+        width: Of the features; by type where `forward` takes these in a dict.
+    """
+    without = {"index": torch.zeros(2, 0).long(), "type": torch.zeros(0).long()}
+    without["weight"] = torch.zeros(0)
+    first, *others = signature(model.forward).parameters
+    given: dict[str, Any] = {
+        f"edge_{what}{end}": dict.fromkeys(relations, x) if end else x
+        for what, x in without.items()
+        for end in ("", BY_TYPE)
+    }
+    if isinstance(width, Mapping):
+        given[first] = {name: torch.zeros(1, each) for name, each in width.items()}
+    else:
+        given[first] = torch.zeros(1, width)
+    with torch.no_grad():
+        model.eval()(**{name: given[name] for name in (first, *others) if name in given})
+    model.train()
 
 
 def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]:

@@ -104,13 +104,22 @@ def inputs(kind):
     return {"in_channels": worlds.WIDTH}, given, y, train, lambda out: out
 
 
+def single(x):
+    if isinstance(x, dict):
+        return {name: single(each) for name, each in x.items()}
+    return x.float() if x.is_floating_point() else x
+
+
 @cache
 def plain_loop(kind):
     """Losses of the epochs, and the weights after them, of torch and PyG alone."""
     made, given, y, train, of_learnt = inputs(kind)
     torch.manual_seed(SEED)
     width = y.shape[1] if y.ndim > 1 else worlds.CLASSES
-    net = NETS[kind](**made, out_channels=width, hidden=7).double()
+    net = NETS[kind](**made, out_channels=width, hidden=7)
+    with torch.no_grad():  # lazy layers get their sizes
+        net.eval()(**single(given))
+    net = net.train().double()
     optimizer, losses = torch.optim.Adam(net.parameters(), lr=RATE), []
     for _ in range(EPOCHS):
         loss = LOSSES[kind](of_learnt(net(**given))[train], y[train])
@@ -247,7 +256,7 @@ REFUSED = {
     "raises.py:Net": "raises.py: cannot be imported: ZeroDivisionError",
     "{}:Net --model-option hiden=3": "--model-option hiden=3|did you mean hidden?|hidden, rate",
     "{}:Needs --model-option depth=3": "its constructor needs width: give --model-option width=",
-    "{}:Lazy": "'last.lin.weight' has no size yet",
+    "{}:Lazy": "'unused.lin.weight' has no size yet",
     "{}:Unmade": "Unmade: cannot be made: ValueError: there is no such width",
     "{}:Positions": "its forward needs pos, batch, which the plan has not",
     "{}:Edges": "forward needs edge_attr (features of edges: compile|--edge-features)",
