@@ -72,8 +72,11 @@ class Papers(Typed):
 
 
 class Venues(Typed):
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        del self.last
+
     def forward(self, x_dict, edge_index_dict):
-        super().forward(x_dict, edge_index_dict)
         return {"venue": x_dict["venue"]}
 
 
