@@ -30,6 +30,7 @@ from plancc_runtime.pyg.marks import (
     Count,
     EdgeEnds,
     Mark,
+    Message,
     Spread,
     Targets,
     alike,
@@ -38,6 +39,7 @@ from plancc_runtime.pyg.marks import (
     spread,
 )
 from plancc_runtime.pyg.moved import FetchedColumns, largest, with_zeros
+from plancc_runtime.pyg.products import Patterns
 from plancc_runtime.pyg.rules import TorchRules
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
 from plancc_runtime.typed import TypedGraph
@@ -112,7 +114,7 @@ class Distributed(nn.Module):
         super().__init__()
         self.model, self.step, self._seed = model, 0, seed
         self._graph = graph.union if isinstance(graph, TypedGraph) else graph
-        self._columns = FetchedColumns()
+        self._columns, self._patterns = FetchedColumns(), Patterns()
         self._kinds: dict[tuple[Any, ...], list[ArgumentKind]] = {}
         self._is_alike = is_alike
         self._arguments = [*signature(model.forward).parameters]
@@ -132,7 +134,7 @@ class Distributed(nn.Module):
             return self._dropped(x, rate, edges, (*key, next(draws)))
 
         self.step += self.model.training
-        rules = TorchRules(self._graph.transport, self._columns, mask)
+        rules = TorchRules(self._graph.transport, self._columns, self._patterns, mask)
         hooks = [each for layer in self.model.modules() for each in self._hooked(layer)]
         is_graded = torch.is_grad_enabled()
         try:  # tensors of inference mode do not tell when they change
@@ -144,6 +146,7 @@ class Distributed(nn.Module):
             for hook in hooks:
                 hook.remove()
             self._columns.clear()
+            self._patterns.end_pass()
         return plain(out)
 
     def _named(self, error: InputError) -> InputError:
@@ -381,11 +384,14 @@ class Distributed(nn.Module):
         """
         pads = _pads(layer.__class__)
         is_alone = all(map(_is_alone, layer.modules()))
+        is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")
         rows: list[TypeRows | None] = []
 
         def before(_: Any, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
             index, size = given["index"], given["dim_size"]
-            rows.append(index.of if is_alone and isinstance(index, Targets) else None)
+            is_product = is_sum and isinstance(inputs[0], Message)  # for the rules
+            apart = is_alone and isinstance(index, Targets) and not is_product
+            rows.append(index.of if apart else None)
             if rows[-1] is not None:
                 inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}
                 given["dim_size"] = size.here if isinstance(size, Count) else size

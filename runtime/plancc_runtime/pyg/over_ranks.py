@@ -23,6 +23,7 @@ from plancc_runtime.pyg.marks import (
     spread,
 )
 from plancc_runtime.pyg.moved import FetchedColumns, largest, returned, summed
+from plancc_runtime.pyg.products import Patterns
 from plancc_runtime.pyg.spaces import TypeRows
 from plancc_runtime.transport.base import Transport
 
@@ -32,6 +33,7 @@ class OverRanks(TorchFunctionMode):
 
     Parameters:
         columns: Of this forward pass.
+        patterns: Of its edges.
         mask (callable): From (tensor, rate, its edges or None) to the tensor after dropout.
     """
 
@@ -39,10 +41,11 @@ class OverRanks(TorchFunctionMode):
         self,
         transport: Transport,
         columns: FetchedColumns,
+        patterns: Patterns,
         mask: Callable[[Tensor, float, EdgeEnds | None], Tensor],
     ) -> None:
         super().__init__()
-        self.transport, self.columns, self.mask = transport, columns, mask
+        self.transport, self.columns, self.patterns, self.mask = transport, columns, patterns, mask
         self.edges: EdgeEnds | None = None  # those that ends were last taken from
 
     def _by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
