@@ -83,46 +83,46 @@ class Targets(OneEnd):
 
 
 class Message(Spread):
-    """rows[index], or that times `values`, without numbers until something reads them (`formed`).
+    """rows[source], or that times `factors`, without numbers until something reads them (`formed`).
 
     Attributes:
         rows (Tensor[columns, ...]): Own and halo rows.
-        index (Sources): One for each edge.
-        values (Tensor[edges, ...] or None): Numbers of edges, of as many axes as the message.
+        source (Sources): One for each edge.
+        factors (Tensor[edges, ...] or None): Numbers of edges, of as many axes as the message.
         made (Tensor or None): The numbers, once they are formed.
     """
 
     rows: Tensor
-    index: Sources
-    values: Tensor | None
+    source: Sources
+    factors: Tensor | None
     made: Tensor | None = None
     versions: list[int]
 
     @classmethod
-    def of_rows(cls, rows: Tensor, index: Sources, values: Tensor | None = None) -> Message:
+    def of_rows(cls, rows: Tensor, source: Sources, factors: Tensor | None = None) -> Message:
         """A message of no numbers: any kernel refuses its device, if one is given it."""
-        empty = torch.empty(len(index), *rows.shape[1:], dtype=rows.dtype, device="meta")
+        empty = torch.empty(len(source), *rows.shape[1:], dtype=rows.dtype, device="meta")
         if not torch.is_grad_enabled():
-            rows, values = rows.detach(), None if values is None else values.detach()
+            rows, factors = rows.detach(), None if factors is None else factors.detach()
         found = spread(empty, 0, None)
-        what = {"rows": rows, "index": index, "values": values}
-        return marked(found, cls, **vars(found), **what, versions=_versions(rows, values))
+        what = {"rows": rows, "source": source, "factors": factors}
+        return marked(found, cls, **vars(found), **what, versions=_versions(rows, factors))
 
     def read(self) -> tuple[Tensor, Tensor | None]:
-        """The rows and values; InputError if they have changed since they were taken."""
-        if _versions(self.rows, self.values) != self.versions:
+        """The rows and factors; InputError if they have changed since they were taken."""
+        if _versions(self.rows, self.factors) != self.versions:
             raise InputError(
                 "the network changes rows in place between reading and summing them: change a copy"
             )
-        return self.rows, self.values
+        return self.rows, self.factors
 
     def formed(self) -> Tensor:
         """The numbers."""
         if self.made is None:
             with torch.enable_grad():  # what has no gradient is detached
-                rows, values = self.read()
-                found = rows.index_select(0, plain(self.index))
-                self.made = found if values is None else found * values
+                rows, factors = self.read()
+                found = rows.index_select(0, plain(self.source))
+                self.made = found if factors is None else found * factors
         return self.made
 
 

@@ -35,10 +35,13 @@ def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
 
 
 def times_message(x: Any, y: Any) -> Message | None:
-    """The product of a message and numbers of its edges; None if it is no message."""
+    """The product of a message and numbers of its edges; None if products do not serve it.
+
+    The numbers have as many axes as the message, the first ones of its sizes, the others of 1.
+    """
     message, values = (x, y) if isinstance(x, Message) else (y, x)
     if (
-        message.values is not None
+        message.factors is not None
         or message.made is not None
         or not isinstance(values, Spread)
         or isinstance(values, Message)
@@ -47,11 +50,11 @@ def times_message(x: Any, y: Any) -> Message | None:
         or len(values) != len(message)
     ):
         return None
-    heads = [each for each in values.shape[1:] if each > 1]
-    whole = [*heads, *[1] * (values.ndim - 1 - len(heads))]
-    if heads != [*message.shape[1 : 1 + len(heads)]] or whole != [*values.shape[1:]]:
+    sizes = values.shape[1:]
+    heads = sum(size > 1 for size in sizes)
+    if sizes[:heads] != message.shape[1 : 1 + heads] or any(size != 1 for size in sizes[heads:]):
         return None
-    return Message.of_rows(message.rows, message.index, plain(values))
+    return Message.of_rows(message.read()[0], message.source, plain(values))
 
 
 def is_message_sum(call: Call) -> bool:
@@ -92,16 +95,17 @@ class Patterns:
 
     def total(self, message: Message, targets: Targets) -> Tensor:
         """The sum of a message at every own row: Tensor[num_rows, ...]."""
-        rows, values = message.read()
+        rows, factors = message.read()
         at = plain(targets).flatten(1)[:, 0] if targets.ndim > 1 else plain(targets)
-        ends = torch.stack([plain(message.index), at])
+        ends = torch.stack([plain(message.source), at])
         _, pattern, order = self._kept_of(ends, targets.of.num_rows, len(rows))
         shape = rows.shape[1:]
-        if values is None:
+        if factors is None:
             return aggregate(pattern, rows.flatten(1)).unflatten(1, shape)
-        values = values.flatten(1) if order is None else values.flatten(1).index_select(0, order)
-        by_heads = rows.reshape(len(rows), values.shape[1], -1)
-        return weighted_sum(pattern, values, by_heads).flatten(1).unflatten(1, shape)
+        factors = factors.flatten(1)
+        factors = factors if order is None else factors.index_select(0, order)
+        by_heads = rows.reshape(len(rows), factors.shape[1], -1)
+        return weighted_sum(pattern, factors, by_heads).flatten(1).unflatten(1, shape)
 
     def _kept_of(self, ends: Tensor, num_rows: int, num_columns: int) -> _Kept:
         for kept in (*self._now, *self._last):
