@@ -17,7 +17,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from benchmarks.inputs import Inputs
@@ -264,12 +264,14 @@ def ran(script: str, root: Path = ROOT) -> list[str]:
     return done.stdout.splitlines()
 
 
+@cache
 def files_loaded(root: Path = ROOT) -> list[str]:
     """Files of the product that `LOADED` imports at module level."""
     names = "print(*(getattr(m, '__file__', None) for m in sys.modules.values()), sep='\\n')"
     return _of_tree(ran(f"{LOADED}\nimport sys\n{names}", root), root)
 
 
+@cache
 def files_of_row_path(root: Path = ROOT) -> list[str]:
     """Files of the product whose functions `ROW_PATH` calls."""
     return _of_tree(ran(ROW_PATH, root), root)

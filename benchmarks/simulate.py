@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.inputs import Inputs
 from benchmarks.report import Report
-from plancc.plan.format import FORMAT, FORMAT_VERSION, NODES, header_attributes
+from plancc.plan.format import DATASETS, FORMAT, FORMAT_VERSION, header_attributes
 from plancc.plan.values import Header
 
 NUM_PARTS, VERTICES, NONZEROS = 4096, 5_000_000, 100_000_000
@@ -90,8 +90,8 @@ def write_plan(path: Path, num_parts: int, vertices: int, nonzeros: int) -> None
         for name, value in header_attributes(header).items():
             file.attrs[name] = value if isinstance(value, str) else np.int64(value)
         file.attrs["content_sha256"] = ""
-        for name, node in NODES.items():
-            if node.optional or node.exchange not in ("", "expand"):
+        for name, node in DATASETS.items():
+            if node.optional or node.when not in ("", "expand"):
                 continue
             if name in known:
                 file.create_dataset(name, data=known[name], chunks=True, fletcher32=True)

@@ -29,6 +29,17 @@ def turns(unless: Callable[..., bool] | None = None, **axes: Iterable[Any]) -> C
     return _parametrized(_each_once, axes, unless)
 
 
+def some(quick: Callable[..., bool], **axes: Iterable[Any]) -> Callable[[Any], Any]:
+    """`pytest.mark.parametrize` over the product; a case of which `quick` is false is `long`."""
+    names, rows = list(axes), list(product(*axes.values()))
+    cases = [
+        pytest.param(*row, marks=() if quick(*row) else long)
+        for row in rows
+        if CHOSEN["all"] or quick(*row)
+    ]
+    return pytest.mark.parametrize(names, cases)
+
+
 def _parametrized(
     choose: Callable[[list[tuple[int, ...]]], set[tuple[int, ...]]],
     axes: dict[str, Iterable[Any]],

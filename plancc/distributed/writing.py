@@ -18,9 +18,9 @@ import numpy.typing as npt
 from plancc.distributed.ranks import Ranks
 from plancc.errors import output_error
 from plancc.files import atomic_write
-from plancc.plan.digests import Digests, bytes_of, cut_points, digests_of, root_of
+from plancc.plan.digests import bytes_of, leaves_of, points_of, root_of
 from plancc.plan.exchange import Int64Array
-from plancc.plan.format import header_attributes, node_of
+from plancc.plan.format import dataset_of, header_attributes
 from plancc.plan.plan import Plan
 from plancc.plan.values import Header
 from plancc.plan.writer import Reserved, reserve_file
@@ -60,9 +60,8 @@ def write_plan(
         OutputError: On all ranks, if one cannot write. A plan that was there before stays.
     """
     arrays = parts.arrays()
-    nodes = {name: node_of(name) for name in arrays}
-    cuts = dict.fromkeys(node.cut for node in nodes.values() if node.cut)
-    points = {cut: cut_points(cut, arrays.__getitem__) for cut in cuts}
+    nodes = {name: dataset_of(name) for name in arrays}
+    points = points_of(arrays)
     starts = {cut: _offsets(ranks, at[-1:]) for cut, at in points.items()}
     entries: dict[str, npt.NDArray[Any]] = {}
     datasets: dict[str, npt.NDArray[Any] | Reserved] = {}
@@ -74,15 +73,11 @@ def write_plan(
             shape = int(starts[cut][-1]) + shared, *array.shape[1:]
             datasets[name] = Reserved(array.dtype, shape)
             continue
-        is_ptr = name.endswith("_ptr")
-        every = _offsets(ranks, np.diff(array)) if is_ptr else ranks.concatenated(array)
+        ends = nodes[name].ends
+        every = _offsets(ranks, np.diff(array)) if ends else ranks.concatenated(array)
         datasets[name] = entries[name] = every
-    leaves: dict[str, Digests] = {}
     with ranks.agreement():  # features may be read from a file
-        for name, array in entries.items():
-            cut = nodes[name].cut
-            at = points[cut] if cut else np.array([0, len(array)])
-            leaves[name] = digests_of(array, at, shared=nodes[name].shared)
+        leaves = leaves_of(entries, points)
     for name in leaves:
         if nodes[name].cut:
             leaves[name] = ranks.concatenated(leaves[name])

@@ -15,7 +15,7 @@ import h5py
 
 from plancc.errors import InputError, PlanccError, PlanError
 from plancc.files import check_input, open_file
-from plancc.plan.format import MAJOR, OLDEST, FileNode
+from plancc.plan.format import MAJOR, OLDEST, Dataset
 
 FILTERS = {
     h5py.h5z.FILTER_DEFLATE: "deflate",
@@ -105,8 +105,8 @@ class Container:
             raise self.error(f"/{name} is missing")
         return h5py.Dataset(h5py.h5d.open(self.file.id, name.encode()))
 
-    def checked(self, name: str, node: FileNode) -> h5py.Dataset:
-        """A dataset of a node's type, whose data are in the file; of any size."""
+    def checked(self, name: str, expected: Dataset) -> h5py.Dataset:
+        """A dataset of an expected type, whose data are in the file; of any size."""
         dataset = self.dataset(name)
         creation = dataset.id.get_create_plist()
         if creation.get_layout() == h5py.h5d.VIRTUAL or creation.get_external_count():
@@ -116,9 +116,9 @@ class Container:
             allowed = ", ".join(FILTERS.values())
             raise self.error(f"/{name} uses HDF5 filter {code}; allowed are {allowed}")
         kind = dataset.dtype.str
-        if ("|S" if kind.startswith("|S") else kind) not in node.dtypes:
+        if ("|S" if kind.startswith("|S") else kind) not in expected.dtypes:
             raise self.error(
-                f"/{name} has type {dataset.dtype.str}, not {' or '.join(node.dtypes)}"
+                f"/{name} has type {dataset.dtype.str}, not {' or '.join(expected.dtypes)}"
             )
         return dataset
 

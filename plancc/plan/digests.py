@@ -18,7 +18,16 @@ import numpy.typing as npt
 
 from plancc.graph.mapped import MappedRows
 from plancc.plan.exchange import Int64Array
-from plancc.plan.format import TYPE_PTR, Arrays, header_attributes, node_of
+from plancc.plan.format import (
+    DATASETS,
+    FOLDED,
+    LOCAL_ROWS,
+    OF_TYPE,
+    PART_PTR,
+    Arrays,
+    dataset_of,
+    header_attributes,
+)
 from plancc.plan.hashing import blake3_digest, blake3_of_pieces
 from plancc.plan.values import Header
 
@@ -31,34 +40,23 @@ def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array
     """Where the entries of every part start in a dataset, and where the last ones end.
 
     Parameters:
-        cut: `Node.cut` of the dataset, which is not empty.
+        cut: `Dataset.cut` of the dataset, which is not empty.
         table: Datasets of the plan by name. In a damaged plan they may hold any numbers.
 
     Returns:
         int64[num_parts + 1]
     """
-    if cut == "rows":
-        return table("rows/part_ptr")
-    if cut == "local rows":
-        return local_rows(table)
-    if cut == "nonzeros":
-        return _entries(table("matrix/row_ptr"), local_rows(table))
-    if cut.startswith("rows of "):
-        of_type: Int64Array = table(TYPE_PTR)[int(cut.removeprefix("rows of "))]
-        return of_type
-    name, _, what = cut.rpartition(" ")
-    ptr = table(f"{name}_ptr")
-    return ptr if what == "messages" else _entries(table(f"{name}_row_ptr"), ptr)
-
-
-def local_rows(table: Callable[[str], npt.NDArray[Any]]) -> Int64Array:
-    """First local row of every part, own rows and then folded ones: int64[num_parts + 1]."""
-    part_ptr: Int64Array = table("rows/part_ptr")
-    try:
-        folded = cut_points("fold/send rows", table)
-    except KeyError:  # no edge plan
-        return part_ptr
-    return part_ptr + folded
+    if cut == LOCAL_ROWS:
+        part_ptr: Int64Array = table(PART_PTR)
+        try:
+            return part_ptr + cut_points(FOLDED, table)
+        except KeyError:  # no edge plan
+            return part_ptr
+    name, _, number = cut.partition(OF_TYPE)
+    offsets, outer = table(name), DATASETS[name].cut
+    if number:
+        return offsets[int(number)]
+    return _entries(offsets, cut_points(outer, table)) if outer else offsets
 
 
 def _entries(offsets: Int64Array, at: Int64Array) -> Int64Array:
@@ -93,26 +91,28 @@ def digests_of(
     return np.frombuffer(b"".join(leaves), np.uint8).reshape(len(leaves), DIGEST_BYTES)
 
 
-def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
-    """The leaves of all datasets of a plan, by the names of the datasets."""
-    found: dict[str, Int64Array] = {}
+def points_of(arrays: Arrays) -> dict[str, Int64Array]:
+    """`cut_points` of everything that cuts one of these datasets."""
+    cuts = {dataset_of(name).cut for name in arrays} - {""}
+    return {cut: cut_points(cut, arrays.__getitem__) for cut in cuts}
 
-    def points(name: str) -> Int64Array:
-        cut = node_of(name).cut
-        if not cut:
-            return np.array([0, len(arrays[name])])
-        if cut not in found:
-            found[cut] = cut_points(cut, arrays.__getitem__)
-        return found[cut]
+
+def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
+    """The leaves of datasets by their names; `points` as of `points_of`."""
 
     def leaves(name: str) -> Digests:
-        return digests_of(arrays[name], points(name), shared=node_of(name).shared)
+        array, dataset = arrays[name], dataset_of(name)
+        at = points[dataset.cut] if dataset.cut else np.array([0, len(array)])
+        return digests_of(array, at, shared=dataset.shared)
 
     names = sorted(arrays)
-    for name in names:
-        points(name)
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(names, pool.map(leaves, names), strict=True))
+
+
+def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
+    """The leaves of all datasets of a plan, by the names of the datasets."""
+    return leaves_of(arrays, points_of(arrays))
 
 
 def content_sha256(header: Header, arrays: Arrays) -> str:

@@ -1,6 +1,7 @@
-"""The plan file's nodes, once: names, dtypes, ranks and sizes. Reader, writer and docs follow it.
+"""The plan file's datasets, once: names, types, sizes, what cuts and checks them.
 
-The normative text is ``docs/reference/plan-format.md``.
+Reader, writer, digests and verifier follow `DATASETS`, and so do the tables of the normative text,
+``docs/reference/plan-format.md``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from plancc.graph.bounds import CLASSES, CLASSES_PER_CLASS, most_clusters
 from plancc.graph.types import Types
 from plancc.graph.vertexdata import KEYS, MASKS, DataByType, VertexData
 from plancc.plan.exchange import Exchange, Side
+from plancc.plan.grid import Grid
 from plancc.plan.links import PartLinks
+from plancc.plan.topology import Topology
 from plancc.plan.values import HOPS, LINKS, STEPS, Header
 
 FORMAT = "plancc-plan"
@@ -37,10 +40,12 @@ HEADER_TYPES: dict[str, type] = {
     "normalization": str,
     "self_loops": bool,
 }
-GRID_ATTRIBUTE = "grid"
-"""Attribute of the root group in layouts "grid" and "feature": the text of a `Grid`."""
-TOPOLOGY_ATTRIBUTE = "topology"
-"""Attribute of the root group of a plan that has routes: the text of a `Topology`."""
+TEXTS: dict[str, tuple[Callable[[str], Any], int]] = {
+    "grid": (Grid.parse, 64),  # sizes of ten digits
+    "topology": (Topology.parse, 60_000),  # HDF5 keeps attributes of 64 KiB
+}
+"""Texts that the root group may have, named as fields of the header: what reads one, and its most
+characters."""
 RELAYS_ATTRIBUTE = "relays"
 """Attribute of the root group of a plan whose hops lead over any parts: 1."""
 TYPES_ATTRIBUTES = ("types", "relations")
@@ -56,128 +61,156 @@ STORAGE_ATTRIBUTES = ("format", "format_version", "content_sha256")
 ROOT_ATTRIBUTES = (
     *STORAGE_ATTRIBUTES,
     *HEADER_TYPES,
-    GRID_ATTRIBUTE,
-    TOPOLOGY_ATTRIBUTE,
+    *TEXTS,
     RELAYS_ATTRIBUTE,
     *TYPES_ATTRIBUTES,
     LINKS_ATTRIBUTE,
 )
 
 
+PART_PTR = "rows/part_ptr"
+TYPE_PTR = "rows/type_ptr"
+"""Rows of every type before each part, in plans with vertex data by type."""
+FOLDED = "fold/send_row_ptr"
+"""Rows that the parts of an edge plan fold."""
+LOCAL_ROWS = "local rows"
+"""The cut by the local rows of parts: own rows, as in `PART_PTR`, and folded ones."""
+OF_TYPE = " of type "
+"""Stands between `TYPE_PTR` and the number of a type in the cut of its vertex data."""
+TYPES, PARALLEL = "types", "parallel relations"
+"""What only plans with types have, and only those with parallel relations."""
+EXCHANGES = (*STEPS, *(f"{step}_{hop}" for step in STEPS for hop in HOPS), LINKS)
+"""All that `Header.steps` may name."""
+Rule = Callable[[npt.NDArray[Any], int], npt.NDArray[np.bool_]]
+
+
 @dataclass(frozen=True)
-class FileNode:
+class Dataset:
     """One dataset of the format.
 
     Attributes:
         dtypes: Allowed types in numpy's notation; the writer uses the array's own, which is one of
             them. "|S" is of any length.
-        shape: Names of the dimensions. ``n``, ``p``, ``nnz`` and their successors ``n+1``, ``p+1``
-            are fixed by the header; ``rows+1`` is one more than the local rows of all parts, which
-            are n and the folded ones. Other names are free, but equal names are equal sizes.
-        exchange: The step or hop whose messages it lists, or "links"; plans with this one have it
-            (`Header.steps`).
-        cut: What cuts it into the slices of parts, each with a digest of its own: the "rows" of
-            parts, their "local rows" or "nonzeros", their "rows of" the number of a type, or
-            "messages" or "rows" of a table ("expand/send rows"); "": it is one slice, and every
-            rank reads the whole.
-        shared: Whether the slice of a part ends with the entry that the next one begins with: of
-            offsets.
+        shape: Names of the dimensions, some with "+1". ``n``, ``p``, ``nnz`` are fixed by the
+            header; ``rows`` are the local rows of all parts: n and the folded ones. Other names are
+            free, but equal names are equal sizes.
+        when: What a plan has that has it: one of `EXCHANGES`, `TYPES`, `PARALLEL`; "": any plan.
+        optional: Whether such a plan may be without it.
+        cut: The offsets that cut it into the slices of parts, each with a digest of its own: a
+            dataset, which these may cut in turn, `LOCAL_ROWS`, or those of a type in `TYPE_PTR`;
+            "": it is one slice, and every rank reads the whole.
+        ends: Of offsets: the dimension that they end at, rising from 0, which its readers check.
+        below: The dimension that all its numbers are below, and none is negative; likewise.
+        rule: Of vertex data: what holds for all entries, in words and for n vertices.
     """
 
     dtypes: tuple[str, ...]
     shape: tuple[str, ...]
+    when: str = ""
     optional: bool = False
-    exchange: str = ""
     cut: str = ""
-    shared: bool = False
+    ends: str = ""
+    below: str = ""
+    rule: tuple[str, Rule] | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether the slice of a part ends with the entry that the next one begins with."""
+        return bool(self.ends and self.cut)
 
     def is_of(self, header: Header) -> bool:
         """Whether a plan with this header has it, or, if it is optional, may have it."""
-        return not self.exchange or self.exchange in header.steps()
+        if self.when in (TYPES, PARALLEL):
+            types = header.types
+            return types is not None and (self.when == TYPES or types.are_parallel)
+        return not self.when or self.when in header.steps()
 
 
-PAIRS = f"{LINKS}/pair messages"
-"""The cut of a part's links, whose offsets are ``links/pair_ptr``."""
-EXCHANGES = (*STEPS, *(f"{step}_{hop}" for step in STEPS for hop in HOPS), LINKS)
-"""All that `Header.steps` may name."""
-
-
-def _exchange_nodes(step: str) -> dict[str, FileNode]:
+def _exchange_datasets(step: str) -> dict[str, Dataset]:
     """Both tables of a step or a hop: one grouped by sender, one by receiver."""
     messages, volume = f"{step} messages", f"{step} volume"
     found = {}
-    for prefix in ("send", "recv"):
-        table = f"{step}/{prefix}"
-        of_messages, of_rows = f"{table} messages", f"{table} rows"
-        node = partial(FileNode, exchange=step)
-        found[f"{table}_ptr"] = node(("<i8",), ("p+1",))
-        found[f"{table}_peer"] = node(("<i4",), (messages,), cut=of_messages)
-        found[f"{table}_row_ptr"] = node(("<i8",), (f"{messages}+1",), cut=of_messages, shared=True)
-        found[f"{table}_row"] = node(("<i4",), (volume,), cut=of_rows)
+    for table in (f"{step}/send", f"{step}/recv"):
+        ptr, row_ptr = f"{table}_ptr", f"{table}_row_ptr"
+        found |= {
+            ptr: Dataset(("<i8",), ("p+1",), step, ends=messages),
+            f"{table}_peer": Dataset(("<i4",), (messages,), step, cut=ptr, below="p"),
+            row_ptr: Dataset(("<i8",), (f"{messages}+1",), step, cut=ptr, ends=volume),
+            f"{table}_row": Dataset(("<i4",), (volume,), step, cut=row_ptr),
+        }
     return found
 
 
-NODES: dict[str, FileNode] = {
-    "rows/part_ptr": FileNode(("<i8",), ("p+1",)),
-    "rows/global_id": FileNode(("<i4",), ("n",), cut="rows"),
-    "rows/num_interior": FileNode(("<i8",), ("p",)),
-    "rows/original_id": FileNode(("<i8", "|S"), ("n",), optional=True, cut="rows"),
-    "matrix/row_ptr": FileNode(("<i8",), ("rows+1",), cut="local rows", shared=True),
-    "matrix/column": FileNode(("<i4",), ("nnz",), cut="nonzeros"),
-    "matrix/value": FileNode(("<f4", "<f8"), ("nnz",), cut="nonzeros"),
-    "matrix/edge_features": FileNode(
-        ("<f4",), ("nnz", "edge features"), optional=True, cut="nonzeros"
+_of_rows = partial(Dataset, cut=PART_PTR)
+_of_nonzeros = partial(Dataset, cut="matrix/row_ptr")
+_of_links = partial(Dataset, shape=(LINKS,), when=LINKS, cut="links/pair_ptr")
+_of_vertices = partial(Dataset, optional=True, cut=PART_PTR)
+_is_mask = ("masks hold 0 and 1", lambda array, n: array <= 1)
+DATASETS: dict[str, Dataset] = {
+    PART_PTR: Dataset(("<i8",), ("p+1",), ends="n"),
+    "rows/global_id": _of_rows(("<i4",), ("n",), below="n"),
+    "rows/num_interior": Dataset(("<i8",), ("p",)),
+    "rows/original_id": _of_rows(("<i8", "|S"), ("n",), optional=True),
+    "matrix/row_ptr": Dataset(("<i8",), ("rows+1",), cut=LOCAL_ROWS, ends="nnz"),
+    "matrix/column": _of_nonzeros(("<i4",), ("nnz",)),
+    "matrix/value": _of_nonzeros(("<f4", "<f8"), ("nnz",)),
+    "matrix/edge_features": _of_nonzeros(("<f4",), ("nnz", "edge features"), optional=True),
+    **{name: each for step in EXCHANGES for name, each in _exchange_datasets(step).items()},
+    "links/pair_ptr": Dataset(("<i8",), ("p+1",), LINKS, ends=LINKS),
+    "links/source": _of_links(("<i4",)),
+    "links/target": _of_links(("<i4",)),
+    "links/kind": _of_links(("|u1",)),
+    "links/number": _of_links(("<i8",)),
+    "vertex_data/features": _of_vertices(
+        ("<f4", "<f2", "|i1"),
+        ("n", "features"),
+        rule=("features are finite", lambda array, n: np.isfinite(array)),
     ),
-    **{name: node for step in EXCHANGES for name, node in _exchange_nodes(step).items()},
-    "links/pair_ptr": FileNode(("<i8",), ("p+1",), exchange=LINKS),
-    "links/source": FileNode(("<i4",), ("links",), exchange=LINKS, cut=PAIRS),
-    "links/target": FileNode(("<i4",), ("links",), exchange=LINKS, cut=PAIRS),
-    "links/kind": FileNode(("|u1",), ("links",), exchange=LINKS, cut=PAIRS),
-    "links/number": FileNode(("<i8",), ("links",), exchange=LINKS, cut=PAIRS),
-    "vertex_data/features": FileNode(
-        ("<f4", "<f2", "|i1"), ("n", "features"), optional=True, cut="rows"
+    "vertex_data/labels": _of_vertices(
+        ("<i4",), ("n",), rule=("labels are classes or -1", lambda array, n: array >= -1)
     ),
-    "vertex_data/labels": FileNode(("<i4",), ("n",), optional=True, cut="rows"),
-    "vertex_data/train_mask": FileNode(("|u1",), ("n",), optional=True, cut="rows"),
-    "vertex_data/val_mask": FileNode(("|u1",), ("n",), optional=True, cut="rows"),
-    "vertex_data/test_mask": FileNode(("|u1",), ("n",), optional=True, cut="rows"),
-    "vertex_data/clusters": FileNode(("<i4",), ("n",), optional=True, cut="rows"),
-    "vertex_data/targets": FileNode(("|u1", "<f4"), ("n", "targets"), optional=True, cut="rows"),
+    **{f"vertex_data/{key}": _of_vertices(("|u1",), ("n",), rule=_is_mask) for key in MASKS},
+    "vertex_data/clusters": _of_vertices(
+        ("<i4",),
+        ("n",),
+        rule=(
+            "clusters are numbers from 0",
+            lambda array, n: (array >= 0) & (array < most_clusters(n)),
+        ),
+    ),
+    "vertex_data/targets": _of_vertices(
+        ("|u1", "<f4"),
+        ("n", "targets"),
+        rule=(
+            "targets hold 0 and 1, or numbers that are not infinite",
+            lambda array, n: array <= 1 if array.dtype == np.uint8 else ~np.isinf(array),
+        ),
+    ),
+    TYPE_PTR: Dataset(("<i8",), ("types", "p+1"), TYPES, optional=True, ends="counts"),
+    "matrix/relation": _of_nonzeros(("<u2",), ("nnz",), PARALLEL),
 }
-GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in NODES))
-TYPE_PTR = "rows/type_ptr"
-"""Rows of every type before each part, in plans with vertex data by type."""
-RELATION = "matrix/relation"
-"""Number of the relation of every nonzero, in plans with parallel relations."""
-_OF_TYPES = {
-    TYPE_PTR: FileNode(("<i8",), ("types", "p+1"), optional=True),
-    RELATION: FileNode(("<u2",), ("nnz",), cut="nonzeros"),
-}
+GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in DATASETS))
 
 
-def node_of(name: str) -> FileNode:
+def dataset_of(name: str) -> Dataset:
     """A dataset of the format; KeyError for another name.
 
     Vertex data of type k are called as those of all vertices with "_of_k" after it.
     """
-    if name in _OF_TYPES:
-        return _OF_TYPES[name]
     name, _, number = name.partition("_of_")
-    node = NODES[name]
+    found = DATASETS[name]
     if not number:
-        return node
-    shape = tuple(f"{dimension} of {number}" for dimension in node.shape)
-    return replace(node, shape=shape, cut=f"rows of {number}")
+        return found
+    shape = tuple(f"{dimension} of {number}" for dimension in found.shape)
+    return replace(found, shape=shape, when=TYPES, cut=f"{TYPE_PTR}{OF_TYPE}{number}")
 
 
-def names_of(types: Types | None) -> list[str]:
-    """The names of all datasets that a plan with these types may have."""
-    if types is None:
-        return [*NODES]
-    data = (f"vertex_data/{key}" for key in KEYS)
-    numbers = range(len(types.counts))
-    relation = [RELATION] if types.are_parallel else []
-    return [*NODES, TYPE_PTR, *relation, *(f"{name}_of_{k}" for name in data for k in numbers)]
+def datasets_of(header: Header) -> dict[str, Dataset]:
+    """All datasets that a plan with this header has or, if they are optional, may have."""
+    numbers = range(0 if header.types is None else len(header.types.counts))
+    names = [*DATASETS, *(f"vertex_data/{key}_of_{k}" for key in KEYS for k in numbers)]
+    found = {name: dataset_of(name) for name in names}
+    return {name: each for name, each in found.items() if each.is_of(header)}
 
 
 DIGESTS = "digests"
@@ -193,10 +226,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 def header_attributes(header: Header) -> dict[str, str | int | bool]:
     """The attributes of the root group that describe the product."""
     found = {name: getattr(header, name) for name in HEADER_TYPES}
-    if header.grid is not None:
-        found[GRID_ATTRIBUTE] = str(header.grid)
-    if header.topology is not None:
-        found[TOPOLOGY_ATTRIBUTE] = str(header.topology)
+    found |= {name: str(each) for name in TEXTS if (each := getattr(header, name)) is not None}
     if header.relays:
         found[RELAYS_ATTRIBUTE] = True
     if header.types is not None:
@@ -225,29 +255,30 @@ def exchange_of(step: str, arrays: Arrays) -> Exchange:
     )
 
 
-LINK_ARRAYS = ("pair_ptr", "source", "target", "kind", "number")
-"""Fields of `PartLinks`, as datasets."""
+LINK_DATASETS = tuple(
+    f"{LINKS}/{name}" for name in ("pair_ptr", "source", "target", "kind", "number")
+)
+"""The fields of `PartLinks`, as datasets."""
 
 
-def link_arrays(links: PartLinks | None) -> dict[str, npt.NDArray[Any]]:
-    """The links by their names in the file; none of None."""
-    if links is None:
-        return {}
-    arrays: list[npt.NDArray[Any]]
-    arrays = [links.ptr, links.source, links.target, links.kind, links.number]
-    return {f"{LINKS}/{name}": each for name, each in zip(LINK_ARRAYS, arrays, strict=True)}
+def links_of(header: Header, arrays: Arrays) -> PartLinks | None:
+    """The links in datasets; None if the plan has none."""
+    if header.links is None:
+        return None
+    return PartLinks(*(arrays[name] for name in LINK_DATASETS))
 
 
 def vertex_data_arrays(data: VertexData) -> dict[str, npt.NDArray[Any]]:
     """The vertex data by their names in the file; booleans as bytes."""
-    found = {f"vertex_data/{key}": each for key, each in data.arrays().items() if key in KEYS}
-    for name, of_type in data.of_type.items():
-        assert data.by_type is not None
-        end = f"_of_{data.by_type.number(name)}"
-        found |= {f"{key}{end}": each for key, each in vertex_data_arrays(of_type).items()}
+    every = {"": data}
+    if data.by_type is not None:
+        number = data.by_type.number
+        every |= {f"_of_{number(name)}": each for name, each in data.of_type.items()}
     return {
-        name: array.view(np.uint8) if array.dtype == np.bool_ else array
-        for name, array in found.items()
+        f"vertex_data/{key}{end}": array.view(np.uint8) if array.dtype == np.bool_ else array
+        for end, each in every.items()
+        for key, array in each.arrays().items()
+        if key in KEYS
     }
 
 
@@ -258,20 +289,20 @@ def vertex_data_from_arrays(
 
     `vertices` of all rows are needed where there are types.
     """
-    if types is not None and vertices is not None:
-        of_type: dict[str, VertexData] = {}
-        for k, name in enumerate(types.counts):
-            end = f"_of_{k}"
-            own = {key.removesuffix(end): a for key, a in arrays.items() if key.endswith(end)}
-            if own:
-                of_type[name] = vertex_data_from_arrays(own)
-        by_type = DataByType.of(of_type, types, vertices) if of_type else None
-        return replace(vertex_data_from_arrays(arrays), by_type=by_type)
-    found: dict[str, Any] = {key: arrays.get(f"vertex_data/{key}") for key in KEYS}
-    for key in (*MASKS, "targets"):
-        if found[key] is not None and found[key].dtype == np.uint8:
-            found[key] = found[key].view(np.bool_)
-    return VertexData(**found)
+
+    def data_of(end: str) -> VertexData:
+        found: dict[str, Any] = {key: arrays.get(f"vertex_data/{key}{end}") for key in KEYS}
+        for key in (*MASKS, "targets"):
+            if found[key] is not None and found[key].dtype == np.uint8:
+                found[key] = found[key].view(np.bool_)
+        return VertexData(**found)
+
+    if types is None or vertices is None:
+        return data_of("")
+    every = {name: data_of(f"_of_{k}") for k, name in enumerate(types.counts)}
+    of_type = {name: each for name, each in every.items() if each.arrays()}
+    by_type = DataByType.of(of_type, types, vertices) if of_type else None
+    return replace(data_of(""), by_type=by_type)
 
 
 def most_classes(num_vertices: int) -> int:
@@ -292,24 +323,8 @@ def too_many_classes(classes: int, num_vertices: int) -> str:
     )
 
 
-Rule = Callable[[npt.NDArray[Any], int], npt.NDArray[np.bool_]]
-VERTEX_DATA_RULES: dict[str, tuple[str, Rule]] = {
-    "features": ("features are finite", lambda array, n: np.isfinite(array)),
-    "labels": ("labels are classes or -1", lambda array, n: array >= -1),
-    **dict.fromkeys(MASKS, ("masks hold 0 and 1", lambda array, n: array <= 1)),
-    "clusters": (
-        "clusters are numbers from 0",
-        lambda array, n: (array >= 0) & (array < most_clusters(n)),
-    ),
-    "targets": (
-        "targets hold 0 and 1, or numbers that are not infinite",
-        lambda array, n: array <= 1 if array.dtype == np.uint8 else ~np.isinf(array),
-    ),
-}
-
-
 def vertex_data_problem(name: str, array: npt.NDArray[Any], num_vertices: int) -> tuple[str, str]:
     """The rule for a dataset of vertex data, or rows of it, and what breaks it or ""."""
-    rule, holds = VERTEX_DATA_RULES[name.removeprefix("vertex_data/").partition("_of_")[0]]
+    rule, holds = dataset_of(name).rule or ("", np.isfinite)
     wrong = array[~holds(array, num_vertices)]
     return rule, f"there is {wrong[0]}" if len(wrong) else ""

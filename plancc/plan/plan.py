@@ -30,12 +30,13 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import content_sha256
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.format import (
-    LINK_ARRAYS,
+    LINK_DATASETS,
     TYPE_PTR,
+    Arrays,
+    datasets_of,
     exchange_arrays,
     exchange_of,
-    link_arrays,
-    names_of,
+    links_of,
     vertex_data_arrays,
     vertex_data_from_arrays,
 )
@@ -44,7 +45,7 @@ from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
 from plancc.plan.part_invariants import claims_of
 from plancc.plan.parts import OF_NONZEROS, Part, PartRange, of_nonzeros
 from plancc.plan.rank_parts import RankParts
-from plancc.plan.values import LINKS, Exchanges, Header
+from plancc.plan.values import Exchanges, Header
 from plancc.registry import Registry
 
 VIEWS = Registry("view", "plancc.views", {"html": "plancc_lab.report.notebook:as_html"})
@@ -59,6 +60,16 @@ def attributes_of(
     if baseline is not None:
         figures |= {f"random_{name}": value for name, value in baseline.as_dict().items()}
     return {"provenance": dict(provenance), "metrics": figures}
+
+
+def fields_of(header: Header, arrays: Arrays) -> dict[str, Any]:
+    """The fields of a `Plan` that a `PartRange` has too, from datasets."""
+    nonzeros = {name: arrays.get(f"matrix/{name}") for name in ("row_ptr", "column", *OF_NONZEROS)}
+    return nonzeros | {
+        "global_id": arrays["rows/global_id"],
+        "exchanges": Exchanges({step: exchange_of(step, arrays) for step in header.steps()}),
+        "links": links_of(header, arrays),
+    }
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,8 +196,9 @@ class Plan:
             "matrix/column": self.column,
             **{f"matrix/{name}": each for name, each in of_nonzeros(self).items()},
             **vertex_data_arrays(self.vertex_data),
-            **link_arrays(self.links),
         }
+        if self.links is not None:
+            found |= zip(LINK_DATASETS, vars(self.links).values(), strict=True)
         for step, exchange in self.exchanges.items():
             found |= exchange_arrays(step, exchange)
         if self.original_id is not None:
@@ -194,31 +206,23 @@ class Plan:
         types = self.header.types
         if types is not None and self.vertex_data.of_type:
             found[TYPE_PTR] = types.rows_before(self.global_id, self.part_ptr)
-        return {n: found[n] for n in names_of(types) if found.get(n) is not None}
+        return {n: found[n] for n in datasets_of(self.header) if found.get(n) is not None}
 
     @classmethod
-    def from_arrays(cls, header: Header, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+    def from_arrays(cls, header: Header, arrays: Arrays) -> Self:
         """The inverse of `arrays`; checks nothing."""
         global_id, original = arrays["rows/global_id"], arrays.get("rows/original_id")
         if original is not None:
             by_vertex = np.empty_like(original)
             np.put(by_vertex, global_id, original, mode="clip")  # ids are not yet checked
             original = by_vertex
-        nonzeros: Any = {name: arrays.get(f"matrix/{name}") for name in OF_NONZEROS}
         return cls(
             header=header,
             part_ptr=arrays["rows/part_ptr"],
-            global_id=global_id,
             num_interior=arrays["rows/num_interior"],
-            row_ptr=arrays["matrix/row_ptr"],
-            column=arrays["matrix/column"],
-            **nonzeros,
-            exchanges=Exchanges({step: exchange_of(step, arrays) for step in header.steps()}),
+            **fields_of(header, arrays),
             vertex_data=vertex_data_from_arrays(arrays, header.types, global_id),
             original_id=original,
-            links=None
-            if header.links is None
-            else PartLinks(*(arrays[f"{LINKS}/{name}"] for name in LINK_ARRAYS)),
         )
 
     def content_sha256(self) -> str:

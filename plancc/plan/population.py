@@ -70,9 +70,9 @@ def read_population(
             )
     if not sampler.needs:
         return Population(n)
-    part_ptr = file.read_offsets("rows/part_ptr", n)
+    part_ptr = file.read("rows/part_ptr")
     global_id = file.read("rows/global_id")
-    if not (within(global_id, n) and (np.bincount(global_id, minlength=n) == 1).all()):
+    if not (np.bincount(global_id, minlength=n) == 1).all():
         raise PlanError(f"{file.path}: /rows/global_id is damaged: it is no permutation")
 
     vertices = global_id
@@ -122,7 +122,7 @@ def _read_pattern(
     file: PlanFile, part_ptr: Int64Array, global_id: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
     """The pattern in the vertices' own numbering: ``indptr, indices``, columns ascending."""
-    row_ptr = file.read_offsets("matrix/row_ptr", file.header.num_nonzeros)
+    row_ptr = file.read("matrix/row_ptr")
     ptr, peer, message_ptr = file.read_messages("expand/recv")
     row, sender = file.read("expand/recv_row"), np.repeat(peer, np.diff(message_ptr))
     file.check("expand/recv_row", within(row, np.diff(part_ptr)[sender]))

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cached_property
 from os import PathLike
 from typing import Any, Self
 
@@ -28,44 +29,42 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.attributes import digest_of_attributes, is_plain, stored
 from plancc.plan.container import Container
 from plancc.plan.digests import DIGEST_BYTES, Digests, digests_of, digests_of_plan, root_of
-from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
+from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.format import (
     ATTRIBUTE_GROUPS,
     DIGESTS,
+    EXCHANGE_ARRAYS,
     EXCHANGES,
+    FOLDED,
     FORMAT,
-    GRID_ATTRIBUTE,
     GROUPS,
     HEADER_TYPES,
     LAYOUTS,
-    LINK_ARRAYS,
     LINKS_ATTRIBUTE,
+    LOCAL_ROWS,
     MAJOR,
     MINOR,
-    NODES,
+    OF_TYPE,
     OLDEST,
-    PAIRS,
+    PART_PTR,
     PIECE_FORMAT,
     PIECES,
     RELAYS_ATTRIBUTE,
     ROOT_ATTRIBUTES,
     STORAGE_ATTRIBUTES,
-    TOPOLOGY_ATTRIBUTE,
+    TEXTS,
     TYPE_PTR,
     TYPES_ATTRIBUTES,
-    FileNode,
-    names_of,
-    node_of,
+    Dataset,
+    dataset_of,
+    datasets_of,
     vertex_data_from_arrays,
 )
-from plancc.plan.grid import Grid
-from plancc.plan.links import PartLinks
 from plancc.plan.metrics import Metrics
 from plancc.plan.part_invariants import check
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.rank_parts import check_num_ranks
-from plancc.plan.topology import Topology
 from plancc.plan.values import LINKS, STEPS, Header
 from plancc.text import shown
 
@@ -79,10 +78,6 @@ IN_PIECES = (
     "one file of it there (plancc join), or compile the graph again"
 )
 """What is wrong with the head of such a plan, and with a piece."""
-MAX_GRID_TEXT = 64
-"""Longest attribute "grid": enough for sizes of ten digits."""
-MAX_TOPOLOGY_TEXT = 60_000
-"""Longest attribute "topology": HDF5 keeps attributes of 64 KiB."""
 
 
 class PlanFile:
@@ -105,34 +100,28 @@ class PlanFile:
         self._attributes: dict[str, dict[str, Any]] = {}
         self._digests: dict[str, Digests] = {}
         self._opened: dict[str, h5py.Dataset] = {}
-        self._points: dict[str, tuple[int, int, Int64Array]] = {}
+        self._offsets: dict[str, tuple[int, int, Int64Array]] = {}
         self._container = Container(self.path)
         try:
             with self._container.reading("the header"):
-                self.header = self._read_header()
-                self._known = names_of(self.header.types)
+                header = self.header = self._read_header()
+                self._known = datasets_of(header)
+                self._check_no_steps()
                 self._check_names()
-            self._sizes = {
-                "n": self.header.num_vertices,
-                "n+1": self.header.num_vertices + 1,
-                "p": self.header.num_parts,
-                "p+1": self.header.num_parts + 1,
-                "nnz": self.header.num_nonzeros,
+            self._sizes: dict[str, Any] = {
+                "n": header.num_vertices,
+                "p": header.num_parts,
+                "nnz": header.num_nonzeros,
                 "1": 1,
                 f"{DIGEST_BYTES}": DIGEST_BYTES,
             }
-            if self.header.types is not None:
-                counts = self.header.types.counts.values()
+            if header.types is not None:
+                counts = [*header.types.counts.values()]
                 self._sizes |= {f"n of {k}": count for k, count in enumerate(counts)}
-                self._sizes["types"] = len(counts)
-            if self.header.links is not None:
-                self._sizes[LINKS] = self._length(f"{LINKS}/source")
-            self._steps = {step: self._step_sizes(step) for step in self.header.steps()}
-            for step in EXCHANGES:
-                if step not in self._steps:
-                    self._check_none(step)
-            folded = self._steps.get("fold", (0, 0))[1]
-            self._sizes["rows+1"] = self.header.num_vertices + folded + 1
+                self._sizes |= {"types": len(counts), "counts": np.array(counts)}
+            for step in header.steps():
+                self._add_sizes(step)
+            self._sizes["rows"] = header.num_vertices + self._sizes.get("fold volume", 0)
             self._read_digests()
         except BaseException:
             self.close()
@@ -228,7 +217,7 @@ class PlanFile:
 
     def _vertex_data(self) -> list[str]:
         """The datasets of vertex data that are there."""
-        return [n for n in self._known if n.startswith("vertex_data/") and self.has(n)]
+        return [name for name in self.datasets if name.startswith("vertex_data/")]
 
     def width(self, name: str) -> int | None:
         """Columns of a dataset; None where it is not there."""
@@ -245,16 +234,23 @@ class PlanFile:
             PlanError: If the dataset is missing, is not what the format says, or has another
                 digest.
         """
-        dataset, node = self.node(name), node_of(name)
+        node, dataset = self.node(name), dataset_of(name)
         last = self.header.num_parts if last is None else last
-        points = np.array([0, len(dataset)])
-        if node.cut:
-            points = self._cut(node.cut, first, last)
-        start, stop = int(points[0]), int(points[-1]) + node.shared
+        points = np.array([0, len(node)])
+        if dataset.cut:
+            points = self._cut(dataset.cut, first, last)
+        else:
+            first, last = 0, self.header.num_parts
+        start, stop = int(points[0]), int(points[-1]) + dataset.shared
         with self._container.reading(f"/{name}"):
-            array: npt.NDArray[Any] = dataset[start:stop]
-        found = digests_of(array, points - start, shared=node.shared)
-        self._compare(name, found, first if node.cut else 0)
+            array: npt.NDArray[Any] = node[start:stop]
+        self._compare(name, digests_of(array, points - start, shared=dataset.shared), first)
+        if dataset.below:
+            self.check(name, within(array, self._sizes[dataset.below]))
+        if dataset.ends:
+            self._check_offsets(name, array, first, last)
+            at = points - start if dataset.cut else slice(None)
+            self._offsets[name] = first, last, array[..., at]
         return array
 
     def _compare(self, name: str, found: Digests, first: int) -> None:
@@ -262,109 +258,62 @@ class PlanFile:
         expected = self._digests[name][first : first + len(found)]
         wrong = np.flatnonzero((found != expected).any(axis=1)) if len(found) else found
         if len(wrong):
-            is_cut = name not in ATTRIBUTE_GROUPS and node_of(name).cut
+            is_cut = name not in ATTRIBUTE_GROUPS and dataset_of(name).cut
             whose = f" of part {first + wrong[0]}" if is_cut else ""
             raise self._error(f"/{name} is damaged: the digest{whose} does not match")
 
     def _cut(self, cut: str, first: int, last: int) -> Int64Array:
         """Where the entries of parts ``first..last-1`` start; int64[last - first + 1]."""
-        kept = self._points.get(cut)
-        if kept is not None and kept[0] <= first and last <= kept[1]:
-            return kept[2][first - kept[0] : last - kept[0] + 1]
-        table, _, what = cut.rpartition(" ")
-        if cut == "rows":
-            self.read_offsets("rows/part_ptr", self.header.num_vertices)
-        elif cut.startswith("rows of "):
-            self._read_type_ptr()
-        elif cut == "local rows":
-            points = self._cut("rows", first, last)
-            if self.header.layout == "edge":
-                points = points + self._cut("fold/send rows", first, last)
-            self._points[cut] = first, last, points
-        elif cut == "nonzeros":
-            self.read_offsets("matrix/row_ptr", self.header.num_nonzeros, first, last)
-        elif what == "messages":
-            self.read_offsets(f"{table}_ptr", self._step(table)[0])
-        else:
-            self.read_offsets(f"{table}_row_ptr", self._step(table)[1], first, last)
-        return self._cut(cut, first, last)
+        if cut == LOCAL_ROWS:
+            points = self._cut(PART_PTR, first, last)
+            folds = self.header.layout == "edge"
+            return points + self._cut(FOLDED, first, last) if folds else points
+        name, _, number = cut.partition(OF_TYPE)
+        kept = self._offsets.get(name)
+        if kept is None or not kept[0] <= first <= last <= kept[1]:
+            self.read(name, first, last)
+        begin, _, points = self._offsets[name]
+        return (points[int(number)] if number else points)[first - begin : last - begin + 1]
 
-    def _read_type_ptr(self) -> None:
-        """Where the vertex data of all types are cut."""
-        types, ptr = self.header.types, self.read(TYPE_PTR)
-        counts = [] if types is None else [*types.counts.values()]
-        ends = (ptr[:, 0] == 0).all() and ptr[:, -1].tolist() == counts
-        self.check(TYPE_PTR, ends and (ptr[:, 1:] >= ptr[:, :-1]).all())
-        for k, points in enumerate(ptr):
-            self._points[f"rows of {k}"] = 0, self.header.num_parts, points
+    def _check_offsets(self, name: str, offsets: Int64Array, first: int, last: int) -> None:
+        """PlanError unless offsets of parts rise, from 0 to the end of what they cut."""
+        begin, end, total = offsets[..., 0], offsets[..., -1], self._sizes[dataset_of(name).ends]
+        starts = begin == 0 if first == 0 else begin >= 0
+        ends = end == total if last == self.header.num_parts else end <= total
+        rises = offsets[..., 1:] >= offsets[..., :-1]  # a difference could overflow
+        self.check(name, np.all(starts) and np.all(ends) and np.all(rises))
 
     def check(self, name: str, holds: bool | np.bool_) -> None:
         """PlanError that a number in dataset `name` is out of range, unless it `holds`."""
         if not holds:
             raise self._error(f"/{name} is damaged: a number is out of range")
 
-    def read_within(
-        self, name: str, bound: int, first: int = 0, last: int | None = None
-    ) -> npt.NDArray[Any]:
-        """The entries of some parts, of a dataset of numbers in ``0..bound-1``; see `read`."""
-        numbers = self.read(name, first, last)
-        self.check(name, within(numbers, bound))
-        return numbers
-
-    def read_offsets(
-        self, name: str, total: int, first: int = 0, last: int | None = None
-    ) -> Int64Array:
-        """The offsets of some parts in a table that rises from 0 to `total`; see `read`."""
-        offsets: Int64Array = self.read(name, first, last)
-        parts = self.header.num_parts
-        last = parts if last is None else last
-        in_range = 0 <= offsets[0] <= offsets[-1] <= total
-        if first == 0:
-            in_range = in_range and offsets[0] == 0
-        if last == parts:
-            in_range = in_range and offsets[-1] == total
-        rises = (offsets[1:] >= offsets[:-1]).all()  # a difference could overflow
-        self.check(name, in_range and rises)
-        if name == "rows/part_ptr":
-            self._points["rows"] = 0, parts, offsets
-        elif not NODES[name].cut:
-            self._points[f"{name.removesuffix('_ptr')} messages"] = 0, parts, offsets
-        else:
-            of = NODES[name].cut
-            at = self._cut(of, first, last)
-            cut = "nonzeros" if of == "local rows" else of.replace("messages", "rows")
-            self._points[cut] = first, last, offsets[at - at[0]]
-        return offsets
-
-    def read_messages(
-        self, table: str, first: int = 0, last: int | None = None
-    ) -> tuple[Int64Array, Int32Array, Int64Array]:
-        """Messages of parts ``first..last-1`` in a table, without their rows; see `read`.
-
-        Parameters:
-            table: "expand/send", "fold/recv", "expand_cross/send" and the like.
-            first, last: By default all parts.
+    def read_messages(self, table: str) -> tuple[Int64Array, Int32Array, Int64Array]:
+        """Messages of all parts in a table, such as "expand/send", without their rows; see `read`.
 
         Returns:
-            ptr (int64[last - first + 1]): From zero; see `plancc.plan.exchange.Side`.
-            peer: int32[messages]
-            row_ptr (int64[messages + 1]): Where the rows of every message are in dataset
-                ``{table}_row``.
+            ptr, peer, row_ptr: As of `plancc.plan.exchange.Side`.
         """
-        last = self.header.num_parts if last is None else last
-        ptr = self._cut(f"{table} messages", first, last)
-        row_ptr = self.read_offsets(f"{table}_row_ptr", self._step(table)[1], first, last)
-        peer = self.read_within(f"{table}_peer", self.header.num_parts, first, last)
-        return ptr - ptr[0], peer, row_ptr
+        ptr, peer, row_ptr = (self.read(f"{table}_{name}") for name in EXCHANGE_ARRAYS[:3])
+        return ptr, peer, row_ptr
 
-    def read_exchange(self, step: str, first: int, last: int) -> Exchange:
-        """The messages of parts ``first..last-1`` in a step or a hop; see `read`."""
-        sides = []
-        for end in ("send", "recv"):
-            ptr, peer, row_ptr = self.read_messages(f"{step}/{end}", first, last)
-            row = self.read(f"{step}/{end}_row", first, last)
-            sides.append(Side(ptr, peer, row_ptr - row_ptr[0], row))
-        return Exchange(*sides)
+    def read_parts(
+        self, first: int, last: int, names: Iterable[str] | None = None
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Datasets as a plan of parts ``first..last-1`` alone would have them; see `read`.
+
+        `names`: by default all but ids of the source and vertex data.
+        """
+        others = ("rows/original_id", TYPE_PTR, "vertex_data/")
+        found = {}
+        if names is None:
+            names = (name for name in self.datasets if not name.startswith(others))
+        for name in names:
+            array, dataset = self.read(name, first, last), dataset_of(name)
+            if not dataset.cut:
+                array = array[first : last + bool(dataset.ends)]
+            found[name] = array - array[0] if dataset.ends else array
+        return found
 
     def rows_on_disk(self, name: str, first: int, last: int) -> MappedRows:
         """The rows of parts ``first..last-1`` of a matrix, mapped from the file; see `read`.
@@ -373,7 +322,7 @@ class PlanFile:
             InputError: If they do not stand one behind the other, or not at a multiple of their
                 numbers' size: memory is read by whole numbers.
         """
-        dataset, points = self.node(name), self._cut(node_of(name).cut, first, last)
+        dataset, points = self.node(name), self._cut(dataset_of(name).cut, first, last)
         start, stop = points[[0, -1]].tolist()
         with self._container.reading(f"/{name}"):
             at, kind = dataset.id.get_offset(), dataset.dtype
@@ -405,45 +354,37 @@ class PlanFile:
             for name in self._vertex_data()
         }
         if types is not None:
-            vertices = self.read_within("rows/global_id", self.header.num_vertices, first, last)
+            vertices = self.read("rows/global_id", first, last)
         data = vertex_data_from_arrays(arrays, types, vertices)
         self.check(TYPE_PTR, data.by_type is None or not data.by_type.problem())
         return data
-
-    def read_links(self, first: int, last: int) -> PartLinks | None:
-        """The links of parts ``first..last-1``; None if the plan has none; see `read`."""
-        if self.header.links is None:
-            return None
-        ptr = self._cut(PAIRS, first, last)
-        names = (f"{LINKS}/{name}" for name in LINK_ARRAYS[1:])
-        return PartLinks(ptr - ptr[0], *(self.read(name, first, last) for name in names))
-
-    def _step(self, table: str) -> tuple[int, int]:
-        """Messages and rows of a table's step; the links."""
-        if PAIRS.startswith(table):
-            return self._sizes[LINKS], 0
-        return self._steps[table.partition("/")[0]]
 
     def node(self, name: str) -> h5py.Dataset:
         """The dataset `name`, after checking everything the format says of it."""
         if name not in self._opened:
             with self._container.reading(f"/{name}"):
-                self._opened[name] = self._node(name, node_of(name))
+                self._opened[name] = self._node(name, dataset_of(name))
         return self._opened[name]
 
-    def _node(self, name: str, node: FileNode) -> h5py.Dataset:
-        dataset = self._container.checked(name, node)
-        expected = tuple(self._sizes.get(dimension) for dimension in node.shape)
-        shape = dataset.shape or ()
+    def _node(self, name: str, dataset: Dataset) -> h5py.Dataset:
+        node = self._container.checked(name, dataset)
+        expected = tuple(map(self._size, dataset.shape))
+        shape = node.shape or ()
         if len(shape) != len(expected) or any(
             size is not None and size != found for size, found in zip(expected, shape, strict=True)
         ):
-            wanted = (d if e is None else str(e) for d, e in zip(node.shape, expected, strict=True))
+            names = zip(dataset.shape, expected, strict=True)
+            wanted = (d if e is None else str(e) for d, e in names)
             raise self._error(
                 f"/{name} is of size {_by(map(str, shape))}; the header asks for {_by(wanted)}"
             )
-        self._container.check_stored(name, dataset)
-        return dataset
+        self._container.check_stored(name, node)
+        return node
+
+    def _size(self, dimension: str) -> int | None:
+        """A dimension of a dataset; None where it is free."""
+        size = self._sizes.get(dimension.removesuffix("+1"))
+        return None if size is None else size + dimension.endswith("+1")
 
     def read_plan(self) -> Plan:
         """The whole plan, with provenance and the baseline among its metrics.
@@ -459,10 +400,10 @@ class PlanFile:
     def read_unchecked(self) -> Plan:
         """The whole plan with no more than sizes and digests checked: for the verifier."""
         arrays = {}
-        for name in self.names():
-            dataset = self.node(name)
+        for name in self.datasets:
+            node = self.node(name)
             with self._container.reading(f"/{name}"):
-                arrays[name] = dataset[...]
+                arrays[name] = node[...]
         for name, found in digests_of_plan(arrays).items():
             self._compare(name, found, 0)
         plan = Plan.from_arrays(self.header, arrays)
@@ -491,8 +432,8 @@ class PlanFile:
         Raises:
             PlanError: If the content is not what was written.
         """
-        for name in self.names():
-            for first in range(0, self.header.num_parts, PARTS_AT_ONCE):
+        for name, dataset in self.datasets.items():
+            for first in range(0, self.header.num_parts if dataset.cut else 1, PARTS_AT_ONCE):
                 self.read(name, first, min(first + PARTS_AT_ONCE, self.header.num_parts))
         self.check_attributes()
 
@@ -504,44 +445,41 @@ class PlanFile:
         for group in ATTRIBUTE_GROUPS:
             self.attributes(group)
 
-    def _hashed_attributes(self) -> dict[str, Any]:
-        """Those header attributes that enter the content hash."""
-        every = self.attributes("").items()
-        return {name: v for name, v in every if name not in STORAGE_ATTRIBUTES}
-
-    def _check_root(self, found: str) -> None:
-        if found != self.content_sha256:
-            raise self._error(
-                f"content_sha256 is {shown(self.content_sha256) or 'missing'}, the content has "
-                f"{found}: the file is damaged, or was changed after plancc wrote it"
-            )
-
     def _read_digests(self) -> None:
         """Read the digests of all datasets, and compare the content hash with them.
 
         Of a higher minor version also of datasets that this version does not know.
         """
-        nodes = {name: self.node(name) for name in self.names()}
-        if any(node_of(name).cut.startswith("rows of ") for name in nodes):
+        nodes = {name: self.node(name) for name in self.datasets}
+        if any(OF_TYPE in each.cut for each in self.datasets.values()):
             self.node(TYPE_PTR)
-        for name in set(self._known) - set(nodes):
+        for name in self._known.keys() - nodes:
             if self._container.is_there(f"{DIGESTS}/{name}", h5py.Dataset):
                 raise self._error(f"/{name} is missing, and its digest is there")
-        digests = {name: self._leaves(name, "p" if node_of(name).cut else "1") for name in nodes}
-        attributes = {group: self._leaves(group, "1") for group in ATTRIBUTE_GROUPS}
+        self._digests = {
+            name: self._leaves(name, "p" if each.cut else "1")
+            for name, each in self.datasets.items()
+        }
         unknown = {}
         if self.minor > MINOR:
             with self._container.reading(f"/{DIGESTS}"):
                 for name in self._digest_names() - set(nodes):
                     nodes[name] = self._container.dataset(name)
                     unknown[name] = self._leaves(name, "digests")
-        self._check_root(root_of(self._hashed_attributes(), digests | unknown, nodes))
-        self._digests = digests | attributes
+        attributes = self.attributes("").items()
+        hashed = {name: each for name, each in attributes if name not in STORAGE_ATTRIBUTES}
+        found = root_of(hashed, self._digests | unknown, nodes)
+        if found != self.content_sha256:
+            raise self._error(
+                f"content_sha256 is {shown(self.content_sha256) or 'missing'}, the content has "
+                f"{found}: the file is damaged, or was changed after plancc wrote it"
+            )
+        self._digests |= {group: self._leaves(group, "1") for group in ATTRIBUTE_GROUPS}
 
     def _leaves(self, name: str, count: str) -> Digests:
         path = f"{DIGESTS}/{name}"
         with self._container.reading(f"/{path}"):
-            leaves: Digests = self._node(path, FileNode(("|u1",), (count, f"{DIGEST_BYTES}")))[...]
+            leaves: Digests = self._node(path, Dataset(("|u1",), (count, f"{DIGEST_BYTES}")))[...]
         return leaves
 
     def _digest_names(self) -> set[str]:
@@ -555,26 +493,26 @@ class PlanFile:
             for name in digests[group]
         }
 
-    def names(self) -> list[str]:
+    @cached_property
+    def datasets(self) -> dict[str, Dataset]:
         """The datasets of the file that the format knows."""
-        nodes = ((name, node_of(name)) for name in self._known)
-        return [
-            name
-            for name, node in nodes
-            if (self.has(name) if node.optional else node.is_of(self.header))
-        ]
+        known = self._known.items()
+        return {name: each for name, each in known if not each.optional or self.has(name)}
 
-    def _check_none(self, step: str) -> None:
-        with self._container.reading(f"/{step}"):
-            if self._container.is_there(step, h5py.Group):
-                missing = LINKS_ATTRIBUTE if step == LINKS else TOPOLOGY_ATTRIBUTE
+    def _check_no_steps(self) -> None:
+        """Refuse messages of steps that the header does not ask for."""
+        for step in EXCHANGES:
+            if step not in self.header.steps() and self._container.is_there(step, h5py.Group):
+                missing = LINKS_ATTRIBUTE if step == LINKS else "topology"
                 said = f"without the attribute '{missing}'"
                 if step in STEPS or (step != LINKS and self.header.has_hops):
                     said = f"of layout '{self.header.layout}'"
                 raise self._error(f"/{step} in a plan {said}")
 
-    def _step_sizes(self, step: str) -> tuple[int, int]:
-        """Messages and rows of a step or a hop, which its tables must have."""
+    def _add_sizes(self, step: str) -> None:
+        """Learn how many messages and rows a step or a hop has, or links: all its tables do."""
+        if step == LINKS:
+            self._sizes[LINKS] = self._length(f"{LINKS}/source")
         messages, volume = self._length(f"{step}/recv_peer"), self._length(f"{step}/recv_row")
         parts, vertices = self.header.num_parts, self.header.num_vertices
         if messages > parts * (parts - 1) or volume > (parts - 1) * vertices:
@@ -582,12 +520,7 @@ class PlanFile:
                 f"/{step} lists {messages} messages of {volume} rows, "
                 f"more than {parts} parts can exchange"
             )
-        self._sizes |= {
-            f"{step} messages": messages,
-            f"{step} messages+1": messages + 1,
-            f"{step} volume": volume,
-        }
-        return messages, volume
+        self._sizes |= {f"{step} messages": messages, f"{step} volume": volume}
 
     def _length(self, name: str) -> int:
         """Size of a one-dimensional dataset before its bound is known."""
@@ -622,23 +555,25 @@ class PlanFile:
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
                 raise self._error(f"header attribute '{name}' is missing or not {kind.__name__}")
             values[name] = value
-        header = Header(**values)
-        if GRID_ATTRIBUTE in attributes:
-            header = replace(header, grid=self._read_grid(attributes[GRID_ATTRIBUTE]))
-        if TOPOLOGY_ATTRIBUTE in attributes:
-            topology = self._read_topology(attributes[TOPOLOGY_ATTRIBUTE])
-            header = replace(header, topology=topology)
+        for name in TEXTS:
+            if name in attributes:
+                values[name] = self._parsed(name, str(attributes[name]))
         if RELAYS_ATTRIBUTE in attributes:
             if attributes[RELAYS_ATTRIBUTE] != 1:
                 raise self._error(f"header attribute '{RELAYS_ATTRIBUTE}' is not 1")
-            header = replace(header, relays=True)
+            values["relays"] = True
         if any(name in attributes for name in TYPES_ATTRIBUTES):
-            header = replace(header, types=self._read_types(attributes))
+            texts = (str(attributes.get(name, "")) for name in TYPES_ATTRIBUTES)
+            try:
+                values["types"] = Types.parse(*texts)
+            except InputError as error:
+                names = " and ".join(f"'{name}'" for name in TYPES_ATTRIBUTES)
+                raise self._error(f"header attributes {names}: {error}") from None
         if LINKS_ATTRIBUTE in attributes:
-            per_link = attributes[LINKS_ATTRIBUTE]
+            per_link = values["links"] = attributes[LINKS_ATTRIBUTE]
             if not isinstance(per_link, int) or isinstance(per_link, bool):
                 raise self._error(f"header attribute '{LINKS_ATTRIBUTE}' is no whole number")
-            header = replace(header, links=per_link)
+        header = Header(**values)
         if header.layout not in LAYOUTS:
             raise self._error(
                 f"layout '{shown(header.layout)}'; this plancc reads: {', '.join(LAYOUTS)}"
@@ -654,50 +589,29 @@ class PlanFile:
         self.content_sha256 = str(attributes.get("content_sha256", ""))
         return header
 
-    def _read_grid(self, text: Any) -> Grid:
-        text = str(text)
-        if len(text) > MAX_GRID_TEXT or not text.isprintable():
-            raise self._error(f"header attribute '{GRID_ATTRIBUTE}' is no grid: {shown(text, 40)}")
+    def _parsed(self, name: str, text: str) -> Any:
+        """The value of one of `TEXTS`."""
+        parse, longest = TEXTS[name]
+        if len(text) > longest or not text.isprintable():
+            raise self._error(f"header attribute '{name}' is no {name}: {shown(text, 40)}")
         try:
-            return Grid.parse(text)
+            found = parse(text)
         except InputError as error:
             raise self._error(f"header attribute {error}") from None
-
-    def _read_topology(self, text: Any) -> Topology:
-        name = f"header attribute '{TOPOLOGY_ATTRIBUTE}'"
-        text = str(text)
-        if len(text) > MAX_TOPOLOGY_TEXT or not text.isprintable():
-            raise self._error(f"{name} is no topology: {shown(text, 40)}")
-        try:
-            topology = Topology.parse(text)
-        except InputError as error:
-            raise self._error(f"header attribute {error}") from None
-        if str(topology) != text:
-            raise self._error(f"{name} is '{text}'; write '{topology}'")
-        return topology
-
-    def _read_types(self, attributes: Mapping[str, Any]) -> Types:
-        try:
-            return Types.parse(*(str(attributes.get(name, "")) for name in TYPES_ATTRIBUTES))
-        except InputError as error:
-            names = " and ".join(f"'{name}'" for name in TYPES_ATTRIBUTES)
-            raise self._error(f"header attributes {names}: {error}") from None
+        if str(found) != text:
+            raise self._error(f"header attribute '{name}' is '{text}'; write '{found}'")
+        return found
 
     def _check_names(self) -> None:
         """Refuse unknown names, which only a higher minor version may bring."""
         if self.minor > MINOR:
             return
-        unknown = [
-            f"attribute '{shown(name)}'"
-            for name in self.attributes("")
-            if name not in ROOT_ATTRIBUTES
-        ]
+        names = self.attributes("")
+        unknown = [f"attribute '{shown(n)}'" for n in names if n not in ROOT_ATTRIBUTES]
         groups = {*GROUPS, *ATTRIBUTE_GROUPS, DIGESTS, *(f"{DIGESTS}/{name}" for name in GROUPS)}
-        known = self._known
-        datasets = {*known, *(f"{DIGESTS}/{name}" for name in (*known, *ATTRIBUTE_GROUPS))}
-        folders = [""]
-        while folders:
-            folder = folders.pop()
+        of_digests = (f"{DIGESTS}/{name}" for name in (*self._known, *ATTRIBUTE_GROUPS))
+        datasets, folders = {*self._known, *of_digests}, [""]
+        for folder in folders:
             for name in self._container.file[folder or "/"]:
                 at = f"{folder}/{name}" if folder else name
                 if at in groups and self._container.is_there(at, h5py.Group):

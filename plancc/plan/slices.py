@@ -10,20 +10,21 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from os import PathLike
-from typing import Any
 
 import numpy as np
 
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Int64Array
+from plancc.plan.format import LINK_DATASETS, links_of
 from plancc.plan.grid_slices import keeps_part, share_of_rank
 from plancc.plan.links import sources_problem
 from plancc.plan.merge import merge
 from plancc.plan.part_invariants import check, claims_of, data_invariants, part_invariants
-from plancc.plan.parts import OF_NONZEROS, GridShare, Part, PartRange
+from plancc.plan.parts import GridShare, Part, PartRange
+from plancc.plan.plan import fields_of
 from plancc.plan.rank_parts import RankParts, parts_of_rank
 from plancc.plan.reader import PlanFile
-from plancc.plan.values import Exchanges, Header
+from plancc.plan.values import Header
 
 NONZEROS_AT_ONCE = 1 << 26
 """Most nonzeros of the parts that `check_tables` reads at once."""
@@ -59,18 +60,20 @@ def read_rows(file: PlanFile, rank: int, num_ranks: int, on_disk: bool = False) 
     """
     header, share = file.header, None
     held = parts_of_rank(file.path, header, rank, num_ranks)
-    part_ptr = file.read_offsets("rows/part_ptr", header.num_vertices)
+    part_ptr = file.read("rows/part_ptr")
     first, last = held.rows(part_ptr)
     if header.grid is not None:
         empty = np.zeros(0, np.int32)
         share = GridShare(header.grid, rank, part_ptr, np.zeros(1, np.int64), empty, np.zeros(0))
-    global_id = file.read_within("rows/global_id", header.num_vertices, *held.parts)
+    global_id = file.read("rows/global_id", *held.parts)
     before = part_ptr[held.parts[0]]
     data = _read_own_data(file, held, part_ptr, on_disk)
     check(data_invariants(replace(data, features=None), header.num_vertices), file.path)
     ids = global_id[first - before : last - before]
     rows = Part.of_rows(rank, num_ranks, first, ids, data, share)
-    return replace(rows, links=file.read_links(*held.parts))
+    if header.links is None:
+        return rows
+    return replace(rows, links=links_of(header, file.read_parts(*held.parts, LINK_DATASETS)))
 
 
 def read_part(
@@ -113,31 +116,21 @@ def _read_own_data(
 def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64Array]:
     """Parts ``first..last-1`` as they stand in the file, checked; and their `num_interior`."""
     header = file.header
-    part_ptr = file.read_offsets("rows/part_ptr", header.num_vertices)
-    steps = header.steps()
-    exchanges = Exchanges({step: file.read_exchange(step, first, last) for step in steps})
+    part_ptr = file.read("rows/part_ptr")
+    arrays = file.read_parts(first, last)
+    fields = fields_of(header, arrays)
     local_ptr = part_ptr[first : last + 1]
-    if exchanges.fold is not None:
-        folded = exchanges.fold.send
-        local_ptr = local_ptr + folded.row_ptr[folded.ptr]
-    row_ptr = file.read_offsets("matrix/row_ptr", header.num_nonzeros, first, last)
-    there = [name for name in OF_NONZEROS[1:] if file.has(f"matrix/{name}")]
-    more: Any = {name: file.read(f"matrix/{name}", first, last) for name in there}
+    if (fold := fields["exchanges"].fold) is not None:
+        local_ptr = local_ptr + fold.send.row_ptr[fold.send.ptr]
     parts = PartRange(
         first=first,
         last=last,
         part_ptr=part_ptr,
-        global_id=file.read_within("rows/global_id", header.num_vertices, first, last),
         local_ptr=local_ptr - local_ptr[0],
-        row_ptr=row_ptr - row_ptr[0],
-        column=file.read("matrix/column", first, last),
-        value=file.read("matrix/value", first, last),
-        **more,
-        exchanges=exchanges,
+        **fields,
         topology=header.topology,
-        links=file.read_links(first, last),
     )
-    num_interior = file.read("rows/num_interior")[first:last]
+    num_interior = arrays["rows/num_interior"]
     check(part_invariants(parts, num_interior), file.path)
     if parts.links is not None:
         check([sources_problem(parts.links, header.links or 0)], file.path)
@@ -156,8 +149,8 @@ def check_tables(file: PlanFile) -> None:
     if header.layout == "edge":
         file.read_plan()
         return
-    part_ptr = file.read_offsets("rows/part_ptr", header.num_vertices)
-    row_ptr = file.read_offsets("matrix/row_ptr", header.num_nonzeros)
+    part_ptr = file.read("rows/part_ptr")
+    row_ptr = file.read("matrix/row_ptr")
     _, block_of_part = np.unique(row_ptr[part_ptr[:-1]] // NONZEROS_AT_ONCE, return_inverse=True)
     starts = np.searchsorted(block_of_part, np.arange(block_of_part[-1] + 2))
     digest = vertices = 0

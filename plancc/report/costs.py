@@ -197,7 +197,7 @@ def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
     if file.header.topology == topology:
         hops = [read_pair_volumes(file, f"{s}_{hop}/send") for s in names for hop in HOPS]
         return TopologyCost.of(steps, topology, hops, has_hops=True)
-    part_ptr = file.read_offsets("rows/part_ptr", file.header.num_vertices)
+    part_ptr = file.read("rows/part_ptr")
     hops = []
     for table in ("expand/send", "fold/recv")[: len(names)]:
         ptr, peer, row_ptr = file.read_messages(table)

@@ -388,8 +388,8 @@ def check_plan(file: PlanFile) -> None:
 
 def _read_traffic(file: PlanFile) -> Traffic:
     """Load and communication of every part from the offsets alone."""
-    part_ptr = file.read_offsets("rows/part_ptr", file.header.num_vertices)
-    row_ptr = file.read_offsets("matrix/row_ptr", file.header.num_nonzeros)
+    part_ptr = file.read("rows/part_ptr")
+    row_ptr = file.read("matrix/row_ptr")
     counts = {}
     for end in ("send", "recv"):
         ptr, _, rows = file.read_messages(f"expand/{end}")

@@ -54,8 +54,6 @@ class Graph(EdgeGraph):
     so must the backward pass through what they return.
 
     Attributes:
-        types (Types or None): Of a plan with types, whose union this graph is
-            (`plancc_runtime.typed.TypedGraph`).
         features: Tensor[num_rows, width] or None.
         labels (int64[num_rows], bool or float32[num_rows, num_classes], or None): -1 where the
             class is unknown; a matrix where vertices have any number of classes, or real numbers,
@@ -86,7 +84,6 @@ class Graph(EdgeGraph):
         data = part.vertex_data
         self.plan_part = replace(part, vertex_data=type(data)())
         self.data_of_types = data.of_type
-        self.types = header.types
         self._rows, self._plan, self._content = rows_of_rank(header, part), plan, content
         self.features = self.features_of(data)
         self.labels = self.targets_of(data)

@@ -529,8 +529,8 @@ class TrainOptions:
         if is_own(self.model):
             from plancc_runtime.nn.own_class import check_training
 
-            object.__setattr__(self, "passes", ())  # which are for built-in models
-            return check_training(self)
+            check_training(self)
+            return object.__setattr__(self, "passes", ())  # which are for built-in models
         refuse_twice(self.chosen(OF_MODELS) | {"model_options": self.model_options})
         given = {**self.chosen(MODEL_OPTIONS), **(self.model_options or {})}
         if not given:

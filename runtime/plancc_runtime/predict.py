@@ -98,7 +98,8 @@ def predict(
             raise InputError(
                 f"{fspath(weights)}: these weights tell links: give a plan with links, and no `ids`"
             )
-        passes = ("order", "overlap") if ids is None else ("order", "dead-rows", "overlap")
+        passes = ("order", *(() if ids is None else ("dead-rows",)), "overlap")
+        passes = () if is_own(description.options.model) else passes
         own = {"init": weights, "predict": path, "embeddings": embeddings, "passes": passes}
         settings = {**own, **execution}
         options = options_of(description, fspath(weights), settings)

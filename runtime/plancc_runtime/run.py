@@ -272,8 +272,10 @@ class Run:
 
     @property
     def features(self) -> torch.Tensor:
-        """Features of own rows, before they are standardised."""
-        return self._data.features
+        """Features of own rows as the network takes them, type after type; before `prepare`."""
+        data = self._data
+        x, kind = self.network.standardized(data.features, data.where), data.row_type
+        return x if kind is None else x[kind.argsort(stable=True)]
 
     def outline(self) -> RunOutline:
         """What is known before the first epoch; after `prepare`. Collective at the first call."""

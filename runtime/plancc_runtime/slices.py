@@ -158,9 +158,9 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
             raise PlanError(f"{fspath(plan)}: another plan has this name since the run began")
         if not file.has(name):
             return None
-        n, parts = file.header.num_vertices, file.header.num_parts
+        parts = file.header.num_parts
         share = [parts * rank // transport.size for rank in (transport.rank, transport.rank + 1)]
-        return Ids(file.read_within("rows/global_id", n, *share), file.read(name, *share))
+        return Ids(file.read("rows/global_id", *share), file.read(name, *share))
 
 
 def rows_of_rank(header: Header, part: Part) -> RowsOfRank:

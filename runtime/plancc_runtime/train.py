@@ -113,7 +113,7 @@ def check_model(
     options = replace(options, **changes)
     run = Run(open_plan(plan, transport), options, transport)
     graph = open_graph(plan, transport, torch.float64)
-    return check_own(run.network, graph, run.network.standardized(run.features))
+    return check_own(run.network, graph, run.features)
 
 
 def prepared(

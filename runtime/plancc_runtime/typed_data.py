@@ -17,6 +17,7 @@ from plancc.plan.parts import Part
 from plancc.plan.reader import PlanFile
 from plancc.text import shown
 from plancc_runtime.data import DEFAULT_FEATURES, SPLITS
+from plancc_runtime.nn import is_own
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.options import TrainOptions
@@ -99,7 +100,8 @@ def _network_of(
         widths = dict.fromkeys(types.names, options.features or DEFAULT_FEATURES)
     network = TypesOfNetwork({n: widths.get(n, 1) for n in types.names}, types.relations, target)
     network = _as_saved(network, options.init)
-    first = network.of_layers([1] * (options.layers + 1))[0]
+    depth = len(types.names) if is_own(options.model) else options.layers  # all, or as far as known
+    first = network.of_layers([1] * (depth + 1))[0]
     read = {*first.wanted, *(source for source, *_ in first.relations)}
     for name in (each for each in types.names if each in read and each not in widths):
         raise InputError(

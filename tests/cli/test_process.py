@@ -24,7 +24,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no
 def middling(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph whose search says several times how far it is."""
     path = tmp_path_factory.mktemp("middling") / "middling.mtx"
-    ok("dataset", "rmat", "--scale", 12, "-o", path)
+    ok("dataset", "rmat", "--scale", 11, "-o", path)
     return path
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import PlanError
-from plancc.plan.format import NODES, Arrays
+from plancc.plan.format import DATASETS, Arrays
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile, load
 from plancc.plan.verify import verify_file
@@ -68,7 +68,7 @@ class PlanTables(Attack):
 def refusal_of(path: Path) -> str:
     """Why tables are no plan, by the oracle; "" if they are."""
     with PlanFile(path) as file:
-        return fault(file.header, {name: file.node(name)[...] for name in file.names()})
+        return fault(file.header, {name: file.node(name)[...] for name in file.datasets})
 
 
 def run(path: Path, num_ranks: int) -> None:
@@ -165,7 +165,7 @@ def write(path: Path, plan: Plan, arrays: Arrays) -> None:
 
     Figures of other tables would be refused for themselves, and hide what else is accepted.
     """
-    assert set(arrays) <= set(NODES)
+    assert set(arrays) <= set(DATASETS)
     assert plan.baseline is not None
     figures = {f"random_{name}": value for name, value in plan.baseline.as_dict().items()}
     with contextlib.suppress(Exception):  # of tables that cannot be counted

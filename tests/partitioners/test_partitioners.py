@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import long, turns
+from cases import long, some, turns
 from worlds import graph_of, rows_moved
 
 from plancc.errors import InputError
@@ -261,15 +261,10 @@ def several(problem, columns):
     return type(problem)(**vars(problem) | {"vertex_weights": np.stack(columns, axis=1)})
 
 
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        pytest.param(*case, marks=() if case in (("mtkahypar", "hp"), *BALANCING) else long)
-        for case in CASES
-    ],
-)
-def test_several_constraints(name, model):
+@some(lambda case: case in (("mtkahypar", "hp"), *BALANCING), case=CASES)
+def test_several_constraints(case):
     """Balanced by those who can, else by one weight for all, and measured one by one."""
+    name, model = case
     graph = communities(60, 16)
     problem = build(graph, model, 4, "nnz,rows")
     limits = Limits(problem.vertex_weights, 4, 0.03, names=("nnz", "rows"))

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import sealing
 
-from plancc.plan.format import MAJOR, MINOR, NODES
+from plancc.plan.format import DATASETS, MAJOR, MINOR
 
 VERSION, HIGHER = f"{MAJOR}.{MINOR}", f"{MAJOR}.{MINOR + 1}"
 WRONG_TYPES = [">i4", "<i2", "<u8", "<f2", ">f4", "S8", "bool", "c8", "i4,f4"]
@@ -77,7 +77,7 @@ def group(file, name):
 
 def of_type(dtype):
     def change(file, name):
-        other = ">i2" if dtype in NODES[name].dtypes else dtype
+        other = ">i2" if dtype in DATASETS[name].dtypes else dtype
         replaced(file, name, data=np.zeros(file[name].shape, other))
 
     return change
@@ -104,7 +104,7 @@ SHAPES = {
     "a number": lambda array: array.reshape(-1)[0],
 }
 
-DATASETS = {
+DAMAGES = {
     "missing": (missing, "/{name} is missing"),
     "soft link": (soft_link, LINK),
     "external link": (external_link, LINK),
@@ -123,7 +123,7 @@ DATASETS = {
 
 def damage(path, name, kind) -> str:
     """Do this to a dataset of a file, of which a whole copy is beside it; return the words."""
-    change, words = DATASETS[kind]
+    change, words = DAMAGES[kind]
     shutil.copy(path, path.with_name("real.h5"))
     with opened(path) as file:
         change(file, name)

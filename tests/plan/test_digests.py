@@ -10,7 +10,7 @@ import sealing
 from cases import long
 
 from plancc.errors import PlanError
-from plancc.plan.format import NODES
+from plancc.plan.format import DATASETS
 from plancc.plan.reader import PlanFile, load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.values import STEPS
@@ -57,9 +57,9 @@ def readers_that_refuse(path, num_parts):
 
 def names_of_layouts():
     """All names of both plans; `long` where the edge plan, or another name, has the same way."""
-    for name, node in NODES.items():
-        if node.exchange in ("", *STEPS) and name != "vertex_data/targets":
-            for layout in ("edge",) if node.exchange == "fold" else LAYOUTS:
+    for name, node in DATASETS.items():
+        if node.when in ("", *STEPS) and name != "vertex_data/targets":
+            for layout in ("edge",) if node.when == "fold" else LAYOUTS:
                 same = layout == "row" or name.endswith(("_mask", "clusters"))
                 same |= name.startswith(("expand/send", "fold/recv"))
                 yield pytest.param(layout, name, marks=long if same else ())
@@ -83,7 +83,7 @@ def test_a_changed_entry_is_found_by_the_rank_that_reads_it(layout, name, files,
     refuse = readers_that_refuse(path, 4)
     if name == "rows/original_id":  # which ranks read where they write predictions
         assert refuse == set()
-    elif NODES[name].cut:
+    elif DATASETS[name].cut:
         assert refuse == set(np.flatnonzero((now != expected).any(axis=1)).tolist())
     else:
         assert refuse == set(range(4))

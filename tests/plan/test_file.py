@@ -2,7 +2,9 @@
 
 import fcntl
 import os
+import re
 from dataclasses import fields, replace
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -11,37 +13,40 @@ import pytest
 import sealing
 import worlds
 
+from plancc.plan.format import DATASETS, LINK_DATASETS, TYPE_PTR
 from plancc.plan.metrics import Metrics
 from plancc.plan.reader import load
+from plancc.plan.values import STEPS
 from plancc.plan.verify import verify_file
 
 DTYPES = {
-    "rows/part_ptr": "<i8",
-    "rows/global_id": "<i4",
-    "rows/num_interior": "<i8",
-    "rows/original_id": "<i8",
-    "matrix/row_ptr": "<i8",
-    "matrix/column": "<i4",
-    "matrix/value": "<f4",
-    "matrix/edge_features": "<f4",
-    "expand/send_ptr": "<i8",
-    "expand/send_peer": "<i4",
-    "expand/send_row_ptr": "<i8",
-    "expand/send_row": "<i4",
-    "expand/recv_ptr": "<i8",
-    "expand/recv_peer": "<i4",
-    "expand/recv_row_ptr": "<i8",
-    "expand/recv_row": "<i4",
-    "vertex_data/features": "<f4",
-    "vertex_data/labels": "<i4",
-    "vertex_data/train_mask": "|u1",
-    "vertex_data/val_mask": "|u1",
-    "vertex_data/test_mask": "|u1",
-    "vertex_data/clusters": "<i4",
+    name: each.dtypes[0]
+    for name, each in DATASETS.items()
+    if each.when in ("", "expand") and name != "vertex_data/targets"
 }
+"""Datasets of a row plan that has labels and everything else that is optional."""
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "plan-format.md"
 
 WHOLE = ("rows/part_ptr", "rows/num_interior", "expand/send_ptr", "expand/recv_ptr")
 """Datasets that are not cut into the slices of parts."""
+
+
+def test_the_page_of_the_format_has_its_datasets():
+    """Names, types, sizes; hops are as the expand, and the sizes of the fold have names there."""
+    page, found = PAGE.read_text(), {}
+    row = r"^\| (`/(\w+)/\w+`[^|\n]*) \| ([^|\n]*) \| `([^|\n]*)` \|"
+    for names, group, types, shape in re.findall(row, page, re.M):
+        for name in re.findall(r"(\w+)`", names):
+            found[f"{group}/{name}"] = {*re.findall(r"u?int\d+|float\d+|string", types)}, shape
+    called = {"rows+1": "n+F+1", "fold volume": "F"}
+    for name, each in DATASETS.items():
+        types = {"string" if kind == "|S" else np.dtype(kind).name for kind in each.dtypes}
+        dims = (called.get(size, size).removeprefix(f"{each.when} ") for size in each.shape)
+        if each.when in ("", *STEPS) or name in LINK_DATASETS:
+            assert found.pop(name) == (types, ", ".join(dims)), name
+        elif name in (TYPE_PTR, "matrix/relation"):
+            assert f"`/{name}`, {types.pop()}, of shape `{', '.join(dims)}`" in page
+    assert not found
 
 
 def datasets_of(path) -> dict[str, np.ndarray]:
@@ -82,18 +87,11 @@ def test_types_chunks_and_filters(tmp_path, compress):
             assert file[f"digests/{name}"].dtype == np.uint8
             assert file[f"digests/{name}"].shape == (1 if name in WHOLE else 4, 32)
         attributes = dict(file.attrs)
-    assert {name: type(value) for name, value in attributes.items()} == {
-        "format": np.bytes_,
-        "format_version": np.bytes_,
-        "layout": np.bytes_,
-        "num_vertices": np.int64,
-        "num_nonzeros": np.int64,
-        "num_parts": np.int64,
-        "directed": np.int64,
-        "normalization": np.bytes_,
-        "self_loops": np.int64,
-        "content_sha256": np.bytes_,
-    }
+    texts = {"format", "format_version", "layout", "normalization", "content_sha256"}
+    numbers = {"num_vertices", "num_nonzeros", "num_parts", "directed", "self_loops"}
+    assert {name: type(value) for name, value in attributes.items()} == (
+        dict.fromkeys(texts, np.bytes_) | dict.fromkeys(numbers, np.int64)
+    )
     assert attributes["format"] == b"plancc-plan"
     assert attributes["format_version"] == b"1.12"
     assert (attributes["directed"], attributes["self_loops"]) == (1, 0)

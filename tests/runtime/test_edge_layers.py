@@ -34,14 +34,28 @@ def square() -> sp.coo_array:
     return sp.coo_array(sp.random(N, N, 0.08, rng=5).toarray() * (1 - np.eye(N)))
 
 
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory):
+    """From a name, a graph and features of its edges to the file of a plan, searched for once."""
+    folder = tmp_path_factory.mktemp("plans")
+
+    def made(name, graph, features, **more):
+        path = folder / f"{name}.h5"
+        if not path.exists():
+            given = {"edge_features": features, "normalize": "none", "seed": 1, **more}
+            plancc.compile(graph, "hp", 4, **given).save(path)
+        return path
+
+    return made
+
+
 @pairs(graph=("typed", "square"), ranks=(1, 3, 4))
-def test_a_layer_of_pyg_takes_the_edges_of_a_rank(tmp_path, graph, ranks):
-    typed, path, random = graph == "typed", tmp_path / "plan.h5", np.random.default_rng(1)
+def test_a_layer_of_pyg_takes_the_edges_of_a_rank(plans, graph, ranks):
+    typed, random = graph == "typed", np.random.default_rng(1)
     matrix = relations()[WRITES].tocoo() if typed else square()
     edges = random.standard_normal((matrix.nnz, D_EDGE)).astype(np.float32)
     given = relations() | {WRITES: matrix} if typed else matrix
-    features = {WRITES: edges} if typed else edges
-    plancc.compile(given, "hp", 4, edge_features=features, normalize="none", seed=1).save(path)
+    path = plans(graph, given, {WRITES: edges} if typed else edges)
     ends = torch.from_numpy(np.stack([matrix.col, matrix.row]).astype(np.int64))
     m, n = matrix.shape
     x, target, g = (torch.from_numpy(random.random((k, WIDTH))) for k in (n, m, m))
@@ -114,15 +128,14 @@ class Weighing(Conv):
     passes=(("order", "constant", "dead-rows"), ("order",)),
     ranks=(3, 4),
 )
-def test_a_layer_of_a_run_reads_them(tmp_path, monkeypatch, batches, typed, passes, ranks):
+def test_a_layer_of_a_run_reads_them(plans, monkeypatch, batches, typed, passes, ranks):
     monkeypatch.setitem(MODELS._targets, "weighing", f"{__name__}:Weighing")
-    path, random, matrix = tmp_path / "plan.h5", np.random.default_rng(2), square()
+    random, matrix = np.random.default_rng(2), square()
     data = {"x": random.random((N, 5), np.float32), "y": random.integers(0, 3, N)}
     edges = random.random((matrix.nnz, D_EDGE), np.float32)
     features = {TO: edges} if typed else edges
-    given = {"edge_features": features, "normalize": "none", "seed": 1}
-    given["data"] = {"v": data} if typed else data
-    plancc.compile({TO: matrix} if typed else matrix, "hp", 4, **given).save(path)
+    graph, of_all = ({TO: matrix}, {"v": data}) if typed else (matrix, data)
+    path = plans(f"run, {typed}", graph, features, data=of_all)
     options = {"model": "weighing", "hidden": 8, "epochs": 3, "dtype": "float64", "passes": passes}
     size = {"batch_size": 16} if batches else {}
     asked = TrainOptions(**options, **batches, **size)

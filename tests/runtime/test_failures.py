@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from cases import long
+from cases import long, some
 from launcher import run
 
 from plancc.errors import InputError
@@ -73,9 +73,7 @@ FAULTS = {  # ranks, transport, fault, and what sentences have
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=long if n.startswith("gloo") else ()) for n in FAULTS]
-)
+@some(lambda name: not name.startswith("gloo"), name=FAULTS)
 def test_ranks_say_what_they_wait_for(name):
     *given, words = FAULTS[name]
     result = job(*given)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import worlds
+from cases import long
 from runs import file_of, slices_of, trained
 from simulated_device import simulated_device
 
@@ -40,7 +41,6 @@ ROW = [
     {"boundary_edge_sampling": 0.5, "normalize_features": True},
 ]
 EDGE = [
-    {"dropout": 0.3, "optimizer": "adam"},
     {"model": "sage", "aggregator": "max", "norm": "layer"},
     {"model": "gin", "wire": "bf16"},
     {"fold": "delayed", "delay": 1, "epochs": 3},
@@ -49,7 +49,11 @@ EDGE = [
 OTHERS = [
     *(("1d 2", {"model": "gin", "dropout": 0.3}), ("1.5d 2x2", {}), ("1.5d 2x2 sparse", {})),
     *(("2d 2x2", {"dropout": 0.3}), ("3d 1x2x2", {"model": "gin"})),
-    *(("feature 1x2", {"model": "sage", "pipeline": "3"}), ("feature 1x1", {"pipeline": "3"})),
+    ("feature 1x2", {"model": "sage", "pipeline": "3"}),
+    *(
+        pytest.param(*case, marks=long)
+        for case in (("edge", ROW[0]), ("feature 1x1", {"pipeline": "3"}))
+    ),
     *(
         ("feature 1x2", {"model": "sage", "pipeline": p, "aggregate_on": "cpu"})
         for p in ("3", "off")

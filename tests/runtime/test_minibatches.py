@@ -14,7 +14,7 @@ import reference
 import runs
 import torch
 import worlds
-from cases import long
+from cases import some
 from click.testing import CliRunner
 from launcher import alone
 from reference import close
@@ -265,17 +265,10 @@ AT_HAND = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("model", "sampler"),
-    [
-        pytest.param(model, SAMPLERS[s], marks=() if s == chosen else long)
-        for model, chosen in AT_HAND
-        for s in (0, 2, 4)
-    ],
-)
-def test_features_at_hand_and_rows_that_no_layer_reads_change_words_only(model, sampler, plans):
+@some(lambda case, s: s == case[1], case=AT_HAND, s=(0, 2, 4))
+def test_features_at_hand_and_rows_that_no_layer_reads_change_words_only(case, s, plans):
     """The last layer computes the targets, and few rows beside them: the words stay."""
-    found = []
+    (model, _), sampler, found = case, SAMPLERS[s], []
     for passes, room in (
         (("order",), None),
         (("order", "constant"), 100),
@@ -298,18 +291,14 @@ def test_features_at_hand_and_rows_that_no_layer_reads_change_words_only(model, 
     assert no_room.passes_off["constant"].startswith("features of halo rows take up to 0.0 MiB")
 
 
-@pytest.mark.parametrize(
-    ("kept", "sampler", "model"),
-    [
-        pytest.param(kept, SAMPLERS[s], model, marks=() if k == s // 2 and k % 2 == m else long)
-        for k, kept in enumerate((1, 2, 5))
-        for s in (0, 2, 4)
-        for m, model in enumerate([{"model": "gcn"}, {"model": "gat", "input_dropout": 0.3}])
-    ],
-)
-def test_the_features_that_are_used_most_are_kept(model, sampler, kept, plans):
+OFTEN = ((1, 0, "gcn"), (2, 2, "gat"), (5, 4, "gcn"))
+
+
+@some(lambda *case: case in OFTEN, kept=(1, 2, 5), s=(0, 2, 4), model=("gcn", "gat"))
+def test_the_features_that_are_used_most_are_kept(model, s, kept, plans):
     """What steps still fetch, against counts of uses made from the dense blocks."""
-    p, width = 3, vertex_data().features.shape[1]
+    p, width, sampler = 3, vertex_data().features.shape[1], SAMPLERS[s]
+    model = {"model": model, "input_dropout": 0.3 if model == "gat" else None}
     found = []
     for passes, rows in (("order",), 0), (("order", "constant"), N), (("order", "constant"), kept):
         chosen = {**model, **sampler, "passes": passes, "feature_cache": 8 * width * rows}

@@ -128,7 +128,7 @@ def wait_for(happened) -> None:
     [
         ("SIGTERM", ()),
         pytest.param("SIGUSR1", ("--signal", "USR1"), marks=long),
-        ("SIGHUP", ("--signal", "hup")),
+        pytest.param("SIGHUP", ("--signal", "hup"), marks=long),
         ("SIGINT", ()),
     ],
 )

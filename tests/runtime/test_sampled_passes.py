@@ -6,11 +6,10 @@ What is drawn is drawn again here, in Python's integers, and trained densely.
 from itertools import pairwise
 
 import numpy as np
-import pytest
 import rank_tasks
 import reference
 import test_execution
-from cases import long
+from cases import some
 from rank_tasks import RATE
 from test_execution import CLASSES, EPOCHS, WIDTH, N, outputs, owners
 
@@ -99,17 +98,14 @@ def trained(p: int, directed: bool, **chosen) -> tuple[dict, np.ndarray, np.ndar
     return ranks[0], outputs(ranks), sum(rank["traffic"][1:, 1] for rank in ranks)
 
 
-@pytest.mark.parametrize(
-    ("p", "directed", "name"),
-    [
-        pytest.param(p, directed, name, marks=() if p == (4, 2, 4, 2)[k] or p + k == 2 else long)
-        for p, directed in ((1, True), (2, False), (4, True))
-        for k, name in enumerate(RATES)
-    ],
-)
-def test_epochs_are_those_of_the_sampled_matrices(p, directed, name):
+OFTEN = {*zip((4, 2, 4, 2), RATES, strict=True), (1, "boundary edges"), (2, "rows")}
+
+
+@some(lambda *case: case in OFTEN, p=(1, 2, 4), name=RATES)
+def test_epochs_are_those_of_the_sampled_matrices(p, name):
     """A dense GCN with another matrix in every epoch, and the rows that these matrices need."""
-    rates, a, owner = RATES[name], graph(directed), owners(p)
+    rates, directed, owner = RATES[name], p != 2, owners(p)
+    a = graph(directed)
     dims = [WIDTH, HIDDEN, HIDDEN, CLASSES]
     vertices, weights, losses = data(), reference.glorot_weights(dims, 3), []
     for epoch in range(EPOCHS):
@@ -143,13 +139,9 @@ def test_epochs_are_those_of_the_sampled_matrices(p, directed, name):
         assert found["figures"].planned == round(float(np.dot(rows, columns)))
 
 
-@pytest.mark.parametrize(
-    ("name", "rates"),
-    [
-        pytest.param(name, rates, marks=() if (k + (rates == "all")) % 2 else long)
-        for k, name in enumerate(MODELS)
-        for rates in ("rows", "all")
-    ],
+@some(
+    lambda name, rates: (name in [*MODELS][::2]) == (rates == "all"),
+    **{"name": MODELS, "rates": ("rows", "all")},
 )
 def test_passes_of_sampled_epochs_change_nothing_but_words(name, rates):
     (plain, expected, most), (found, outputs, counted) = (

@@ -41,12 +41,12 @@ WHOLE_ROWS = {  # what grids refuse
 # widths are no multiples of the columns
 GRIDS = [
     *("1d 3 sparse", "1.5d 2x2", "1.5d 2x2 sparse", "2d 2x2", "2d 2x3", "3d 1x2x2", "3d 2x2x1"),
-    *("1.5d 5x3", "1.5d 3x2 sparse", "1.5d 2x3"),  # c does not divide the blocks
+    *("1.5d 3x2 sparse", "1.5d 2x3"),  # c does not divide the blocks
 ]
 MORE_GRIDS = [
     *("1d 3", "1d 9", "1.5d 2x1", "1.5d 4x2", "1.5d 4x2 sparse", "2d 3x3", "2d 3x2", "2d 1x4"),
     *("2d 4x1", "2d 2x4", "3d 2x2x2", "3d 2x1x2", "1.5d 3x3 sparse", "1.5d 3x2", "1.5d 5x2"),
-    *("1.5d 9x4", "1.5d 5x3 sparse", "1.5d 9x4 sparse", "1.5d 2x3 sparse"),
+    *("1.5d 5x3", "1.5d 9x4", "1.5d 5x3 sparse", "1.5d 9x4 sparse", "1.5d 2x3 sparse"),
 ]
 FEATURE = [
     ("feature 2x2", {"model": "gcn"}),
@@ -64,10 +64,13 @@ def in_turn(grids):
 
 
 CASES = [
-    *product(("row", "edge"), (MODELS | WHOLE_ROWS).values()),
+    *(
+        pytest.param(layout, model, marks=long if layout == "edge" and "order" in name else ())
+        for layout, (name, model) in product(("row", "edge"), (MODELS | WHOLE_ROWS).items())
+    ),
     *in_turn(GRIDS),
     *FEATURE,
-    *(("2d 2x3", {"dtype": "float32"}), ("1.5d 4x2 sparse", {"dtype": "float32"})),
+    *(("2d 2x3", {"dtype": "float32"}), ("1.5d 2x2 sparse", {"dtype": "float32"})),
     *(pytest.param(*case, marks=long) for case in in_turn(MORE_GRIDS)),
 ]
 
@@ -116,10 +119,10 @@ VARIANTS = {
 QUICK = {
     "edge": ("batch norm", "layer norm", "clipped"),
     "1d 3 sparse": ("scaled rows",),
-    "1.5d 2x2 sparse": ("batch norm", "layer norm"),
+    "1.5d 2x2 sparse": ("batch norm",),
     "2d 2x3": ("scaled rows", "clipped"),
     "3d 1x2x2": ("adam",),
-    "feature 1x3": ("batch norm", "layer norm", "clipped"),
+    "feature 1x3": ("batch norm", "layer norm"),
 }
 SHARED = [
     pytest.param(layout, variant, marks=() if variant in QUICK[layout] else long)

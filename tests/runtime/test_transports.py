@@ -252,7 +252,7 @@ def test_what_launchers_announce(environ, variables, expected, local):
         ({}, False),
     ],
 )
-def test_a_task_of_several_does_not_train_alone(environ, tmp_path, variables, refused):
+def test_a_task_of_several_does_not_train_alone(environ, variables, refused):
     environ(variables)
     name = next(iter(variables), "")
     if not refused:
@@ -260,6 +260,11 @@ def test_a_task_of_several_does_not_train_alone(environ, tmp_path, variables, re
         return
     with pytest.raises(InputError, match=rf"has 4 tasks \({name}\).*or give `ranks` 1"):
         launch.check_no_singleton()
+
+
+def test_commands_say_that_a_task_of_several_is_alone(environ, tmp_path):
+    name = "HOROVOD_SIZE"
+    environ({name: "4", "HOROVOD_RANK": "3"})
     plan = tmp_path / "plan.h5"
     plancc.compile((2, np.array([[0, 1], [1, 0]])), num_parts=1).save(plan)
     done = alone(plan, "--epochs", 1)

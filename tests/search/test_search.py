@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import long, pairs
+from cases import long, turns
 from search_helpers import DIMS, check, graph_of, limits_of, small_graph, value_of, within
 
 from plancc.cost.objectives import OBJECTIVES
@@ -92,7 +92,7 @@ def test_more_effort_is_never_worse_than_where_it_starts():
     assert balanced.volume <= fast.volume
 
 
-@pytest.mark.parametrize("objective", ["volume", "time"])
+@pytest.mark.parametrize("objective", ["volume", pytest.param("time", marks=long)])
 def test_a_budget_that_is_over(objective):
     """Every effort ends with fewer steps than balanced has, and with owners all the same."""
     matrix, p = small_graph("rmat"), 16
@@ -117,7 +117,7 @@ def test_best_takes_its_budget(objective):
     assert seconds < 120
 
 
-@pairs(name=EFFORTS, objective=OBJECTIVES, threads=[1, 2])
+@turns(name=EFFORTS, objective=OBJECTIVES, threads=[1, 2])
 def test_nothing_to_search(name, objective, threads):
     options = SearchOptions(effort=name, objective=objective, dims=DIMS, threads=threads)
     ring = graph_of(np.roll(np.eye(4), 1, axis=0))

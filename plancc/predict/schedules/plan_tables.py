@@ -20,7 +20,7 @@ from plancc.errors import PlanError
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import cut_points
 from plancc.plan.exchange import Int32Array, Int64Array
-from plancc.plan.format import NODES
+from plancc.plan.format import dataset_of
 from plancc.plan.links import places_of
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
@@ -217,19 +217,12 @@ class _InMemory:
         self.path, self.header, self._plan, self._arrays = path, plan.header, plan, plan.arrays()
 
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
-        array, cut = self._arrays[name], NODES[name].cut
-        if not cut:
+        array, dataset = self._arrays[name], dataset_of(name)
+        if not dataset.cut:
             return array
-        points = cut_points(cut, self._arrays.__getitem__)
+        points = cut_points(dataset.cut, self._arrays.__getitem__)
         stop = len(points) - 1 if last is None else last
-        return array[points[first] : points[stop] + NODES[name].shared]
-
-    def read_offsets(self, name: str, total: int) -> Int64Array:
-        return self._arrays[name]
-
-    def read_messages(self, table: str) -> tuple[Int64Array, Int32Array, Int64Array]:
-        ptr, peer, row_ptr = (self._arrays[f"{table}_{of}"] for of in ("ptr", "peer", "row_ptr"))
-        return ptr, peer, row_ptr
+        return array[points[first] : points[stop] + dataset.shared]
 
     def read_plan(self) -> Plan:
         return self._plan
@@ -240,7 +233,7 @@ _Source: TypeAlias = "PlanFile | _InMemory"
 
 def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
     """The messages of a table, with the offsets of messages and of rows."""
-    ptr, peer, row_ptr = source.read_messages(table)
+    ptr, peer, row_ptr = (source.read(f"{table}_{name}") for name in ("ptr", "peer", "row_ptr"))
     num_parts = source.header.num_parts
     sender = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
     return Pairs(num_parts, sender, peer, np.diff(row_ptr)), ptr, row_ptr
@@ -262,8 +255,8 @@ def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) ->
 def _tables(source: _Source, with_blocks: bool, with_copies: bool, live: _LiveOf | None) -> Tables:
     header = source.header
     expand, fold = _pairs(source, "expand/send")[0], None
-    part_ptr = source.read_offsets("rows/part_ptr", header.num_vertices)
-    row_ptr = source.read_offsets("matrix/row_ptr", header.num_nonzeros)
+    part_ptr = source.read("rows/part_ptr")
+    row_ptr = source.read("matrix/row_ptr")
     rows, local_ptr = np.diff(part_ptr), part_ptr
     if header.layout == "edge":
         fold, ptr, fold_ptr = _pairs(source, "fold/send")

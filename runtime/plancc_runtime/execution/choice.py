@@ -72,12 +72,13 @@ def check_layout(header: Header, options: TrainOptions) -> None:
     Raises:
         InputError: If an option needs another layout.
     """
+    if header.types is None and options.target is not None:
+        raise InputError(f"{options.setting('target')}: needs a plan with types")
     if is_own(options.model):
         from plancc_runtime.nn.own_class import check_plan
 
-        return check_plan(header, options, "" if learns_links(header, options) else "hidden")
-    if header.types is None and options.target is not None:
-        raise InputError(f"{options.setting('target')}: needs a plan with types")
+        check_plan(header, options, "" if learns_links(header, options) else "hidden")
+        return None if header.types is None else _check_types(header, options)
     kind = model_of(options.model, header.types is not None)
     for name in options.chosen(RATES_KEPT) if kind.reads_edges else ():
         raise InputError(

@@ -25,8 +25,8 @@ class OwnModels(FullBatch):
     def prepare(self, network: Network) -> LocalData:
         self._counts = False
         with self._transport.agreement():
-            name, there = network.options.model, available(self._header, self._block)
-            taken = forward_arguments(name, class_of(name), there)
+            name, kind = network.options.model, class_of(network.options.model)
+            taken = forward_arguments(name, kind, available(self._header, self._block, kind))
             for each in self._options.chosen(RATES_KEPT) if "edge_attr" in taken else ():
                 raise InputError(
                     f"{self._options.setting(each)}: samples of the boundary leave out features of "

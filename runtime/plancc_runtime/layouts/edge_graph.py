@@ -21,6 +21,8 @@ class EdgeGraph(LocalGraph):
     Attributes:
         num_vertices (int): Vertices of the whole graph.
         plan_header (Header): The plan's.
+        types (Types or None): Of a plan with types, whose union this graph is
+            (`plancc_runtime.typed.TypedGraph`).
         dtype (torch.dtype): Type of the plan's values, and of every x.
         device: Device of every tensor.
     """
@@ -28,6 +30,7 @@ class EdgeGraph(LocalGraph):
     def __init__(self, block: Block, resources: Resources, header: Header) -> None:
         super().__init__(block, resources)
         self.plan_header, self.num_vertices = header, header.num_vertices
+        self.types = header.types
         self.dtype, self.device = resources.dtype, resources.device
         self._edge_index: Tensor | None = None  # no cached property: these hold a lock of the class
 
@@ -110,10 +113,9 @@ class EdgeGraph(LocalGraph):
 
         In the order of `edge_index`, and collective.
         """
-        types = self.plan_header.types
-        if types is None:
+        if self.types is None:
             return None
-        found = torch.from_numpy(TypedBlock.of(self.block, types, self.transport).relation)
+        found = torch.from_numpy(TypedBlock.of(self.block, self.types, self.transport).relation)
         return found.long().to(self.device)[self._order_of_edges()]
 
     def _order_of_edges(self) -> Tensor:

@@ -76,7 +76,7 @@ def model_of(name: str, has_types: bool) -> type[Conv]:
 
 def is_own(model: str) -> bool:
     """Whether a model's name stands for a class of the user's (`nn.own_class`)."""
-    return ":" in model
+    return ":" in model or model.endswith(".py")  # of which `check_name` says what is missing
 
 
 def option_names(model: str, has_types: bool) -> list[str]:

@@ -115,13 +115,7 @@ class Network(nn.Module):
                 self.skips.append(skip(a, b))
         self.decoder = DECODERS[options.decoder](dims[-1], random) if options.decoder else None
         self.to(dtype)
-        self.standardization: Standardization | StandardizationByType | None = None
-        if options.standardize_features:  # always in float64
-            self.standardization = (
-                StandardizationByType(dims[0], len(types.widths))
-                if options.types
-                else Standardization(dims[0])
-            )
+        self.standardization = standardization(dims[0], options)
         self.activate = ACTIVATIONS[options.activation]
 
     def standardized(self, x: Tensor, where: int | Tensor = 0) -> Tensor:
@@ -251,6 +245,16 @@ class Network(nn.Module):
         """What rows of the input of layer k, from 0, add to its output past the convolution."""
         skip = self.skips[k]
         return x if isinstance(skip, nn.Identity) else skip(x, graph)
+
+
+def standardization(
+    width: int, options: NetworkOptions
+) -> Standardization | StandardizationByType | None:
+    """What standardises features, always in float64, if anything does."""
+    if not options.standardize_features:
+        return None
+    types = options.types.get("widths")
+    return StandardizationByType(width, len(types)) if types else Standardization(width)
 
 
 def _norm(name: str, width: int, _: int) -> nn.Module:

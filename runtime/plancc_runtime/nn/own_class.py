@@ -42,14 +42,19 @@ OF_GRAPH = {
     "edge_index": "",
     "edge_weight": "weights: compile the plan with normalization none",
     "edge_attr": "features of edges: compile the plan with `edge_features`",
+    "edge_type": "relations: compile a graph with types",
 }
-"""What `forward` may take beside the features, by name, and how a plan comes to it."""
+"""What `forward` may take beside the features, by name, and how a plan comes to it.
+
+With the end `BY_TYPE` it has a tensor for each relation, and the features are by type.
+"""
+BY_TYPE = "_dict"
 OF_BUILT_IN = "layers heads attention_dropout aggregator activation norm residual parametrization "
 OF_BUILT_IN += "bias dropout input_dropout"
 """Options that describe networks of built-in models; `hidden` too, which links have as well."""
-OF_LAYERS = "sampler batch_size fanouts walk_length keep sampler_options relation_fanouts target "
-OF_LAYERS += "recompute embeddings fold pipeline aggregate_on"
-"""Options that need to know the layers of a network."""
+OF_LAYERS = "sampler batch_size fanouts walk_length keep sampler_options relation_fanouts "
+OF_LAYERS += "recompute embeddings fold pipeline aggregate_on kernel passes"
+"""Options that need to know the layers of a network, or that its own layers alone heed."""
 WHOLE_DATA = ("data", "batch", "graph")
 """Names of an only argument that is no tensor."""
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
@@ -65,7 +70,7 @@ def check_training(options: TrainOptions) -> None:
     check_name(options.model)
     _refuse_built_in(options, OF_BUILT_IN)
     for name, value in options.chosen(OF_LAYERS.split()).items():
-        if value != "full":
+        if value not in ("full", ()):
             raise InputError(
                 f"{options.setting(name)}: goes with built-in models, and `model` {options.model} "
                 "is a class of your own; leave it out"
@@ -94,11 +99,10 @@ def check_plan(header: Header, options: TrainOptions, built_in: str) -> None:
     Parameters:
         built_in: More options that, on this plan, describe networks of built-in models.
     """
-    if header.layout != "row" or header.types is not None:
-        kind = f"layout {header.layout}" if header.types is None else "several types of vertices"
+    if header.layout != "row":
         raise InputError(
-            f"`model` {options.model}: a class of your own needs a plan of layout row with one "
-            f"type of vertices, as the compiler's model hp makes it, and this one is of {kind}"
+            f"`model` {options.model}: a class of your own needs a plan of layout row, as the "
+            f"compiler's model hp makes it, and this one is of layout {header.layout}"
         )
     _refuse_built_in(options, built_in)
     class_of(options.model)
@@ -125,7 +129,9 @@ def name_of(model: object) -> str:
 
 def check_name(name: str) -> None:
     """InputError unless a name stands for a class in a file, as far as the file's text tells."""
-    file, _, wanted = name.rpartition(":")
+    file, colon, wanted = name.rpartition(":")
+    if not colon:
+        file, wanted = name, ""
     if name in _GIVEN or not _is_file(file):
         return
     there, wanted = dict[str, type](), wanted.partition(".")[0]
@@ -134,9 +140,10 @@ def check_name(name: str) -> None:
             there.setdefault(getattr(node, attribute), type(node))
     if there.get(wanted) is ast.FunctionDef:
         raise InputError(f"{file}: '{shown(wanted)}' is a function, and no class")
-    if wanted not in there and "*" not in there:
+    if not wanted or (wanted not in there and "*" not in there):
         classes = [each for each, kind in there.items() if kind is ast.ClassDef]
-        raise InputError(f"{file}: has no class '{shown(wanted)}'{_it_has(wanted, classes)}")
+        what = f"has no class '{shown(wanted)}'" if wanted else "give FILE:CLASS, a class of it"
+        raise InputError(f"{file}: {what}{_it_has(wanted, classes)}")
 
 
 def _it_has(wanted: str, names: Sequence[str]) -> str:
@@ -237,14 +244,24 @@ def file_of(model: type) -> str:
         return ""
 
 
+def is_by_type(model: type[nn.Module]) -> bool:
+    """Whether `forward` takes features and edges of a plan with types in dicts."""
+    return any(name.endswith(BY_TYPE) for name in signature(model.forward).parameters)
+
+
 def constructor_options(
-    name: str, model: type[nn.Module], given: Mapping[str, Any], widths: Sequence[int]
+    name: str,
+    model: type[nn.Module],
+    given: Mapping[str, Any],
+    widths: Sequence[Any],
+    of_graph: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What a class is made with: options that are given, and widths.
+    """What a class is made with: options that are given, and what it takes of the plan.
 
     Parameters:
         given: Values, or their texts: Python literals, else text.
-        widths: Of the features, and of the outputs.
+        widths: Of the features, or these by type, and of the outputs.
+        of_graph: What else the plan gives, by name.
 
     Raises:
         InputError: For an option that the class has not, or for required ones that are missing.
@@ -253,7 +270,8 @@ def constructor_options(
     names = [k for k, each in there.items() if each.kind in _BY_NAME]
     options = {k: _value(each) for k, each in given.items()}
     for of_width, width in zip(WIDTHS, widths, strict=True):
-        options = {k: width for k in of_width if k in names} | options
+        of_graph = {**dict.fromkeys(of_width, width), **of_graph}
+    options = {k: value for k, value in of_graph.items() if k in names} | options
     takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in there.values())
     for unknown in [k for k in options if k not in names and not takes_any]:
         raise InputError(
@@ -308,7 +326,8 @@ def forward_arguments(name: str, model: type[nn.Module], there: Collection[str])
         )
     missing = [k for k in _required(dict(parameters[1:])) if k not in there]
     if missing:
-        has = [f"{k} ({OF_GRAPH[k]})" if OF_GRAPH.get(k) else k for k in missing]
+        ways = OF_GRAPH | {k + BY_TYPE: way or OF_GRAPH["edge_type"] for k, way in OF_GRAPH.items()}
+        has = [f"{k} ({ways[k]})" if ways.get(k) else k for k in missing]
         raise InputError(
             f"`model` {name}: its forward needs {', '.join(has)}, which the plan has not; give the "
             "arguments defaults, or train in the library"

@@ -97,13 +97,15 @@ def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any
     all_rows = _Entries.of(rows, vertices, transport)
     all_edges = _Entries.of(edges, ends, transport)
     whole = _of_one(small, all_rows.keys[0], all_edges.keys)
-    names: Sequence[Key] = ("",) if union.types is None else union.types.names
-    relations: Sequence[Key] = ("",) if union.types is None else union.types.relations
-    entries = {
+    entries: dict[Entry, _Entries] = {("rows", ""): all_rows, ("edges", ""): all_edges}
+    keys_of: tuple[Sequence[Key], Sequence[Key]] = (), ()
+    if isinstance(graph, TypedGraph):
+        keys_of = graph.types.names, graph.types.relations
+    entries |= {
         (what, key): _Entries.of(chosen[of == k], keys[:, of[chosen] == k], transport)
         for what, chosen, keys, of, of_what in (
-            ("rows", rows, vertices, of_row, names),
-            ("edges", edges, ends, of_edge, relations),
+            ("rows", rows, vertices, of_row, keys_of[0]),
+            ("edges", edges, ends, of_edge, keys_of[1]),
         )
         for k, key in enumerate(of_what)
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import signature
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,18 +19,21 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.nn.decoders import DECODERS
-from plancc_runtime.nn.network import Network, NetworkOptions
+from plancc_runtime.nn.network import Network, NetworkOptions, standardization
 from plancc_runtime.nn.own_class import (
+    BY_TYPE,
     LOCK,
     class_of,
     constructor_options,
     file_of,
     forward_arguments,
+    is_by_type,
     users_errors,
 )
-from plancc_runtime.nn.standardization import Standardization
+from plancc_runtime.nn.relations import TypesOfNetwork, narrow
 from plancc_runtime.pyg.check import Agreement, check
 from plancc_runtime.pyg.distributed import Distributed
+from plancc_runtime.typed import TypedGraph
 
 
 class OwnNetwork(Network):
@@ -54,8 +58,8 @@ class OwnNetwork(Network):
             self.model = _made(options, self.dims, seed)
             self.decoder = DECODERS[options.decoder](dims[-1], random) if options.decoder else None
         self.to(dtype)
-        self.standardization = Standardization(dims[0]) if options.standardize_features else None
-        self._last: dict[bool, tuple[EdgeGraph, Distributed, dict[str, Tensor]]] = {}
+        self.standardization = standardization(dims[0], options)
+        self._last: dict[bool, tuple[EdgeGraph, EdgeGraph | TypedGraph, Distributed, Any]] = {}
 
     def forward(
         self,
@@ -71,30 +75,63 @@ class OwnNetwork(Network):
             InputError: For an error of the class, with its traceback as a note, and for outputs of
                 another shape. As `Distributed`.
         """
-        graph, name = graphs[0], self.options.model
-        assert isinstance(graph, EdgeGraph)
-        net, given = self._on(graph)
+        union, name = graphs[0], self.options.model
+        assert isinstance(union, EdgeGraph)
+        last = self._last.get(self.training)
+        if last is None or last[0] is not union:
+            graph = self.seen(union)
+            net = Distributed(self.model, graph, self._seed, is_alike=bool(self._last))
+            last = self._last[self.training] = union, graph, net, self.arguments(graph)
+        _, graph, net, given = last
         net.step = step
         with users_errors(f"`model` {name}: its forward fails", file_of(type(self.model))):
-            out = net(x.to(graph.dtype), **given)
-        width = self.dims[-1]
+            out = net(self.features(graph, x.to(union.dtype)), **given)
+        target, width, rows, of = "", self.dims[-1], union.num_rows, ""
+        if isinstance(graph, TypedGraph):
+            target = self.options.types["target"]
+            rows, of = graph.num_rows(target), f" of type '{target}', or a dict that has it"
+            out = out.get(target) if isinstance(out, dict) else out
         if isinstance(out, Tensor) and out.ndim == 1 == width:
             out = out[:, None]
-        if not isinstance(out, Tensor) or out.shape != (graph.num_rows, width):
+        if not isinstance(out, Tensor) or out.shape != (rows, width):
             found = f"shape {[*out.shape]}" if isinstance(out, Tensor) else type(out).__name__
             raise InputError(
                 f"`model` {name}: its forward returns {found}, and needed is a tensor of shape "
-                f"{[graph.num_rows, width]}, a row of {width} for each vertex"
+                f"{[rows, width]}, a row of {width} for each vertex{of}"
             )
-        return out
+        if not isinstance(graph, TypedGraph):
+            return out
+        others = {k: out.new_zeros(graph.num_rows(k), width) for k in graph.types.names}
+        return torch.cat([*(others | {target: out}).values()])
 
-    def _on(self, graph: EdgeGraph) -> tuple[Distributed, dict[str, Tensor]]:
-        """The network on a graph, and its arguments beside x. Collective for a new graph."""
-        last = self._last.get(self.training)
-        if last is None or last[0] is not graph:
-            net = Distributed(self.model, graph, self._seed, is_alike=bool(self._last))
-            last = self._last[self.training] = graph, net, arguments(self.model, graph)
-        return last[1:]
+    def seen(self, union: EdgeGraph) -> EdgeGraph | TypedGraph:
+        """The graph as the class takes it. Collective."""
+        is_typed = union.types is not None and is_by_type(type(self.model))
+        return TypedGraph(cast(Graph, union)) if is_typed else union
+
+    def arguments(self, graph: EdgeGraph | TypedGraph) -> dict[str, Any]:
+        """What `forward` takes of the graph beside the features, by name. Collective.
+
+        Raises:
+            InputError: If it needs what the plan has not.
+        """
+        union, kind = graph.union if isinstance(graph, TypedGraph) else graph, type(self.model)
+        there = available(union.plan_header, union.block, kind)
+        names = forward_arguments(self.options.model, kind, there)
+        given = {name: getattr(graph, name) for name in names}
+        if "edge_type" in given:  # weights that are read may number relations otherwise
+            assert union.types is not None
+            relations = TypesOfNetwork.parse(self.options.types).relations
+            numbers = torch.tensor([relations.index(each) for each in union.types.relations])
+            given["edge_type"] = numbers.to(union.device)[given["edge_type"]]
+        return given
+
+    def features(self, graph: EdgeGraph | TypedGraph, x: Tensor) -> Any:
+        """Features x of all own rows as the class takes them: by type, each of its own width."""
+        if not isinstance(graph, TypedGraph):
+            return x
+        widths = self.options.types["widths"]
+        return {name: narrow(rows, widths[name]) for name, rows in graph.by_type(x).items()}
 
     @property
     def draws(self) -> bool:
@@ -109,7 +146,14 @@ class OwnNetwork(Network):
 def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
     """An object of the class, by torch's generator at this seed, which then stands as before."""
     name, kind = options.model, class_of(options.model)
-    given = constructor_options(name, kind, options.conv, dims)
+    widths: list[Any] = [*dims]
+    of_graph = dict[str, Any]()
+    if options.types:
+        types = TypesOfNetwork.parse(options.types)
+        of_graph = {"num_relations": len(types.relations)}
+        of_graph["metadata"] = [*types.widths], [*types.relations]
+        widths[0] = dict(types.widths) if is_by_type(kind) else dims[0]
+    given = constructor_options(name, kind, options.conv, widths, of_graph)
     with LOCK, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # and no GPU's
         with users_errors(f"`model` {name}: cannot be made", file_of(kind)):
@@ -123,31 +167,23 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
     return model
 
 
-def available(header: Header, block: Block) -> list[str]:
-    """What of `own_class.OF_GRAPH` a plan has."""
+def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]:
+    """What of `own_class.OF_GRAPH` a plan has for a class."""
+    by_type = is_by_type(model)
     there = {
-        "edge_index": True,
+        "edge_index": header.types is not None or not by_type,
         "edge_weight": header.normalization == "none",
         "edge_attr": block.edge_features is not None,
+        "edge_type": header.types is not None and not by_type,
     }
-    return [name for name, is_there in there.items() if is_there]
+    return [name + BY_TYPE * by_type for name, is_there in there.items() if is_there]
 
 
-def arguments(model: nn.Module, graph: EdgeGraph) -> dict[str, Tensor]:
-    """What `forward` takes of the graph beside the features, by name. Collective.
-
-    Raises:
-        InputError: If it needs what the plan has not.
-    """
-    there = available(graph.plan_header, graph.block)
-    names = forward_arguments(type(model).__name__, type(model), there)
-    return {name: getattr(graph, name) for name in names}
-
-
-def check_own(network: Network, graph: Graph, x: Tensor) -> Agreement:
+def check_own(network: Network, union: Graph, x: Tensor) -> Agreement:
     """`check` of a network of a class of the user's, called with features x. Collective."""
     assert isinstance(network, OwnNetwork)
-    model = network.model
+    model, graph = network.model, network.seen(union)
     first = next(iter(signature(model.forward).parameters))
     with users_errors(f"`model` {network.options.model}: its forward fails", file_of(type(model))):
-        return check(model, graph, **{first: x}, **arguments(model, graph))
+        given = {first: network.features(graph, x), **network.arguments(graph)}
+        return check(model, cast(Graph | TypedGraph, graph), **given)

@@ -71,9 +71,9 @@ def spaces_of(graph: EdgeGraph | TypedGraph) -> tuple[dict[Key, TypeRows], dict[
         rows[""] = TypeRows(graph, "", graph.num_rows, graph.num_vertices, vertices)
         edges[""] = TypeEdges(graph.edge_index, rows[""], rows[""], 0)
         return rows, edges
-    sizes = torch.tensor([graph.num_rows(name) for name in graph.types.names])
-    totals = graph.union.all_reduce(sizes).tolist()
-    for name, total in zip(graph.types.names, totals, strict=True):
+    totals = torch.tensor([graph.num_rows(name) for name in graph.types.names])
+    graph.union.transport.allreduce_sum(totals)
+    for name, total in zip(graph.types.names, totals.tolist(), strict=True):
         rows[name] = TypeRows(graph, name, graph.num_rows(name), total, graph.column_vertices(name))
     for k, (relation, index) in enumerate(graph.edge_index_dict.items()):
         edges[relation] = TypeEdges(index, rows[relation[0]], rows[relation[2]], k)

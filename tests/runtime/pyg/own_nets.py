@@ -5,7 +5,16 @@ import threading
 import torch
 from torch import nn
 from torch.nn import functional
-from torch_geometric.nn import BatchNorm, GATv2Conv, GCNConv
+from torch_geometric.nn import (
+    BatchNorm,
+    GATv2Conv,
+    GCNConv,
+    GraphConv,
+    HeteroConv,
+    RGCNConv,
+)
+
+ALONE = {"add_self_loops": False}
 
 
 class Net(nn.Module):
@@ -24,6 +33,57 @@ class Net(nn.Module):
 class Numbers(Net):
     def forward(self, x, edge_index):
         return self.last(torch.tanh(self.first(x, edge_index)), edge_index)
+
+
+class Typed(nn.Module):
+    def __init__(self, in_channels, out_channels, metadata, hidden=6):
+        super().__init__()
+        first = {
+            r: GATv2Conv((in_channels[r[0]], in_channels[r[2]]), hidden, **ALONE)
+            for r in metadata[1]
+        }
+        self.first = HeteroConv(first)
+        self.norms = nn.ModuleDict({name: BatchNorm(hidden) for name in metadata[0]})
+        last = {r: GraphConv(hidden, out_channels) for r in metadata[1] if r[2] == "paper"}
+        self.last = HeteroConv(last)
+
+    def forward(self, x_dict, edge_index_dict, edge_weight_dict=None):
+        x_dict = self.first(x_dict, edge_index_dict)
+        x_dict = {name: self.norms[name](x).relu() for name, x in x_dict.items()}
+        return self.last(x_dict, edge_index_dict, edge_weight_dict=edge_weight_dict)
+
+
+class Relations(nn.Module):
+    def __init__(self, in_channels, out_channels, num_relations, hidden=6):
+        super().__init__()
+        self.first = RGCNConv(in_channels, hidden, num_relations, num_bases=2)
+        self.last = RGCNConv(hidden, out_channels, num_relations)
+
+    def forward(self, x, edge_index, edge_type):
+        return self.last(self.first(x, edge_index, edge_type).relu(), edge_index, edge_type)
+
+
+class Papers(Typed):
+    """Outputs of one type alone, in no dict; what a check finds to be wrong on purpose."""
+
+    def forward(self, x_dict, edge_index_dict, edge_weight_dict):
+        x_dict = {name: x * (1 + len(range(x.size(0)))) for name, x in x_dict.items()}
+        return super().forward(x_dict, edge_index_dict, edge_weight_dict)["paper"]
+
+
+class Venues(Typed):
+    def forward(self, x_dict, edge_index_dict):
+        return {"venue": x_dict["venue"]}
+
+
+class Dicts(Net):
+    def forward(self, x_dict, edge_index_dict):
+        return x_dict
+
+
+class Kinds(Net):
+    def forward(self, x, edge_index, edge_type):
+        return x
 
 
 class Depends(Net):

@@ -12,6 +12,7 @@ from shutil import copy
 
 import numpy as np
 import own_nets
+import test_hetero_networks as hetero
 import torch
 import worlds
 from cli_helpers import plancc as command
@@ -21,17 +22,18 @@ from torch.nn import functional
 
 import plancc
 import plancc_runtime
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 
 FILE = own_nets.__file__
 EPOCHS, SEED, RATE = 5, 3, 0.05
 COMMON = {"epochs": EPOCHS, "lr": RATE, "dtype": "float64", "threads": 1, "seed": SEED}
 LOSSES = {
-    "classes": functional.cross_entropy,
+    **dict.fromkeys(("classes", "types", "relations"), functional.cross_entropy),
     "several": functional.binary_cross_entropy_with_logits,
     "numbers": functional.mse_loss,
 }
 NETS = {"classes": own_nets.Net, "several": own_nets.Numbers, "numbers": own_nets.Numbers}
+NETS |= {"types": own_nets.Typed, "relations": own_nets.Relations}
 X, Y = "directed", "undirected"
 
 
@@ -48,35 +50,76 @@ def data(kind="classes"):
 def plans(tmp_path_factory):
     """From a kind of targets to a plan file with the world's weights for edges, for 3 parts."""
     folder = tmp_path_factory.mktemp("plans")
-    for kind in LOSSES:
+    graph = hetero.COUNTS | {k: ends.numpy() for k, ends in hetero.world(5).edges.items()}
+    with pytest.warns(PlanccWarning, match="rows venue: imbalance"):
+        plan = plancc.compile(graph, "hp", 3, data=typed_data(), normalize="none")
+    plan.save(folder / "types.h5")
+    copy(folder / "types.h5", folder / "relations.h5")
+    for kind in ("classes", "several", "numbers"):
         plan, vertex_data = worlds.plan(X, "row", 3), data(kind)
         replace(plan, vertex_data=vertex_data.take(plan.global_id)).save(folder / f"{kind}.h5")
     return folder
 
 
-@cache
-def plain_loop(kind):
-    """Losses of the epochs, and the weights after them, of torch and PyG alone."""
+def typed_data():
+    """What the typed world carries: features of all types, and labels of papers, some unknown."""
+    random = np.random.default_rng(0)
+    held = {
+        name: {"features": random.standard_normal((count, hetero.WIDTHS[name])).astype("f4")}
+        for name, count in hetero.COUNTS.items()
+    }
+    labels = random.integers(-1, worlds.CLASSES, hetero.COUNTS["paper"])
+    return held | {"paper": held["paper"] | {"labels": labels}}
+
+
+def typed_inputs(kind):
+    """As of `inputs`, of a plan with types."""
+    x = {k: torch.from_numpy(each["features"]).double() for k, each in typed_data().items()}
+    y, ends = torch.from_numpy(typed_data()["paper"]["labels"]), hetero.world(5).edges
+    if kind == "types":
+        widths, weights = hetero.WIDTHS, {k: torch.ones(e.shape[1]) for k, e in ends.items()}
+        made = {"in_channels": widths, "metadata": hetero.METADATA}
+        given = {"x_dict": x, "edge_index_dict": ends, "edge_weight_dict": weights}
+        return made, given, y, y >= 0, lambda out: out["paper"]
+    index, edge_type = hetero.world(5, True).ends()
+    x = torch.cat([functional.pad(each, (0, 7 - each.shape[1])) for each in x.values()])
+    papers = slice(hetero.COUNTS["author"], -hetero.COUNTS["venue"])
+    given = {"x": x, "edge_index": index, "edge_type": edge_type}
+    return {"in_channels": 7, "num_relations": 5}, given, y, y >= 0, lambda out: out[papers]
+
+
+def inputs(kind):
+    """Options of the constructor, arguments, labels, those for training, and what has outputs."""
+    if kind in ("types", "relations"):
+        return typed_inputs(kind)
     matrix, known = worlds.array(X), data(kind)
     target, source = np.nonzero(matrix)
-    given = {"edge_index": torch.from_numpy(np.stack([source, target]))}
+    given = {"x": torch.from_numpy(known.features).double()}
+    given["edge_index"] = torch.from_numpy(np.stack([source, target]))
     y = torch.from_numpy(known.labels.astype(np.int64) if kind == "classes" else known.targets)
     train = torch.from_numpy(known.train_mask) & ((y >= 0) if kind == "classes" else True)
     y = y if kind == "classes" else y.double()
     if kind == "classes":
         given["edge_weight"] = torch.from_numpy(matrix[target, source])
+    return {"in_channels": worlds.WIDTH}, given, y, train, lambda out: out
+
+
+@cache
+def plain_loop(kind):
+    """Losses of the epochs, and the weights after them, of torch and PyG alone."""
+    made, given, y, train, of_learnt = inputs(kind)
     torch.manual_seed(SEED)
-    net = NETS[kind](worlds.WIDTH, worlds.CLASSES if kind == "classes" else 2, hidden=7).double()
-    optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
-    x, losses = torch.from_numpy(known.features).double(), []
+    width = y.shape[1] if y.ndim > 1 else worlds.CLASSES
+    net = NETS[kind](**made, out_channels=width, hidden=7).double()
+    optimizer, losses = torch.optim.Adam(net.parameters(), lr=RATE), []
     for _ in range(EPOCHS):
-        loss = LOSSES[kind](net(x, **given)[train], y[train])
+        loss = LOSSES[kind](of_learnt(net(**given))[train], y[train])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     with torch.no_grad():
-        outputs = net.eval()(x, **given)
+        outputs = of_learnt(net.eval()(**given))
     return losses, net.state_dict(), outputs
 
 
@@ -96,15 +139,17 @@ def test_losses_and_weights_of_a_plain_loop(kind, ranks, plans):
     for name, value in weights.items():
         # the gradient of a bias before a norm is rounding, which Adam scales up
         np.testing.assert_allclose(found.weights[f"model.{name}"], value, atol=1e-8)
-    if kind == "classes":
-        np.testing.assert_allclose(found.probabilities, outputs.exp(), atol=1e-6)
+    if LOSSES[kind] is functional.cross_entropy:
+        np.testing.assert_allclose(found.probabilities, outputs.softmax(dim=-1), atol=1e-6)
     assert found.result.figures is None
     assert (found.history["words"].sum() > 0) == (ranks > 1)
 
 
-def test_a_run_resumes_to_the_bit_and_other_ranks_agree(plans, tmp_path):
-    path, model = plans / "classes.h5", f"{FILE}:Net"
-    options = {"model": model, "model_options": {"rate": "0.5", "hidden": 8}, "patience": 4}
+@pytest.mark.parametrize(("kind", "drops"), [("classes", {"rate": "0.5"}), ("types", {})])
+def test_a_run_resumes_to_the_bit_and_other_ranks_agree(kind, drops, plans, tmp_path):
+    path, model = plans / f"{kind}.h5", f"{FILE}:{NETS[kind].__name__}"
+    options = {"model": model, "model_options": {"hidden": 8} | drops, "patience": 4}
+    options["split"] = (0.6, 0.2, 0.2)
     whole = trained(path, 3, eval_every=1, **options)
     kept = {"checkpoint": tmp_path / "kept", "eval_every": 1, **options}
     trained(path, 3, **kept | {"epochs": 2})
@@ -146,37 +191,47 @@ def test_links_samples_and_features_of_edges(tmp_path):
     assert sampled[2]["words"].sum() < sampled[1]["words"].sum()
 
 
-def test_the_command_line_saves_and_predicts(plans, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", ["classes", "types", "relations"])
+def test_the_command_line_saves_and_predicts(kind, plans, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     copy(FILE, "my_net.py")
-    words = [plans / "classes.h5", "--ranks", 2, "--model", "my_net.py:Net", "--epochs", EPOCHS]
+    plan, model = plans / f"{kind}.h5", f"my_net.py:{NETS[kind].__name__}"
+    words = [plan, "--ranks", 2, "--model", model, "--epochs", EPOCHS]
     words += ["--model-option", "hidden=7", "--save", "w.npz", "--predict", "a.npz", "--seed", SEED]
     done = plancc_run(*words, "--log", "log.jsonl", "--lr", RATE)
     assert done.code == 0, done.err
-    assert f"my_net.py:Net (hidden 7) {worlds.WIDTH} x {worlds.CLASSES}, adam" in done.out
+    assert f"{model} (hidden 7) {worlds.WIDTH} x {worlds.CLASSES}, adam" in done.out
     logged = [json.loads(line) for line in Path("log.jsonl").read_text().splitlines()]
     losses = [line["loss"] for line in logged if "loss" in line][:EPOCHS]
-    np.testing.assert_allclose(losses, plain_loop("classes")[0], rtol=1e-3)
-    predict = ["predict", plans / "classes.h5", "--weights", "w.npz"]
+    np.testing.assert_allclose(losses, plain_loop(kind)[0], rtol=1e-3)
+    predict = ["predict", plan, "--weights", "w.npz"]
     assert command(*predict, "-o", "b.npz").code == 0
     np.testing.assert_array_equal(np.load("a.npz")["class"], np.load("b.npz")["class"])
     assert command(*predict, "--ids", "4,2").out.splitlines()[1].startswith("4,")
-    with pytest.raises(InputError, match=r"w.npz: its network is the class my_net.py:Net"):
+    with pytest.raises(InputError, match=f"w.npz: its network is the class {model}"):
         plancc_runtime.load_network("w.npz")
     Path("my_net.py").unlink()
     done = command(*predict, "-o", "c.npz")
     assert done.code == 2
-    assert "w.npz: its network is the class my_net.py:Net" in done.err
+    assert f"w.npz: its network is the class {model}" in done.err
     assert "my_net.py: no such file" in done.err
 
 
-@pytest.mark.parametrize(("name", "code"), [("Net", 0), ("Depends", 1)])
-def test_check_model(name, code, plans):
-    done = plancc_run(
-        plans / "classes.h5", "--ranks", 3, "--model", f"{FILE}:{name}", "--check-model"
-    )
+@pytest.mark.parametrize(
+    ("name", "kind", "code"),
+    [
+        ("Net", "classes", 0),
+        ("Depends", "classes", 1),
+        ("Typed", "types", 0),
+        ("Relations", "relations", 0),
+        ("Papers", "types", 1),
+    ],
+)
+def test_check_model(name, kind, code, plans):
+    words = ["--ranks", 3, "--model", f"{FILE}:{name}", "--check-model", "--standardize-features"]
+    done = plancc_run(plans / f"{kind}.h5", *words)
     assert done.code == code, done.err
-    assert "  gradient of first.att" in done.out
+    assert "  gradient of first." in done.out
     assert ("equal to 1e-9" in done.out) == (not code)
     assert (f"{name}: differs on 3 ranks from one, first in layer 'first" in done.err) == bool(code)
 
@@ -205,6 +260,15 @@ REFUSED = {
     "{}:Net --dropout 0.5": "--dropout 0.5|--model-option dropout=0.5",
     "{}:Net --norm batch": "--norm batch|built-in models",
     "{}:Net --batch-size 5": "--batch-size 5: goes with built-in models|leave it out",
+    "{}:Net --kernel numba": "--kernel numba: goes with built-in models",
+    "{}:Net --passes order": "--passes order: goes with built-in models",
+    "{}:Net --target paper": "--target paper: needs a plan with types",
+    f"{FILE}": "give FILE:CLASS, a class of it; it has Net, Numbers",
+    "{}:Typed": "its constructor needs metadata",
+    "{}:Dicts": "needs edge_index_dict (relations: compile a graph with types)",
+    "{}:Kinds": "needs edge_type (relations: compile a graph with types)",
+    "{}:Venues types": "returns NoneType|a row of 5 for each vertex of type 'paper'",
+    "{}:Net types --boundary-sampling 0.5": "--boundary-sampling 0.5: is for plans of one type",
     "{}:Net --recompute": "--recompute: goes with built-in models",
     "{}:Net --predict a.csv --embeddings 1": "--embeddings 1: goes with built-in models",
     "{}:Net --dtype bfloat16": "--dtype bfloat16: a class of your own takes float32 or float64",
@@ -222,7 +286,9 @@ def test_what_is_refused(line, plans, tmp_path, monkeypatch):
         Path(name).write_text(text)
     Path("folder").mkdir()
     before = sorted(Path().glob("[!_]*"))
-    done = plancc_run(plans / "classes.h5", "--model", *line.replace("{}", FILE).split())
+    plan = plans / ("types.h5" if " types" in line else "classes.h5")
+    words = line.replace("{}", FILE).replace(" types", "").split()
+    done = plancc_run(plan, "--model", *words)
     assert done.code == 2, done.err
     sentence, *below = done.err.strip().splitlines()
     missing = [words for words in REFUSED[line].split("|") if words not in sentence]
