@@ -63,7 +63,8 @@ class RankJob:
         """Do `work` on all ranks; the exit code, the same on all of them. Collective.
 
         An error that the ranks agreed on is printed by rank 0. Any other is known to one rank only,
-        which prints it and ends the job, since the others wait for it.
+        which prints it and ends the job, since the others wait for it. Where all fail alike
+        without having agreed, as in a class of the user's, rank 0 prints first and alone.
         """
         try:
             work()
@@ -79,6 +80,7 @@ class RankJob:
                 transport.close()
                 return code
         if transport.size > 1:
+            time.sleep(ALONE if transport.rank and isinstance(failure, InputError) else 0)
             self.say(f"rank {transport.rank}: {sentence}", error=failure)
             transport.abort(code)
         else:

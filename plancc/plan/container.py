@@ -15,7 +15,7 @@ import h5py
 
 from plancc.errors import InputError, PlanccError, PlanError
 from plancc.files import check_input, open_file
-from plancc.plan.format import MAJOR, OLDEST, Dataset
+from plancc.plan.format import MAJOR, OLDEST, FileDataset
 
 FILTERS = {
     h5py.h5z.FILTER_DEFLATE: "deflate",
@@ -105,7 +105,7 @@ class Container:
             raise self.error(f"/{name} is missing")
         return h5py.Dataset(h5py.h5d.open(self.file.id, name.encode()))
 
-    def checked(self, name: str, expected: Dataset) -> h5py.Dataset:
+    def checked(self, name: str, expected: FileDataset) -> h5py.Dataset:
         """A dataset of an expected type, whose data are in the file; of any size."""
         dataset = self.dataset(name)
         creation = dataset.id.get_create_plist()

@@ -40,7 +40,7 @@ def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array
     """Where the entries of every part start in a dataset, and where the last ones end.
 
     Parameters:
-        cut: `Dataset.cut` of the dataset, which is not empty.
+        cut: `FileDataset.cut` of the dataset, which is not empty.
         table: Datasets of the plan by name. In a damaged plan they may hold any numbers.
 
     Returns:

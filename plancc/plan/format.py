@@ -85,7 +85,7 @@ Rule = Callable[[npt.NDArray[Any], int], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
-class Dataset:
+class FileDataset:
     """One dataset of the format.
 
     Attributes:
@@ -126,37 +126,37 @@ class Dataset:
         return not self.when or self.when in header.steps()
 
 
-def _exchange_datasets(step: str) -> dict[str, Dataset]:
+def _exchange_datasets(step: str) -> dict[str, FileDataset]:
     """Both tables of a step or a hop: one grouped by sender, one by receiver."""
     messages, volume = f"{step} messages", f"{step} volume"
-    found = {}
+    found: dict[str, FileDataset] = {}
     for table in (f"{step}/send", f"{step}/recv"):
         ptr, row_ptr = f"{table}_ptr", f"{table}_row_ptr"
         found |= {
-            ptr: Dataset(("<i8",), ("p+1",), step, ends=messages),
-            f"{table}_peer": Dataset(("<i4",), (messages,), step, cut=ptr, below="p"),
-            row_ptr: Dataset(("<i8",), (f"{messages}+1",), step, cut=ptr, ends=volume),
-            f"{table}_row": Dataset(("<i4",), (volume,), step, cut=row_ptr),
+            ptr: FileDataset(("<i8",), ("p+1",), step, ends=messages),
+            f"{table}_peer": FileDataset(("<i4",), (messages,), step, cut=ptr, below="p"),
+            row_ptr: FileDataset(("<i8",), (f"{messages}+1",), step, cut=ptr, ends=volume),
+            f"{table}_row": FileDataset(("<i4",), (volume,), step, cut=row_ptr),
         }
     return found
 
 
-_of_rows = partial(Dataset, cut=PART_PTR)
-_of_nonzeros = partial(Dataset, cut="matrix/row_ptr")
-_of_links = partial(Dataset, shape=(LINKS,), when=LINKS, cut="links/pair_ptr")
-_of_vertices = partial(Dataset, optional=True, cut=PART_PTR)
+_of_rows = partial(FileDataset, cut=PART_PTR)
+_of_nonzeros = partial(FileDataset, cut="matrix/row_ptr")
+_of_links = partial(FileDataset, shape=(LINKS,), when=LINKS, cut="links/pair_ptr")
+_of_vertices = partial(FileDataset, optional=True, cut=PART_PTR)
 _is_mask = ("masks hold 0 and 1", lambda array, n: array <= 1)
-DATASETS: dict[str, Dataset] = {
-    PART_PTR: Dataset(("<i8",), ("p+1",), ends="n"),
+DATASETS: dict[str, FileDataset] = {
+    PART_PTR: FileDataset(("<i8",), ("p+1",), ends="n"),
     "rows/global_id": _of_rows(("<i4",), ("n",), below="n"),
-    "rows/num_interior": Dataset(("<i8",), ("p",)),
+    "rows/num_interior": FileDataset(("<i8",), ("p",)),
     "rows/original_id": _of_rows(("<i8", "|S"), ("n",), optional=True),
-    "matrix/row_ptr": Dataset(("<i8",), ("rows+1",), cut=LOCAL_ROWS, ends="nnz"),
+    "matrix/row_ptr": FileDataset(("<i8",), ("rows+1",), cut=LOCAL_ROWS, ends="nnz"),
     "matrix/column": _of_nonzeros(("<i4",), ("nnz",)),
     "matrix/value": _of_nonzeros(("<f4", "<f8"), ("nnz",)),
     "matrix/edge_features": _of_nonzeros(("<f4",), ("nnz", "edge features"), optional=True),
     **{name: each for step in EXCHANGES for name, each in _exchange_datasets(step).items()},
-    "links/pair_ptr": Dataset(("<i8",), ("p+1",), LINKS, ends=LINKS),
+    "links/pair_ptr": FileDataset(("<i8",), ("p+1",), LINKS, ends=LINKS),
     "links/source": _of_links(("<i4",)),
     "links/target": _of_links(("<i4",)),
     "links/kind": _of_links(("|u1",)),
@@ -186,13 +186,13 @@ DATASETS: dict[str, Dataset] = {
             lambda array, n: array <= 1 if array.dtype == np.uint8 else ~np.isinf(array),
         ),
     ),
-    TYPE_PTR: Dataset(("<i8",), ("types", "p+1"), TYPES, optional=True, ends="counts"),
+    TYPE_PTR: FileDataset(("<i8",), ("types", "p+1"), TYPES, optional=True, ends="counts"),
     "matrix/relation": _of_nonzeros(("<u2",), ("nnz",), PARALLEL),
 }
 GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in DATASETS))
 
 
-def dataset_of(name: str) -> Dataset:
+def dataset_of(name: str) -> FileDataset:
     """A dataset of the format; KeyError for another name.
 
     Vertex data of type k are called as those of all vertices with "_of_k" after it.
@@ -205,7 +205,7 @@ def dataset_of(name: str) -> Dataset:
     return replace(found, shape=shape, when=TYPES, cut=f"{TYPE_PTR}{OF_TYPE}{number}")
 
 
-def datasets_of(header: Header) -> dict[str, Dataset]:
+def datasets_of(header: Header) -> dict[str, FileDataset]:
     """All datasets that a plan with this header has or, if they are optional, may have."""
     numbers = range(0 if header.types is None else len(header.types.counts))
     names = [*DATASETS, *(f"vertex_data/{key}_of_{k}" for key in KEYS for k in numbers)]
@@ -325,6 +325,8 @@ def too_many_classes(classes: int, num_vertices: int) -> str:
 
 def vertex_data_problem(name: str, array: npt.NDArray[Any], num_vertices: int) -> tuple[str, str]:
     """The rule for a dataset of vertex data, or rows of it, and what breaks it or ""."""
-    rule, holds = dataset_of(name).rule or ("", np.isfinite)
+    rule = dataset_of(name).rule
+    assert rule is not None
+    invariant, holds = rule
     wrong = array[~holds(array, num_vertices)]
-    return rule, f"there is {wrong[0]}" if len(wrong) else ""
+    return invariant, f"there is {wrong[0]}" if len(wrong) else ""

@@ -55,7 +55,7 @@ from plancc.plan.format import (
     TEXTS,
     TYPE_PTR,
     TYPES_ATTRIBUTES,
-    Dataset,
+    FileDataset,
     dataset_of,
     datasets_of,
     vertex_data_from_arrays,
@@ -366,7 +366,7 @@ class PlanFile:
                 self._opened[name] = self._node(name, dataset_of(name))
         return self._opened[name]
 
-    def _node(self, name: str, dataset: Dataset) -> h5py.Dataset:
+    def _node(self, name: str, dataset: FileDataset) -> h5py.Dataset:
         node = self._container.checked(name, dataset)
         expected = tuple(map(self._size, dataset.shape))
         shape = node.shape or ()
@@ -453,8 +453,8 @@ class PlanFile:
         nodes = {name: self.node(name) for name in self.datasets}
         if any(OF_TYPE in each.cut for each in self.datasets.values()):
             self.node(TYPE_PTR)
-        for name in self._known.keys() - nodes:
-            if self._container.is_there(f"{DIGESTS}/{name}", h5py.Dataset):
+        for name in self._known:
+            if name not in nodes and self._container.is_there(f"{DIGESTS}/{name}", h5py.Dataset):
                 raise self._error(f"/{name} is missing, and its digest is there")
         self._digests = {
             name: self._leaves(name, "p" if each.cut else "1")
@@ -479,7 +479,9 @@ class PlanFile:
     def _leaves(self, name: str, count: str) -> Digests:
         path = f"{DIGESTS}/{name}"
         with self._container.reading(f"/{path}"):
-            leaves: Digests = self._node(path, Dataset(("|u1",), (count, f"{DIGEST_BYTES}")))[...]
+            leaves: Digests = self._node(path, FileDataset(("|u1",), (count, f"{DIGEST_BYTES}")))[
+                ...
+            ]
         return leaves
 
     def _digest_names(self) -> set[str]:
@@ -494,7 +496,7 @@ class PlanFile:
         }
 
     @cached_property
-    def datasets(self) -> dict[str, Dataset]:
+    def datasets(self) -> dict[str, FileDataset]:
         """The datasets of the file that the format knows."""
         known = self._known.items()
         return {name: each for name, each in known if not each.optional or self.has(name)}

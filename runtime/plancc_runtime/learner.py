@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from plancc.clock import Clock
-from plancc.errors import PlanccError
+from plancc.errors import InputError, PlanccError
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc_runtime.data import LocalData
@@ -107,6 +107,11 @@ class Learner:
 
             network = partial(recomputed, self.network)
         outputs = network(view.graphs, view.rows_of(data.features), view.fixed, step)
+        if not outputs.requires_grad:
+            raise InputError(
+                "the outputs of the network do not depend on its weights: let its forward run "
+                "without `torch.no_grad`, and without `detach` of what it returns"
+            )
         self.clock.enter("loss")
         share = self._share(outputs, view, data, step)
         with torch.autograd.set_multithreading_enabled(False):  # messages from one thread

@@ -5,7 +5,7 @@ import warnings
 from itertools import chain
 
 import pytest
-from cases import long
+from cases import some
 from cli_helpers import plancc, plancc_run
 
 from benchmarks.generated import extreme
@@ -55,9 +55,7 @@ def figures(*words):
     return json.loads(done.out, parse_constant=no_constant)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else long) for name in CASES]
-)
+@some(lambda name: name in QUICK, name=CASES)
 def test_every_command(name, tmp_path):
     shape, vertices, parts, model, settings = CASES[name]
     graph, plan, better = tmp_path / "graph.mtx", tmp_path / "plan.h5", tmp_path / "better.h5"

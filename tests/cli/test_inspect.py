@@ -1,13 +1,13 @@
 """The JSON of `inspect` and `compare` is right."""
 
 import json
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 
 import figures
 import numpy as np
 import pytest
-from cases import long
+from cases import some
 from cli_helpers import as_json, ok
 
 pytestmark = pytest.mark.usefixtures("opened_once")
@@ -18,13 +18,7 @@ RANKS = (None, 7, 3, 2, 1)
 QUICK = {(DIMS[k % 3], ranks) for k, ranks in enumerate(RANKS)}
 
 
-@pytest.mark.parametrize(
-    ("dims", "ranks"),
-    [
-        pytest.param(*case, marks=() if case in QUICK else long, id=f"{case[0]} {case[1]}")
-        for case in product(DIMS, RANKS)
-    ],
-)
+@some(lambda *case: case in QUICK, dims=DIMS, ranks=RANKS)
 def test_words_messages_and_merged_parts(dims: tuple[int, ...], ranks: int | None, plan: Path):
     words = ["inspect", plan, "--json", "--per-part", "--dims", ",".join(map(str, dims))]
     shown = json.loads(ok(*words, *([] if ranks is None else ["--ranks", ranks])))

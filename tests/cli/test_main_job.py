@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 import sealing
-from cases import long
+from cases import some
 from cli_helpers import SLOWER, as_json, ok, plancc
 from scipy.io import mmread
 
@@ -40,29 +40,15 @@ CASES = {
 }
 
 
-LONG = (
-    *(
-        "hp",
-        "hp mtkahypar",
-        "block",
-        "hp budget",
-        "hp kahypar",
-        "gp kaminpar",
-        "gp volume",
-        "gp messages",
-        "rp mapped",
-    ),
-    *("rp", "row", "row, no loops"),
-)
+LONG = ("hp", "hp mtkahypar", "block", "hp budget", "hp kahypar", "gp kaminpar", "gp volume")
+LONG += ("gp messages", "rp mapped", "rp", "row", "row, no loops")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [pytest.param(CASES[name], id=name, marks=long if name in LONG else ()) for name in CASES],
-)
+@some(lambda name: name not in LONG, name=CASES)
 def test_compile_verify_inspect_export_and_back(
-    options: str, graph: Path, data: Path, tmp_path: Path
+    name: str, graph: Path, data: Path, tmp_path: Path
 ) -> None:
+    options = CASES[name]
     if "kahypar" in options and "mtkahypar" not in options:
         pytest.importorskip("kahypar")
     if "kaminpar" in options:
@@ -170,9 +156,6 @@ def test_export_metis_with_several_weights(graph: Path, data: Path, tmp_path: Pa
     # nonzeros; nonzeros * 4 + 4 * 3; training vertices; neighbours
     assert out.read_text() == "3 2 010 3\n1 16 1 2\n2 20 0 1 3\n1 16 1 2\n"
     ok("compile", out, "-p", 2, "--balance", "weights", "-o", tmp_path / "plan.h5", warned=True)
-
-
-# -- data sets -------------------------------------------------------------------------------------
 
 
 # -- how a graph is read ---------------------------------------------------------------------------

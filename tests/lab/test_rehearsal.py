@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import worlds
-from cases import long
+from cases import some
 from runs import file_of, trained, with_data
 from worlds import CLASSES, WIDTH
 
@@ -73,9 +73,7 @@ LONG = ("row", "row without overlap", "row, narrow wire", "row, sampled boundary
 LONG += ("edge, no folds", "grid 1.5d", "feature")
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=long if case in LONG else ()) for case in CASES]
-)
+@some(lambda case: case not in LONG, case=CASES)
 def test_losses_words_and_weights_are_those_of_the_run(case):
     layout, given = CASES[case]
     options, plan = replace(OPTIONS, **given), plan_of(layout)

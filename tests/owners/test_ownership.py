@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import long
+from cases import some, turns
 from worlds import epoch_seconds
 
 import plancc
@@ -135,14 +135,7 @@ def alone(graph):
     return compiled(graph, model="gp")
 
 
-@pytest.mark.parametrize(
-    ("model", "objective"),
-    [
-        *(("hp", objective) for objective in OBJECTIVES),
-        ("gp", "max-volume"),
-        *(pytest.param("gp", each, marks=long) for each in OBJECTIVES if each != "max-volume"),
-    ],
-)
+@some(lambda *case: "hp" in case or "max-volume" in case, model=("hp", "gp"), objective=OBJECTIVES)
 def test_a_search_minimises_its_objective(model, objective, graph, alone):
     plan = compiled(graph, model=model, objective=objective, dims=DIMS)
     found = plan.provenance
@@ -162,17 +155,7 @@ def test_a_named_partitioner_answers_alone(graph):
     assert not {"tried", "objective", "effort"} & plan.provenance.keys()
 
 
-@pytest.mark.parametrize(
-    ("model", "objective"),
-    [
-        ("hp", "max-volume"),
-        ("gp", "messages"),
-        ("hp", "time"),
-        pytest.param("gp", "max-volume", marks=long),
-        pytest.param("hp", "messages", marks=long),
-        pytest.param("gp", "time", marks=long),
-    ],
-)
+@turns(model=("hp", "gp"), objective=("max-volume", "messages", "time"))
 def test_a_named_partitioner_is_refined_for_what_it_cannot_do(model, objective, graph):
     seen = []
     options = {"model": model, "partitioner": "builtin"}

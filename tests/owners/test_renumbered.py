@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import long
+from cases import some
 from test_ownership import DIMS, clustered, compiled
 from worlds import epoch_seconds
 
@@ -124,22 +124,10 @@ MODELS = ("hp", "medium-grain", "fine-grain")
 MACHINES = {"nodes": NODES, "cpu-cluster": "cpu-cluster", "summit": "summit", "h100": "h100"}
 
 
-QUICK = {
-    ("hp", "nodes"),
-    ("hp", "h100"),
-    ("medium-grain", "summit"),
-    ("fine-grain", "cpu-cluster"),
-}
+QUICK = ("hp nodes", "hp h100", "medium-grain summit", "fine-grain cpu-cluster")
 
 
-@pytest.mark.parametrize(
-    ("model", "machine"),
-    [
-        pytest.param(model, machine, marks=() if (model, machine) in QUICK else long)
-        for model in MODELS
-        for machine in MACHINES
-    ],
-)
+@some(lambda *case: " ".join(case) in QUICK, model=MODELS, machine=MACHINES)
 def test_compile_reaches_what_simulate_says(model, machine, matrix):
     """To the last digit: the search's value, the provenance, the simulation of the plan."""
     how = {"objective": "time", "effort": "fast", "dims": DIMS, "num_parts": PARTS}

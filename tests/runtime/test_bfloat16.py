@@ -7,7 +7,7 @@ import pytest
 import reference
 import torch
 import worlds
-from cases import long
+from cases import some
 from launcher import alone
 from reference import make_parts
 from runs import file_of, trained
@@ -79,9 +79,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(m, marks=long if m in ("recompute", "boundary") else ()) for m in MODELS]
-)
+@some(lambda name: name not in ("recompute", "boundary"), name=MODELS)
 def test_every_layer_learns_as_in_float32(plans, name):
     options = replace(OPTIONS, **{"layers": 3, "lr": 0.05, **MODELS[name]})
     half = trained(plans[RANKS], options)

@@ -4,10 +4,9 @@ That each draw is the one that its seed says, `test_sampled_passes` compares wit
 """
 
 import numpy as np
-import pytest
 import reference
 import torch
-from cases import long, turns
+from cases import some, turns
 from runs import on_ranks
 
 from plancc.plan.layers import COEFFICIENTS
@@ -97,14 +96,7 @@ ALL = dict.fromkeys(RATES, 0.7)
 EACH = [{name: 0.5} for name in RATES]
 
 
-@pytest.mark.parametrize(
-    ("rates", "group"),
-    [
-        *((rates, 2) for rates in (*EACH, ALL)),
-        (ALL, 10000),
-        *(pytest.param(rates, 10000, marks=long) for rates in EACH),
-    ],
-)
+@some(lambda rates, group: group == 2 or rates is ALL, rates=(*EACH, ALL), group=(2, 10000))
 def test_products_are_those_of_the_sampled_matrix(rates, group, monkeypatch):
     """One graph per rank gives those of all epochs, whose halo rows differ."""
     monkeypatch.setattr(matrices, "GROUP_NONZEROS", group)

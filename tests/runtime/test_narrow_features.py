@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
-from cases import long
+from cases import turns
 
 import plancc
 from plancc_runtime.options import TrainOptions
@@ -12,14 +11,7 @@ from plancc_runtime.train import train
 from plancc_runtime.transport.single import SingleTransport
 
 
-@pytest.mark.parametrize(
-    ("model", "kind"),
-    [
-        *(("block", np.float16), ("mop", np.int8)),
-        pytest.param("block", np.int8, marks=long),
-        pytest.param("mop", np.float16, marks=long),
-    ],
-)
+@turns(model=("block", "mop"), kind=(np.float16, np.int8))
 def test_losses_are_those_of_wide_features(kind, model, tmp_path):
     rng = np.random.default_rng(2)
     graph = plancc.as_graph((40, rng.integers(0, 40, (2, 300))))

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import long, turns
+from cases import long, some, turns
 from search_helpers import DIMS, check, graph_of, limits_of, small_graph, value_of, within
 
 from plancc.cost.objectives import OBJECTIVES
@@ -29,6 +29,7 @@ from plancc.search.presets import OF_ROWS
 CASES = (("rmat", 5), ("grid", 4), ("directed", 16))
 EACH = ["fast", "balanced", pytest.param("best", marks=long)]
 """Efforts where best does what balanced does, and then combines."""
+LIMITED = (("fast", "volume", (0.02, 0.4)), ("balanced", "max-volume", (0.4, 0.02)))
 
 
 @pytest.mark.parametrize(
@@ -161,15 +162,13 @@ def test_several_constraints(name):
 
 
 @pytest.mark.usefixtures("one_round")
-@pytest.mark.parametrize("name", EACH)
-@pytest.mark.parametrize(
-    ("objective", "epsilon"),
-    [
-        ("volume", (0.02, 0.4)),
-        ("max-volume", (0.4, 0.02)),
-        pytest.param("volume", (0.4, 0.02), marks=long),
-        pytest.param("max-volume", (0.02, 0.4), marks=long),
-    ],
+@some(
+    lambda *case: case in LIMITED,
+    **{
+        "name": EFFORTS,
+        "objective": ("volume", "max-volume"),
+        "epsilon": ((0.02, 0.4), (0.4, 0.02)),
+    },
 )
 def test_limits_of_their_own(name, objective, epsilon):
     """Each constraint is within its own limit, whatever the epsilon of the options."""

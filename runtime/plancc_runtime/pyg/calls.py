@@ -62,10 +62,9 @@ ALONG: dict[str, tuple[int, Any]] = {
 BY_ROW = PRODUCTS | names(
     "transpose t T mT permute movedim unsqueeze swapaxes swapdims view reshape flatten unflatten "
     "expand expand_as view_as repeat stack linear one_hot gru_cell lstm_cell addmm baddbmm "
-    "zeros_like ones_like full_like empty_like relu6 softsign tanhshrink logsigmoid selu "
-    "prelu ne eq lt le gt ge rsub rdiv rtruediv truediv itruediv iadd isub "
-    "imul radd rmul rpow ipow invert and or xor clip nan_to_num broadcast_to fill zero copy "
-    "floordiv mod threshold hardshrink softshrink absolute square"
+    "zeros_like ones_like full_like empty_like softsign tanhshrink logsigmoid prelu rdiv rtruediv "
+    "truediv itruediv iadd isub imul radd rmul rpow ipow invert and or xor broadcast_to fill zero "
+    "copy floordiv mod absolute"
 )
 """Functions that treat each row by itself if the shapes of all fit; so do those that torch tags as
 pointwise, and those of `ALONG` along another axis."""
@@ -78,7 +77,7 @@ INTO_SUMS = {"scatter_add", "index_add"}
 SCATTERED = INTO_SUMS | {"scatter_reduce", "scatter", "index_reduce", "index_copy"}
 LIKE_ROWS = MADE | names("dim ndim dtype device layout is_cuda is_cpu is_floating_point is_sparse")
 """Functions to which rows of a tensor are as good as others of it."""
-ENDS = "reads the numbers of vertices at the ends of edges"
+ENDS = "computes with numbers of this rank's rows, as ends of edges and ranges of rows are"
 SPECIAL = names("squeeze embedding nonzero unique lstm gru batch_norm instance_norm")
 """Functions that a method of `TorchRules` of their name treats."""
 

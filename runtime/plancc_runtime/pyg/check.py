@@ -23,7 +23,7 @@ from plancc_runtime.graph import Graph
 from plancc_runtime.kernels.hashing import mixed
 from plancc_runtime.pyg.calls import Call, name_of
 from plancc_runtime.pyg.distributed import ArgumentKind, Distributed, tensors_in, with_tensors
-from plancc_runtime.pyg.marks import EdgeEnds, is_rows, plain
+from plancc_runtime.pyg.marks import is_rows, plain
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.single import SingleTransport
@@ -276,7 +276,7 @@ class _Passes(NamedTuple):
 
 class _Undropped(Distributed):
     def _dropped(
-        self, x: Tensor, rate: float, edges: EdgeEnds | None, key: tuple[int, ...]
+        self, x: Tensor, rate: float, number: Tensor | None, key: tuple[int, ...]
     ) -> Tensor:
         found: Tensor = plain(x)
         return found

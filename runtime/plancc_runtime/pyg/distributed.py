@@ -7,16 +7,20 @@ brings what it takes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import pickle
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from hashlib import sha256
 from inspect import signature
-from itertools import count
+from itertools import count, zip_longest
 from math import prod
 from traceback import walk_tb
 from typing import Any, NamedTuple
+from zlib import crc32
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -38,10 +42,12 @@ from plancc_runtime.pyg.marks import (
     plain,
     spread,
 )
-from plancc_runtime.pyg.moved import FetchedColumns, largest, with_zeros
+from plancc_runtime.pyg.moved import FetchedColumns, largest, version, with_zeros
 from plancc_runtime.pyg.products import Patterns
 from plancc_runtime.pyg.rules import TorchRules
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
+from plancc_runtime.transport.base import TransportError
+from plancc_runtime.transport.local import LocalTransport
 from plancc_runtime.typed import TypedGraph
 
 ALONE = names(
@@ -49,6 +55,11 @@ ALONE = names(
     "GRUCell"
 )
 """Modules of torch that treat each row by itself, as aggregations use them."""
+Enter = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+DRAWS = (
+    "the network draws random numbers of Python or numpy, which differ between ranks: seed both "
+    "alike on ranks that are processes, or draw outside and give the numbers as an argument"
+)
 
 
 class ArgumentKind(NamedTuple):
@@ -116,38 +127,64 @@ class Distributed(nn.Module):
         self._graph = graph.union if isinstance(graph, TypedGraph) else graph
         self._columns, self._patterns = FetchedColumns(), Patterns()
         self._kinds: dict[tuple[Any, ...], list[ArgumentKind]] = {}
-        self._is_alike = is_alike
+        self._held = _constants_of(model) if is_alike else {}
+        self._stamps = _stamps(self._held) if is_alike else None
+        self._passed: set[bool] = set()  # modes in which a first pass was compared
         self._arguments = [*signature(model.forward).parameters]
         self._rows, self._edges = spaces_of(graph)
         self._in_dicts = "" if "" in self._rows else ", in a dict by type or relation"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model returns, for this rank's rows. Collective."""
-        if not self._is_alike:
-            self._check_alike()
         named = dict(enumerate(args)) | kwargs
         made = self._marked(named)
         args = tuple(made.pop(k) for k in range(len(args)))
         draws, key = count(), (self._seed, self.step)
 
-        def mask(x: Tensor, rate: float, edges: EdgeEnds | None) -> Tensor:
-            return self._dropped(x, rate, edges, (*key, next(draws)))
+        def mask(x: Tensor, rate: float, number: Tensor | None) -> Tensor:
+            return self._dropped(x, rate, number, (*key, next(draws)))
 
         self.step += self.model.training
-        rules = TorchRules(self._graph.transport, self._columns, self._patterns, mask)
+        columns, patterns = self._columns, self._patterns
+        size = self._graph.num_vertices
+        rules = TorchRules(self._graph.transport, columns, patterns, mask, size)
         hooks = [each for layer in self.model.modules() for each in self._hooked(layer)]
-        is_graded = torch.is_grad_enabled()
+        is_graded, is_first = torch.is_grad_enabled(), self.model.training not in self._passed
+        drawn = _random_state() if is_first else 0
         try:  # tensors of inference mode do not tell when they change
             with torch.inference_mode(False), torch.set_grad_enabled(is_graded), rules:
                 out = self.model(*args, **made)
         except InputError as error:
             raise self._named(error) from None
+        except (RuntimeError, TransportError) as error:
+            if is_first and self._graph.num_ranks > 1 and drawn != _random_state():
+                raise InputError(f"{DRAWS}; then: {error}") from error
+            raise
         finally:
             for hook in hooks:
                 hook.remove()
             self._columns.clear()
             self._patterns.end_pass()
+        if is_first:
+            self._compare_passes(rules.calls, drawn)
         return plain(out)
+
+    def _compare_passes(self, calls: list[str], drawn: int) -> None:
+        """Refuse a first pass that differs between ranks, or draws numbers that do. Collective."""
+        transport = self._graph.transport
+        shared = isinstance(transport, LocalTransport)  # whose threads draw in turns
+        state = transport.rank if shared else drawn
+        found = transport.gather((calls, state if drawn != _random_state() else None))
+        if len({of_rank for _, of_rank in found}) > 1:
+            raise InputError(DRAWS)
+        for rank, (others, _) in enumerate(found):
+            pairs = zip_longest(others, found[0][0], fillvalue="nothing more")
+            if differ := [pair for pair in pairs if pair[0] != pair[1]]:
+                raise InputError(
+                    f"rank {rank} calls `{differ[0][0]}` in the network where rank 0 calls "
+                    f"`{differ[0][1]}`: let no branch of `forward` depend on the rank"
+                )
+        self._passed.add(self.model.training)
 
     def _named(self, error: InputError) -> InputError:
         """The error with the innermost layer, and line of the user's, that it came from."""
@@ -162,19 +199,14 @@ class Distributed(nn.Module):
                 line = f"{frame.f_code.co_filename}, line {number}: "
         return InputError(f"{line}{layer}{error}")
 
-    def _check_alike(self) -> None:
-        """Refuse networks that differ between ranks, by name. Collective, once."""
-        held = {
-            f"{name}{'.' * bool(name)}{key}": x
-            for name, layer in self.model.named_modules()
-            for key, x in vars(layer).items()
-            if isinstance(x, Tensor) and not isinstance(x, Mark)
-        }
+    def _check_alike(self, numbers: Mapping[str, Any]) -> None:
+        """Refuse networks that differ between ranks, by name. Collective."""
         of_rank = {}
-        for name, x in (self.model.state_dict() | held).items():
+        for name, x in numbers.items():
             if is_lazy(x):
                 raise InputError(f"'{name}' of the network has no size yet: give all widths")
-            of_rank[name] = sha256(x.detach().cpu().double().numpy().tobytes()).hexdigest()
+            flat = torch.as_tensor(x).detach().cpu().double().numpy()
+            of_rank[name] = sha256(flat.tobytes()).hexdigest()
         found = self._graph.transport.gather(of_rank)
         for rank, other in enumerate(found):
             name = next((k for k in {**found[0], **other} if found[0].get(k) != other.get(k)), "")
@@ -184,7 +216,6 @@ class Distributed(nn.Module):
                     "torch alike before it is made, or call `graph.sync_parameters(model)`, and "
                     "give what is of rows as an argument"
                 )
-        self._is_alike = True
 
     # What arguments are
 
@@ -192,8 +223,14 @@ class Distributed(nn.Module):
         """The arguments, with marks."""
         found = tensors_in(named)
         shapes = tuple((path, *x.shape, x.dtype) for path, x in found)
-        new = torch.tensor([shapes not in self._kinds])
-        if largest(new.long(), self._graph.transport):  # on any rank: then all gather
+        held = _constants_of(self.model)
+        new = torch.tensor([shapes not in self._kinds, _stamps(held) != self._stamps])
+        are_new, are_held_new = largest(new.long(), self._graph.transport)
+        if are_held_new:  # on any rank: then all gather
+            is_whole = self._stamps is None
+            self._check_alike(self.model.state_dict() | held if is_whole else held)
+            self._held, self._stamps = held, _stamps(held)  # kept, so that no other has their `id`
+        if are_new:
             self._kinds[shapes] = self.kinds_of(named)
         kinds = iter(self._kinds[shapes])
         made: dict[Any, Any] = with_tensors(named, lambda x: self._as_kind(x, next(kinds)))
@@ -284,7 +321,7 @@ class Distributed(nn.Module):
                 "which sums over rows would be of this rank alone: leave them out"
             )
         if type(layer).__name__ == "HeteroLinear":  # sorts rows, and treats each by itself
-            return _as_one_function(layer)
+            return _around(layer, _as_one_function)
         if type(layer).__name__ == "HGTConv":
             return self._on_columns(layer)
         if type(layer).__name__ == "WLConv":
@@ -319,18 +356,26 @@ class Distributed(nn.Module):
         Inside tensors have no marks, and halo rows behind own ones. Keys and values of halo rows
         come from their owners, once for all relations; what else they have is 0 or left out.
         """
-        given: list[tuple[dict[str, TypeRows], dict[Any, EdgeEnds]]] = []
+        inside: list[tuple[dict[str, TypeRows], dict[Any, EdgeEnds]]] = []
 
-        def before(_: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
-            x_dict, edges = (*inputs, *named.values())
+        def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+            x_dict, edges = (*inputs, *given.values())
             if not all(isinstance(x, Spread) for x in x_dict.values()):
                 raise InputError("the first argument has tensors that are not of this rank's rows")
-            given.append(({name: x.of for name, x in x_dict.items()}, edges))
+            rows = {name: x.of for name, x in x_dict.items()}
+            inside[:] = [(rows, edges)]
             whole = {k: with_zeros(plain(x), len(x.of.vertices)) for k, x in x_dict.items()}
-            return (whole, plain(edges)), {}
+
+            def after(out: dict[str, Any]) -> dict[str, Any]:
+                return {
+                    name: x if x is None else spread(x[: rows[name].num_rows], 0, rows[name])
+                    for name, x in out.items()
+                }
+
+            return (whole, plain(edges)), {}, after
 
         def bring(_: Any, inputs: Any, out: dict[str, Tensor]) -> dict[str, Tensor]:
-            found, (rows, edges) = {}, given[-1]
+            found, (rows, edges) = {}, inside[0]
             for name, of in rows.items():
                 read = [each.relations for each in edges.values() if each.sources == of]
                 key, query, value = out[name][: of.num_rows].tensor_split(3, dim=1)
@@ -342,40 +387,29 @@ class Distributed(nn.Module):
                 )
             return found
 
-        def after(_: Any, inputs: Any, out: dict[str, Any]) -> dict[str, Any]:
-            rows, _ = given.pop()
-            return {
-                name: x if x is None else spread(x[: rows[name].num_rows], 0, rows[name])
-                for name, x in out.items()
-            }
-
-        return [
-            layer.register_forward_pre_hook(before, with_kwargs=True),
-            layer.kqv_lin.register_forward_hook(bring),
-            layer.register_forward_hook(after),
-        ]
+        return [*_around(layer, enter), layer.kqv_lin.register_forward_hook(bring)]
 
     def _with_colours(self, layer: Any) -> list[Any]:
         """Hooks of WLConv, which numbers hashes of neighbourhoods as it meets them: by vertex."""
-        given: list[tuple[TypeRows, dict[int, int]]] = []
 
-        def before(_: Any, inputs: tuple[Spread, EdgeEnds]) -> tuple[Tensor, Tensor]:
+        def enter(inputs: tuple[Spread, EdgeEnds], given: dict[str, Any]) -> Any:
             x, edges = inputs
-            given.append((edges.targets, dict(layer.hashmap)))
-            return plain(self._columns.of(x, edges.relations)), plain(edges)
+            rows, known = edges.targets, dict(layer.hashmap)
 
-        def after(_: Any, inputs: Any, out: Tensor) -> Tensor:
-            rows, known = given.pop()
-            hash_of = {colour: each for each, colour in layer.hashmap.items()}
-            hashes = [hash_of[colour] for colour in out[: rows.num_rows].tolist()]
-            pairs = sorted(zip(rows.vertices.tolist(), hashes, strict=False))
-            of_ranks = self._graph.transport.gather(pairs)
-            for _, each in sorted(pair for pairs in of_ranks for pair in pairs):
-                known.setdefault(each, len(known))
-            layer.hashmap = known
-            return spread(out.new_tensor([known[each] for each in hashes]), 0, rows)
+            def after(out: Tensor) -> Tensor:
+                hash_of = {colour: each for each, colour in layer.hashmap.items()}
+                hashes = [hash_of[colour] for colour in out[: rows.num_rows].tolist()]
+                pairs = sorted(zip(rows.vertices.tolist(), hashes, strict=False))
+                of_ranks = self._graph.transport.gather(pairs)
+                for _, each in sorted(pair for pairs in of_ranks for pair in pairs):
+                    known.setdefault(each, len(known))
+                layer.hashmap = known
+                return spread(out.new_tensor([known[each] for each in hashes]), 0, rows)
 
-        return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
+            columns = plain(self._columns.of(x, edges.relations))
+            return (columns, plain(edges)), given, after
+
+        return _around(layer, enter)
 
     def _on_own_rows(self, layer: Any) -> list[Any]:
         """Hooks of an aggregation at own rows: all edges of an own row are here.
@@ -385,51 +419,37 @@ class Distributed(nn.Module):
         pads = _pads(layer.__class__)
         is_alone = all(map(_is_alone, layer.modules()))
         is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")
-        rows: list[TypeRows | None] = []
 
-        def before(_: Any, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-            index, size = given["index"], given["dim_size"]
+        def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+            index, size, dim = given["index"], given["dim_size"], given["dim"]
             is_product = is_sum and isinstance(inputs[0], Message)  # for the rules
             apart = is_alone and isinstance(index, Targets) and not is_product
-            rows.append(index.of if apart else None)
-            if rows[-1] is not None:
+            of = index.of if apart else None
+            if of is not None:
                 inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}
                 given["dim_size"] = size.here if isinstance(size, Count) else size
-            if not pads or [*marks_in([*inputs, *given.values()])]:
-                return inputs, given
-            # of all ranks, as rows are padded to the most edges of one
-            most = given["index"].bincount(minlength=1).max()
-            most = int(largest(most, self._graph.transport))
-            return inputs, {**given, "max_num_elements": most}
+            if pads and not [*marks_in([*inputs, *given.values()])]:
+                # of all ranks, as rows are padded to the most edges of one
+                most = given["index"].bincount(minlength=1).max()
+                given = {**given, "max_num_elements": int(largest(most, self._graph.transport))}
 
-        def after(_: Any, inputs: Any, given: dict[str, Any], out: Any) -> Any:
             def of_rows(x: Tensor) -> Tensor:
-                axis = given["dim"] % x.ndim
+                axis = dim % x.ndim
                 return spread(x, axis, of) if of and x.shape[axis] == of.num_rows else x
 
-            of = rows.pop()
-            return with_tensors(out, of_rows)
+            return inputs, given, lambda out: with_tensors(out, of_rows)
 
-        return [
-            layer.register_forward_pre_hook(before, with_kwargs=True),
-            layer.register_forward_hook(after, with_kwargs=True),
-        ]
+        return _around(layer, enter)
 
     # Dropout
 
     def _dropped(
-        self, x: Tensor, rate: float, edges: EdgeEnds | None, key: tuple[int, ...]
+        self, x: Tensor, rate: float, number: Tensor | None, key: tuple[int, ...]
     ) -> Tensor:
-        """x, with zeros by (vertex, column), by (both ends of the edge, column), or by number."""
-        axis, of = (x.axis, x.of) if isinstance(x, Spread) else (0, None)
+        """x, with zeros by (number of the entry, column); without numbers as they are counted."""
+        axis = x.axis if isinstance(x, Spread) else 0
         moved = plain(x).movedim(axis, 0) if x.ndim else x
-        if edges is not None:
-            row, ends = edges.source_row, plain(edges)
-            target = edges.targets.vertices[ends[1 - row]]
-            number = edges.sources.vertices[ends[row]] + self._graph.num_vertices * target
-        elif of is not None:
-            number = of.vertices[: of.num_rows]
-        else:
+        if number is None:
             number = torch.arange(len(moved), device=x.device)
         flat = moved.reshape(len(moved), prod(moved.shape[1:]))
         kept = dropout(flat, rate, key_of(*key), number) if rate < 1 else torch.zeros_like(flat)
@@ -437,19 +457,55 @@ class Distributed(nn.Module):
         return found.movedim(0, axis) if x.ndim else found
 
 
-def _as_one_function(layer: nn.Module) -> list[Any]:
-    """Hooks of a layer that treats each row by itself, by functions that do not."""
-    kept: list[Spread | None] = []
+def _constants_of(model: nn.Module) -> dict[str, Any]:
+    """Tensors and arrays that modules have beside parameters and buffers, and floats, by name."""
+    return {
+        f"{name}{'.' * bool(name)}{key}": x
+        for name, layer in model.named_modules()
+        for each, value in vars(layer).items()
+        if each not in ("_parameters", "_buffers", "_modules")
+        for key, x in ([(each, value)] if isinstance(value, float) else _tensors_of(value, each))
+    }
 
-    def before(_: Any, inputs: tuple[Any, ...]) -> Any:
-        kept.append(next((each for each in inputs if isinstance(each, Spread)), None))
-        return plain(inputs)
 
-    def after(_: Any, inputs: Any, out: Tensor) -> Tensor:
-        x = kept.pop()
-        return out if x is None else alike(out, x)
+def _tensors_of(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Tensor | np.ndarray):
+        if not isinstance(value, Mark) and value.dtype != object:
+            yield name, value
+    elif isinstance(value, dict | list | tuple):
+        for k, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _tensors_of(each, f"{name}.{k}")
 
-    return [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
+
+def _stamps(constants: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """What differs once a constant is another object, or was changed in place."""
+    return {name: (id(x), version(x)) for name, x in constants.items()}
+
+
+def _random_state() -> int:
+    """A number that differs once Python or numpy has drawn; of their generators for all."""
+    return crc32(pickle.dumps((random.getstate(), np.random.get_state())))  # noqa: NPY002  users draw so
+
+
+def _around(layer: nn.Module, enter: Enter) -> list[Any]:
+    """Hooks of a layer: `enter` gives its arguments, and what changes its output after that."""
+    left: list[Callable[[Any], Any]] = []
+
+    def before(_: Any, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        inputs, given, after = enter(inputs, given)
+        left.append(after)
+        return inputs, given
+
+    return [
+        layer.register_forward_pre_hook(before, with_kwargs=True),
+        layer.register_forward_hook(lambda _, inputs, out: left.pop()(out)),
+    ]
+
+
+def _as_one_function(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """Arguments of a layer that treats each row by itself, by functions that do not."""
+    x = next(marks_in(inputs), None)
+    return plain(inputs), given, lambda out: out if x is None else alike(out, x)
 
 
 @cache

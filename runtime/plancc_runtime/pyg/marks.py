@@ -8,6 +8,7 @@ A mark is a class and an attribute, and changes nothing that torch computes: out
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
@@ -153,57 +154,12 @@ class Count(int):
         """The number of this rank."""
         return int.__index__(self)
 
-    def __float__(self) -> float:
-        return float(self.total())
-
-    def __truediv__(self, other: Any) -> Any:
-        return self.total() / other
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return other / self.total()
-
-    # int declares a third argument, the modulus, which no size is given
-    def __pow__(self, other: Any) -> Any:  # type: ignore[override]
-        return self.total() ** other
-
     def __mul__(self, other: Any) -> Any:
         if not isinstance(other, int) or isinstance(other, Count):
             return self.total() * other
         return counted(self.here * other, None, lambda: self.total() * other)
 
     __rmul__ = __mul__
-
-    def __rpow__(self, other: Any, _: Any = None) -> Any:
-        return other ** self.total()
-
-    def __bool__(self) -> bool:
-        return self.total() > 0
-
-    def __eq__(self, other: Any) -> bool:
-        return self.total() == totals(other)
-
-    def __ne__(self, other: Any) -> bool:
-        return not self == other
-
-    __hash__ = int.__hash__
-
-    def __lt__(self, other: Any) -> Any:
-        return self.total() < totals(other)
-
-    def __le__(self, other: Any) -> Any:
-        return self.total() <= totals(other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self.total() > totals(other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self.total() >= totals(other)
-
-    def __str__(self) -> str:
-        return str(self.total())
-
-    def __format__(self, form: str) -> str:
-        return format(self.total(), form)
 
     def _refused(self, *_: Any) -> Any:
         raise InputError(
@@ -216,6 +172,22 @@ class Count(int):
     __pos__ = __invert__ = __trunc__ = __floor__ = __ceil__ = __lshift__ = __rshift__ = _refused
     __or__ = __ror__ = __and__ = __rand__ = __xor__ = __rxor__ = _refused
 
+
+def _of_total(operation: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda count, *others: operation(count.total(), *map(totals, others))
+
+
+for _operation in ["truediv", "pow", "eq", "ne", "lt", "le", "gt", "ge"]:
+    setattr(Count, f"__{_operation}__", _of_total(getattr(operator, _operation)))
+for _operation, _function in {
+    "float": float,
+    "bool": bool,
+    "str": str,
+    "format": format,
+    "rtruediv": lambda total, other: other / total,
+    "rpow": lambda total, other: other**total,
+}.items():
+    setattr(Count, f"__{_operation}__", _of_total(_function))
 
 M = TypeVar("M", bound=Mark)
 

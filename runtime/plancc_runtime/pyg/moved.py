@@ -54,7 +54,7 @@ class FetchedColumns:
     def _found(self, x: Spread) -> tuple[Tensor, frozenset[int]]:
         """The columns of x that are here, and the relations that read them."""
         kept = self._kept.get(id(x))
-        if kept is None or kept[0]() is not x or kept[1] != _version(x):
+        if kept is None or kept[0]() is not x or kept[1] != version(x):
             return plain(x), frozenset()
         if torch.is_grad_enabled() and x.requires_grad > kept[2].requires_grad:
             return plain(x), frozenset()  # they came under no_grad
@@ -82,7 +82,7 @@ class FetchedColumns:
             found = [_with_rows(x, y, places, rows) for x, y in zip(found, came, strict=True)]
         for x, columns in zip(tensors, found, strict=True):
             kept: weakref.ref[Spread] = weakref.ref(x, _forgetting(self._kept, id(x)))
-            self._kept[id(x)] = kept, _version(x), columns.movedim(0, x.axis), here | read
+            self._kept[id(x)] = kept, version(x), columns.movedim(0, x.axis), here | read
 
 
 def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -> Tensor:
@@ -101,8 +101,9 @@ def _forgetting(kept: dict[int, Any], key: int) -> Any:
     return lambda _: kept.pop(key, None)
 
 
-def _version(x: Tensor) -> int:
-    return 0 if x.is_inference() else x._version
+def version(x: Any) -> int:
+    """How often a tensor was changed in place, where it tells; 0 of others."""
+    return 0 if not isinstance(x, Tensor) or x.is_inference() else x._version
 
 
 def _flat(x: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -34,7 +35,9 @@ class OverRanks(TorchFunctionMode):
     Parameters:
         columns: Of this forward pass.
         patterns: Of its edges.
-        mask (callable): From (tensor, rate, its edges or None) to the tensor after dropout.
+        mask (callable): From (tensor, rate, numbers of its entries or None) to the tensor after
+            dropout.
+        num_vertices: Of the graph.
     """
 
     def __init__(
@@ -42,10 +45,13 @@ class OverRanks(TorchFunctionMode):
         transport: Transport,
         columns: FetchedColumns,
         patterns: Patterns,
-        mask: Callable[[Tensor, float, EdgeEnds | None], Tensor],
+        mask: Callable[[Tensor, float, Tensor | None], Tensor],
+        num_vertices: int,
     ) -> None:
         super().__init__()
         self.transport, self.columns, self.patterns, self.mask = transport, columns, patterns, mask
+        self.num_vertices = num_vertices
+        self.calls: list[str] = []  # of functions of rows or edges
         self.edges: EdgeEnds | None = None  # those that ends were last taken from
 
     def _by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
@@ -81,9 +87,7 @@ class OverRanks(TorchFunctionMode):
             found = total(src) + (whole if own else 0)
             found = found / (count + own).clamp(min=1) if reduce == "mean" else found
         elif reduce in ("amax", "amin"):
-            found = extreme(src, reduce, Bins(total, most, at_entries))
-            if own:
-                found = (torch.maximum if reduce == "amax" else torch.minimum)(whole, found)
+            found = extreme(src, reduce, Bins(total, most, at_entries), None, whole, own)
         else:
             return refuse(call, f"takes '{reduce}' over entries of all ranks")
         return torch.where(count > 0, found, whole)
@@ -110,12 +114,37 @@ class OverRanks(TorchFunctionMode):
         elif name == "norm":
             refuse(call, "takes another norm than the root of the sum of squares")
         else:
-            found = extreme(whole, name, bins)
+            with_places = name in ("max", "min") and call.get(1, "dim") is not None
+            pick = partial(self._first, call, x, bins) if with_places else None
+            found = extreme(whole, name, bins, pick)
         found = found if keep else found.squeeze(axes)
         if name in ("max", "min") and call.get(1, "dim") is not None:  # with places, unknown here
             kind = type(torch.zeros(1).max(0) if name == "max" else torch.zeros(1).min(0))
             return kind((found, marked(torch.full_like(found, -1, dtype=torch.int64), Unknown)))
         return found
+
+    def _first(self, call: Call, x: Spread, bins: Bins, ties: Tensor) -> Tensor:
+        """Which of equal extremes is the first in one process: its place has the gradient."""
+        number = self._numbers(x)
+        at = [-1 if k == x.axis else 1 for k in range(x.ndim)]
+        order = torch.zeros(1).long() if number is None else -number.view(at)
+        order = torch.where(ties, order, least(order))
+        ties = ties & (order == bins.most(order))
+        if (bins.total(ties) > 1).any():
+            refuse(call, "has equal extremes, and torch gives the gradient to the first")
+        return ties
+
+    def _numbers(self, x: Spread) -> Tensor | None:
+        """int64[entries]: ascending in one process, and alike on any number of ranks: of vertices,
+        or of edges, by target and source; None: of neither."""
+        if is_rows(x):
+            return x.of.vertices[: x.of.num_rows]
+        edges = self.edges
+        if edges is None or x.of is not None or x.shape[x.axis] != edges.shape[1]:
+            return None
+        row, ends = edges.source_row, plain(edges)
+        target = edges.targets.vertices[ends[1 - row]]
+        return edges.sources.vertices[ends[row]] + self.num_vertices * target
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:
         """One bin for all entries along axes."""
@@ -191,16 +220,37 @@ class Bins(NamedTuple):
     at: Callable[[Tensor], Tensor]
 
 
-def extreme(x: Tensor, name: str, bins: Bins) -> Tensor:
-    """The largest ("max" in its name) or least of every bin; its gradient goes to all that are."""
+def extreme(
+    x: Tensor,
+    name: str,
+    bins: Bins,
+    pick: Callable[[Tensor], Tensor] | None = None,
+    base: Tensor | None = None,
+    own: bool = False,
+) -> Tensor:
+    """The largest ("max" in its name) or least of every bin.
+
+    Its gradient goes to all that are, in equal shares, or to those that `pick` leaves of them.
+
+    Parameters:
+        base: What is in the bins beforehand; part of them if `own`. torch counts it among those
+            that share a gradient even where it is none.
+    """
     sign = 1 if "max" in name else -1
     wide = x.detach() if x.is_floating_point() else x.long()  # which holds their negatives
     best = (sign * bins.most(sign * wide)).to(x.dtype)
-    if not x.requires_grad:
+    if base is not None and own:
+        best = (torch.maximum if sign > 0 else torch.minimum)(best, base.detach())
+    if not (x.requires_grad or (base is not None and base.requires_grad)):
         return best
     first = x == bins.at(best)
-    ties = bins.at(bins.total(first))
-    return with_gradient(best, bins.total(torch.where(first, x / ties, 0)))
+    first = first if pick is None else pick(first)
+    is_base = torch.zeros_like(best) if base is None else base == best
+    ties = bins.total(first) + is_base
+    found = bins.total(torch.where(first, x / bins.at(ties), 0))
+    if base is not None and own:
+        found = found + torch.where(is_base, base / ties, 0)
+    return with_gradient(best, found)
 
 
 def root(x: Tensor) -> Tensor:

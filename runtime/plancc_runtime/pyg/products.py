@@ -6,6 +6,7 @@ A row of a source that a network takes by `index_select`, as PyTorch Geometric d
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
@@ -27,7 +28,7 @@ def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
         and index.ndim == 1
         and x.of == index.of
         and x.ndim > 1
-        and x.numel() > 0
+        and prod(x.shape[1:]) > 0  # rows or none: alike on all ranks
         and x.dtype in (torch.float32, torch.float64)
         and x.device.type == "cpu"
         and not x.is_inference()  # whose changes nobody counts
@@ -104,7 +105,8 @@ class Patterns:
             return aggregate(pattern, rows.flatten(1)).unflatten(1, shape)
         factors = factors.flatten(1)
         factors = factors if order is None else factors.index_select(0, order)
-        by_heads = rows.reshape(len(rows), factors.shape[1], -1)
+        heads = factors.shape[1]
+        by_heads = rows.reshape(len(rows), heads, prod(shape) // heads)
         return weighted_sum(pattern, factors, by_heads).flatten(1).unflatten(1, shape)
 
     def _kept_of(self, ends: Tensor, num_rows: int, num_columns: int) -> _Kept:

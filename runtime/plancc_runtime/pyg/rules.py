@@ -9,7 +9,7 @@ ranks without a word.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from sys import _getframe
 from typing import Any, NamedTuple
@@ -104,6 +104,7 @@ class TorchRules(OverRanks):
             return self._sizes(call, args[0])
         if name in SAME:
             return self._copied(call, args[0])
+        self.calls.append(name)
         if call.kwargs.get("out") is not None:
             refuse(call, "writes into `out`")
         if name.rstrip("_") in SCATTERED:
@@ -143,10 +144,12 @@ class TorchRules(OverRanks):
         if call.name in ("mul", "rmul"):
             product = times_message(*call.args)
             if product is not None:
+                self.calls.append(call.name)
                 return product
         if call.name == "expand_as" and isinstance(call.args[0], OneEnd):
             return self._call_on_ends(call, call.args)
         if call.name.rstrip("_") in INTO_SUMS and is_message_sum(call):
+            self.calls.append(call.name)
             return self._scattered(call)
         of_kind = call.name in LIKE_ROWS
 
@@ -163,13 +166,6 @@ class TorchRules(OverRanks):
     def _on_any(self, found: Tensor) -> bool:
         """Whether anything is true on any rank. Collective."""
         return bool(summed(found.any().long(), self.transport) > 0)
-
-    def _rows_of(self, call: Call, found: Sequence[Spread]) -> TypeRows | None:
-        """The rows that the entries of all tensors are of; None if they are of others."""
-        of = {each.of for each in found}
-        if len(of - {None}) > 1:
-            refuse(call, "joins rows of several types")
-        return of.pop() if len(of) == 1 else None
 
     def _size(self, size: int, of: TypeRows | None = None) -> Count:
         return counted(size, of, lambda: self._total(size, of))
@@ -220,12 +216,10 @@ class TorchRules(OverRanks):
             refuse(call, "changes its argument in place")
         if not isinstance(x, Spread):
             return self.mask(x, rate, None)
-        edges = None
-        if not is_rows(x):
-            edges = self.edges
-            if edges is None or x.each > 1 or x.shape[x.axis] != edges.shape[1]:
-                refuse(call, "drops some of what has neither an entry per row nor per edge")
-        return alike(self.mask(x, rate, edges), x)
+        number = self._numbers(x)
+        if number is None:
+            refuse(call, "drops some of what has neither an entry per row nor per edge")
+        return alike(self.mask(x, rate, number), x)
 
     # Ends of edges
 
@@ -234,16 +228,15 @@ class TorchRules(OverRanks):
         name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds | OneEnd))
         ends = _ends(x)
         if name in COMPARED and all(isinstance(k, OneEnd) for k in call.args):
-            if len({k.of for k in call.args}) > 1:
-                refuse(call, "compares vertices of two types")
+            _only(call, (k.of for k in call.args))
             return spread(call.run(), 0, None)
         if name == "max" and len(call.args) == 1 and not call.kwargs:
-            if len({of for _, of in ends}) > 1:
-                refuse(call, "compares vertices of two types")
+            of = _only(call, (end.of for end in ends))
+            assert of is not None
             # PyTorch Geometric makes a size of it, others may divide by it
             if not str(_getframe(2).f_globals.get("__name__")).startswith("torch_geometric."):
                 refuse(call, f"{ENDS} (the number of rows is `x.size(0)`)")
-            return plain(x).new_tensor(ends[0].of.num_rows - 1)  # vertices that it may index
+            return plain(x).new_tensor(of.num_rows - 1)  # vertices that it may index
         if name in ("cat", "concat", "stack"):
             return self._joined_ends(call, call.args[0])
         if name in ("unbind", "__iter__") and len(ends) == 2:
@@ -457,7 +450,7 @@ class TorchRules(OverRanks):
 
     def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
         """What a function returns that treats each row by itself; or a product over all rows."""
-        of = self._rows_of(call, found)
+        of = _only(call, (each.of for each in found))
         places = places_of_rows(call)
         if places is None:
             call.run()  # which says it if the shapes do not fit at all
@@ -536,9 +529,16 @@ def _ends(x: EdgeEnds | OneEnd) -> list[_EdgeEnd]:
     return ends[::-1] if x.source_row else ends
 
 
+def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
+    """The rows that all are of; None if some are of no rows."""
+    of = {*rows}
+    if len(of - {None}) > 1:
+        refuse(call, "joins rows of several types, or of two graphs (one that a layer has cached)")
+    return of.pop() if len(of) == 1 else None
+
+
 def _joined_end(call: Call, ends: Sequence[_EdgeEnd]) -> _EdgeEnd:
-    if len({end.of for end in ends}) > 1:
-        refuse(call, "joins ends of several types")
+    _only(call, (end.of for end in ends))
     return next((end for end in ends if end.kind is Sources), ends[0])
 
 

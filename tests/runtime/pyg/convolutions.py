@@ -207,6 +207,12 @@ REFUSED_CALLS: dict[str, tuple[Any, Any]] = {
     "GPSConv": (lambda: nn.GPSConv(W, nn.GINConv(mlp(W, W)), heads=2), x),  # attention to all
 }
 """What raises; layers that need packages that are not installed are not made here."""
+EXACT_WITH = {
+    "GPSConv": "exact with attn_type='performer'; attention over all vertices is refused",
+    "HypergraphConv": "exact with num_edges as the size of a tensor, one hyperedge per vertex",
+    "SuperGATConv": "exact after eval(); in training it draws edges, which is refused",
+}
+"""Layers that are exact with some options alone."""
 REFUSED = {
     "CuGraphSAGEConv": KERNELS,
     "CuGraphGATConv": KERNELS,

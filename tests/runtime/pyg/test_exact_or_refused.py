@@ -1,6 +1,8 @@
 """Forwards that this rank's rows alone would answer wrongly: right on ranks, or refused."""
 
+import random
 from dataclasses import dataclass
+from threading import current_thread
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -101,12 +103,24 @@ def as_embedding(x, node_type, **_):
     return F.embedding(node_type, torch.ones(3, W), scale_grad_by_freq=True)
 
 
+def of_equal(x, edge_index, edge_weight, **_):
+    """Extremes of few values, whose gradient torch shares among all that are equal, or not."""
+    few = x + (x.sign() - x).detach()
+    at, taken = edge_index[0][:, None].expand(-1, W), few[edge_index[1]]
+    by_edge = edge_weight + (edge_weight.round() - edge_weight).detach()
+    found = few.max(0)[0] * few.amin(0) * few.min(dim=0)[0] * few.max() * by_edge.max(0)[0]
+    for own in (True, False):
+        found = few.scatter_reduce(0, at, taken, "amax", include_self=own) + found * x
+    return found
+
+
 GRU = torch.nn.GRU(2, 2, batch_first=True).double()
 
 
 EXACT = {
     "GRU": (lambda x, **_: GRU(x.view(x.size(0), -1, 2))[0].flatten(1), ROWS),
     "by counts": (by_counts, ROWS),
+    "equal extremes": (of_equal, ROWS),
     "by comparisons": (by_comparisons, ROWS),
     "more than ten rows": (lambda x, **_: x * (x.size(0) > 10), ROWS),
     "made of shape": (lambda x, **_:
@@ -157,6 +171,8 @@ EXACT = {
     "batch": (lambda x, batch, **_: F.one_hot(batch, 3).double().t() @ x, WHOLE),
 }  # fmt: skip
 REFUSED = {
+    "numbers of Python": lambda x, **_: x * random.random(),
+    "branch of a rank": lambda x, **_: x.sin() if current_thread().name == "rank 1" else x * 2,
     "complex rows": lambda x, edge_index, **_: torch.complex(x, x)[edge_index[0]].imag,
 
 
@@ -201,6 +217,7 @@ REFUSED = {
     "dropped halves of rows": lambda x, **_: F.dropout(x.view(-1, 4), 0.5),
     "topk": lambda x, **_: x.topk(3, dim=0).values,
     "argmax": lambda x, **_: x.argmax(0),
+    "equal extremes of halves of rows": lambda x, **_: x.view(-1, 4).sign().mul(x.sum()).max(0)[0],
     "place of max": lambda x, **_: x.max(dim=0).indices + 1,
     "sorted edges": lambda edge_weight, **_: edge_weight.sort().values,
     "edges by number": lambda edge_attr, **_: edge_attr[torch.tensor([0, 1])],
@@ -464,6 +481,17 @@ def with_attribute(net, x, edges):
     return net(x)
 
 
+def with_new_attribute(net, x, edges):
+    net.model.pos = torch.ones(1, W)
+    net(x)
+    return with_attribute(net, x, edges)
+
+
+def with_list(net, x, edges):
+    net.model.more = [x]
+    return net(x, SimpleNamespace(pos=1))
+
+
 def on_three(model, call):
     """The outputs of ``call(net, x, edge_index)`` on three ranks, by vertex."""
 
@@ -490,9 +518,10 @@ def test_rows_in_tuples_with_names_and_dataclasses_are_rows(kind):
     torch.testing.assert_close(found, x - x.mean(0), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("call", [with_position, with_attribute])
+@pytest.mark.parametrize("call", [with_position, with_attribute, with_new_attribute, with_list])
 def test_rows_in_other_objects_are_refused(call):
-    with pytest.raises(InputError, match=r"SimpleNamespace, which has tensors|numbers in 'pos'"):
+    sentence = r"SimpleNamespace, which has tensors|numbers in '(pos|more\.0)'"
+    with pytest.raises(InputError, match=sentence):
         on_three(Centred, call)
 
 

@@ -254,6 +254,7 @@ REFUSED = {
     "{}:Data": "its forward takes 'data' whole|forward(self, x, edge_index)",
     "{}:Wide": "returns shape [41, 14], and needed is a tensor of shape [41, 5]",
     "{}:Fails": "its forward fails: RuntimeError",
+    "{}:NoGradient": "outputs of the network do not depend on its weights|`torch.no_grad`",
     "{}:Sorts": "sort goes along all rows",
     "{}:Net --hidden 64": "--hidden 64: is for built-in models|--model-option hidden=64",
     "{}:Net --layers 3": "--layers 3: is for built-in models|--model-option layers=3",
