@@ -75,7 +75,7 @@ def is_message_sum(call: Call) -> bool:
     )
 
 
-class _Kept(NamedTuple):
+class _KeptPattern(NamedTuple):
     """A pattern of edges, copies of their ends, and their order by targets; None: as they are."""
 
     ends: Tensor
@@ -87,8 +87,8 @@ class Patterns:
     """Patterns of edges in a forward pass; those of the last one are kept for the next."""
 
     def __init__(self) -> None:
-        self._last: list[_Kept] = []
-        self._now: list[_Kept] = []
+        self._last: list[_KeptPattern] = []
+        self._now: list[_KeptPattern] = []
 
     def end_pass(self) -> None:
         """Forget patterns that this pass did not use."""
@@ -109,7 +109,7 @@ class Patterns:
         by_heads = rows.reshape(len(rows), heads, prod(shape) // heads)
         return weighted_sum(pattern, factors, by_heads).flatten(1).unflatten(1, shape)
 
-    def _kept_of(self, ends: Tensor, num_rows: int, num_columns: int) -> _Kept:
+    def _kept_of(self, ends: Tensor, num_rows: int, num_columns: int) -> _KeptPattern:
         for kept in (*self._now, *self._last):
             pattern = kept.pattern
             if (num_rows, num_columns) == (pattern.num_rows, pattern.num_columns) and torch.equal(
@@ -123,11 +123,11 @@ class Patterns:
         return kept
 
 
-def _pattern_of(ends: Tensor, num_rows: int, num_columns: int) -> _Kept:
+def _pattern_of(ends: Tensor, num_rows: int, num_columns: int) -> _KeptPattern:
     source, target = ends
     order = None
     if (target[1:] < target[:-1]).any():
         order = target.argsort(stable=True)
         source = source[order]
     row_ptr = offsets(target.bincount(minlength=num_rows).numpy())
-    return _Kept(ends, Pattern.from_csr(row_ptr, source.numpy(), num_columns), order)
+    return _KeptPattern(ends, Pattern.from_csr(row_ptr, source.numpy(), num_columns), order)
