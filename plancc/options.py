@@ -218,7 +218,7 @@ class PlanOptions:
         "auto",
         "rows straight from rank to rank (flat), in hops between the nodes of `topology` (nodes), "
         "or over relays (relays). auto: by the predicted epoch",
-        more="See `plancc.plan.routing`. Auto tries relays for objectives of the busiest part, "
+        more="See `plancc.plan.routes`. Auto tries relays for objectives of the busiest part, "
         "from 64 parts on.",
         choices=("auto", "flat", "nodes", "relays"),
     )

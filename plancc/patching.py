@@ -113,7 +113,7 @@ def patch(
         new, given = _changed(plan, graph, (add, remove), data)
         old = _before(plan, new)
         ends = _ends_of_links(plan, old)
-        new = _with_edge_features(plan, _apart(plan, new, ends), old)
+        new = _with_columns(plan, _apart(plan, new, ends), old)
         kept = plan.places()[old]
         new_data, notes = _data(plan, given, old, kept, new.types)
         if data is None and graph is not None:
@@ -279,9 +279,10 @@ def _now(old: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
     return place
 
 
-def _with_edge_features(plan: Plan, graph: Graph, old: npt.NDArray[np.int64]) -> Graph:
-    """The changed graph with features of edges, its own or the plan's; `old`: see `_before`."""
-    if plan.edge_features is None or graph.edge_features is not None:
+def _with_columns(plan: Plan, graph: Graph, old: npt.NDArray[np.int64]) -> Graph:
+    """The changed graph with all columns, its own or the plan's; `old`: see `_before`."""
+    missing = plan.columns.keys() - graph.columns.keys()
+    if not missing:
         return graph
     place = _now(old, plan.num_vertices)[np.stack(ends_of(plan))]
     kept = (place >= 0).all(axis=0)
@@ -292,9 +293,9 @@ def _with_edge_features(plan: Plan, graph: Graph, old: npt.NDArray[np.int64]) ->
         raise InputError(
             f"{fresh} nonzeros are new, and the plan has features of edges: compile the graph again"
         )
-    features = np.empty((graph.num_nonzeros, plan.edge_features.shape[1]), np.float32)
-    features[number[there]] = plan.edge_features[kept][there]
-    return replace(graph, edge_features=features)
+    place = np.empty(graph.num_nonzeros, np.int64)
+    place[number[there]] = np.flatnonzero(kept)[there]
+    return graph.with_columns(**{name: plan.columns[name][place] for name in missing})
 
 
 def _edge_owners(

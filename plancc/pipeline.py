@@ -40,7 +40,7 @@ from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower, with_links
 from plancc.plan.metrics import summarize
 from plancc.plan.plan import Plan
-from plancc.plan.routing import with_routes
+from plancc.plan.routes import with_routes
 from plancc.predict.forecast import Forecast
 from plancc.predict.relays import MANY, best_relays
 from plancc.predict.schedules import tables_of

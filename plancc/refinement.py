@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -39,8 +38,7 @@ from plancc.plan.lowering import lower, with_links
 from plancc.plan.matrix import ends_of_links, typed_graph_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
-from plancc.plan.routing import with_relays, with_routes
-from plancc.plan.topology import Topology
+from plancc.plan.routes import routed_like
 from plancc.predict.forecast import RECORDED, Forecast
 from plancc.predict.predictor import Predictor
 from plancc.predict.widths import DataWidths
@@ -281,12 +279,7 @@ def lowered_like(plan: Plan, matrix: Graph, owners: Owners) -> Plan:
     )
     if header.grid is not None:
         new = with_grid(new, header.grid)
-    if header.topology is not None:
-        new = with_routes(new, header.topology)
-    recorded = re.fullmatch(r"(\S+) in ([23]) hops", str(plan.provenance.get("relays")))
-    if header.relays and recorded:
-        new = with_relays(new, Topology.parse(recorded[1]), int(recorded[2]))
-    return new
+    return routed_like(new, plan)
 
 
 def kept_of(recorded: dict[str, Any], *stale: str) -> dict[str, Any]:

@@ -48,7 +48,7 @@ RUNTIME_MAY = (
     *("plancc.plan", "plancc.sampling", "plancc.errors", "plancc.files", "plancc.registry"),
     *("plancc.clock", "plancc.jit", "plancc.kernel", "plancc.memory", "plancc.text"),
     *("plancc.threads", "plancc.version", "plancc.fields", "plancc.graph.mapped"),
-    "plancc.graph.types",
+    *("plancc.graph.types", "plancc.graph.columns"),
 )
 NUMBA = {"njit", "jit", "cfunc", "vectorize", "guvectorize"}
 MOST_PARAMETERS = 8

@@ -371,7 +371,7 @@ def test_links_grids_and_features_of_edges():
         plancc.patch(plan, add=[[rows[0], N - 1]])
     more = graph_of_edges(edges_of(2, True) | {(int(rows[0]), N - 1)}, np.arange(N))
     own = np.full((more.num_nonzeros, 3), 7, np.float32)
-    better = plancc.patch(plan, replace(more, edge_features=own))
+    better = plancc.patch(plan, more.with_columns(edge_features=own))
     assert np.unique(better.edge_features[np.not_equal(*ends_of(better))], axis=0).tolist() == [
         [7, 7, 7]
     ]

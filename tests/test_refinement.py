@@ -252,7 +252,7 @@ def test_widths_that_contradict_the_data_count_only_if_they_are_given(plan):
 
 
 def test_topology_and_seed_of_the_source(plan):
-    topology = Topology.even(3, 2)
+    topology = Topology.parse("3x2")
     source = compiled(clustered(), model="block", topology=str(topology), seed=5)
     better = plancc.refine(source, seed=2)
     assert better.owner().tolist() != source.owner().tolist()

@@ -105,7 +105,7 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
     dims = basis.predictor.dims
     convolution = _convolution(given, header)
     if header.types is not None:
-        from plancc_runtime.typed_data import with_weights
+        from plancc_runtime.tasks.types import with_weights
 
         with PlanFile(plan) as file:
             convolution = with_weights(convolution, file, dims, given["target"])
@@ -192,9 +192,10 @@ def _convolution(given: dict[str, Any], header: Header) -> Convolution:
     has_types = header.types is not None
     if has_types or given["target"] is not None:
         from plancc_runtime.execution.choice import check_layout
+        from plancc_runtime.tasks import task_of
 
         others = {name: given[name] for name in ("target", *APPROXIMATE) if given[name] is not None}
-        check_layout(header, replace(told, **others))
+        check_layout(task_of(header, replace(told, **others)))
     return options.convolution_of(told.model, told.conv_options(CONVOLUTION), has_types)
 
 

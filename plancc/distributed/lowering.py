@@ -46,11 +46,8 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
     bounds = block_of_parts(num_parts, ranks.size)
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
     row_ptr, column, value, *rest = _own_rows(ranks, share, position, part_ptr[bounds], rows)
-    places = np.arange(len(column), dtype=np.float64) if rest else value
-    expand = _expand(ranks, bounds, part_ptr, row_ptr, column, places)
-    if rest:  # as `plancc.plan.lowering.lower` does it
-        at = places.astype(np.int64)
-        value, rest = value[at], [rest[0][at]]
+    moved = np.arange(len(column)) if rest else value  # as `plancc.plan.lowering.lower` does it
+    expand = _expand(ranks, bounds, part_ptr, row_ptr, column, moved)
     begin, end = int(part_ptr[first]), int(part_ptr[last])
     return Plan(
         header=replace(
@@ -61,9 +58,9 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
         num_interior=num_interior[first:last],
         row_ptr=row_ptr[begin : end + 1].copy(),
         column=column,
-        value=value,
+        value=value[moved] if rest else value,
         exchanges=Exchanges(expand=expand),
-        relation=rest[0] if rest else None,
+        columns={name: each[moved] for name, each in zip(share.columns, rest, strict=True)},
     )
 
 
@@ -112,7 +109,7 @@ def _own_rows(
         row_ptr (int64[n + 1]): Entries of these rows only, from 0.
         column: int32[nonzeros]
         value: float32 or float64[nonzeros]
-        relation: uint16[nonzeros], where the share has it.
+        The columns of the share.
     """
     own = position[share.first : share.last]
     order = np.argsort(own, kind="stable")
@@ -123,12 +120,11 @@ def _own_rows(
     row_ptr = np.zeros(len(position) + 1, dtype=np.int64)  # pages of other ranks stay untouched
     np.cumsum(share.degree[rows[begin:end]], out=row_ptr[begin + 1 : end + 1])
     made: list[npt.NDArray[np.generic]] = []
-    given = share.indices, share.values, share.relation
-    for numbers in (each for each in given if each is not None):
+    for numbers in (share.indices, share.values, *share.columns.values()):
         pieces = [picked(share.indptr, numbers, group)[1] for group in groups]
         if numbers is share.indices:
             pieces = [position[columns] for columns in pieces]
-        out = np.empty(row_ptr[end], dtype=numbers.dtype)
+        out: npt.NDArray[Any] = np.empty(row_ptr[end], dtype=numbers.dtype)
         for where, piece in zip(places, ranks.swapped(pieces), strict=True):
             unpack_rows(where, row_ptr, piece, out)
         made.append(out)
@@ -141,7 +137,7 @@ def _expand(
     part_ptr: Int64Array,
     row_ptr: Int64Array,
     column: Int32Array,
-    value: npt.NDArray[np.floating],
+    value: npt.NDArray[Any],
 ) -> Exchange:
     """Number the columns of this rank's parts; the messages of their rows. Collective."""
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.distributed.ranks import Ranks
+from plancc.graph.columns import WithColumns
 from plancc.graph.csr import MappedGraph
 from plancc.graph.graph import Graph, Source
 from plancc.graph.links import Pair, without
@@ -22,7 +23,7 @@ from plancc.plan.exchange import Int32Array, Int64Array, offsets
 
 
 @dataclass(frozen=True, eq=False)
-class Share:
+class Share(WithColumns):
     """Consecutive rows of the normalised matrix, and the column nets of the same vertices.
 
     Attributes:
@@ -32,7 +33,7 @@ class Share:
         net_ptr, pins (int64[m + 1], int32): The rows that use each of its vertices; the arrays of
             the rows where the graph is undirected.
         degree (int32[n]): Nonzeros of every row of the matrix.
-        relation (uint16[nonzeros], or None): Numbers of parallel relations.
+        columns: What nonzeros carry beside their values; the same names on all ranks.
     """
 
     bounds: Int64Array
@@ -43,7 +44,6 @@ class Share:
     net_ptr: Int64Array
     pins: Int32Array
     degree: Int32Array
-    relation: npt.NDArray[np.uint16] | None = None
 
     @property
     def first(self) -> int:
@@ -130,8 +130,8 @@ def read_share(
 
     def shared(each: Graph) -> Share:
         degree = ranks.concatenated(each.row_nonzeros().astype(np.int32))
-        arrays: Any = (each.indptr, each.indices, each.values, *nets, degree, each.relation)
-        return Share(bounds, ranks.rank, *arrays)
+        arrays: Any = (each.indptr, each.indices, each.values, *nets, degree)
+        return Share(bounds, ranks.rank, *arrays, columns=each.columns)
 
     share = shared(plain)
     return share, share if plain is rows else shared(rows), ranks.sums(counts)

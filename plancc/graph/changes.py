@@ -113,7 +113,7 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
             ids are the vertex numbers 0..n-1 they go on at n, else all ids are sorted.
 
     Returns:
-        Without features of edges.
+        Without columns (`plancc.graph.columns`).
 
     Raises:
         InputError: For a removed edge that is not there; for an added one that is there, or that
@@ -133,7 +133,7 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
         indices=(key % size).astype(np.int32),
         values=values,
         original_ids=None if graph.original_ids is None else ids,
-        edge_features=None,
+        columns={},
     )
 
 

@@ -32,6 +32,7 @@ from plancc.graph.canonical import (
     is_canonical,
     with_weight_range,
 )
+from plancc.graph.columns import columns_of
 from plancc.graph.formats import FLAGS, Format, join_names, reading_of, split_names
 from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
 from plancc.graph.listed_edges import is_listing, list_edges
@@ -208,7 +209,7 @@ class MappedGraph:
             self.directed is not False,
             source=self.source,
             types=self.types,
-            relation=relation,
+            columns=columns_of(relation=relation),
         )
 
     def check_range(self, first: int, last: int) -> None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.bounds import check_vertices
+from plancc.graph.columns import WithColumns
 from plancc.graph.types import Types
 
 MAX_VERTICES = 2**31 - 1
@@ -67,7 +68,7 @@ class Source:
 
 
 @dataclass(frozen=True, repr=False)
-class Graph:
+class Graph(WithColumns):
     """A directed or undirected graph as a square sparse matrix ``A`` in CSR.
 
     ``A[i, j] != 0`` means *row i needs row j*: vertex i aggregates from vertex j. Columns are
@@ -87,11 +88,7 @@ class Graph:
             numbers or names (`plancc.graph.named_ids`); None when they are 0..n-1, and for formats
             that count vertices from 1 without gaps (MatrixMarket, METIS).
         types: The types of the vertices, and the relations that the nonzeros are of.
-        relation (uint16[num_nonzeros], or None): Number of the relation of every nonzero, where
-            relations are parallel (`Types`). A column then may occur several times in a row, once
-            for a relation; they ascend together.
-        edge_features (float32[num_nonzeros, width], or None): Features of the edges; of a nonzero
-            that is none (a self loop that was added) zeros.
+        columns: What nonzeros carry beside their values.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -102,8 +99,6 @@ class Graph:
     original_ids: npt.NDArray[Any] | None = None
     source: Source = field(default_factory=Source)
     types: Types | None = None
-    relation: npt.NDArray[np.uint16] | None = None
-    edge_features: npt.NDArray[np.float32] | None = None
 
     @property
     def num_vertices(self) -> int:

@@ -487,11 +487,10 @@ def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
     known = np.sort(link_keys(pairs, graph))
     kept = places_in(known, link_keys(np.stack([graph.indices, first + row]), graph)) < 0
     degree = np.bincount(row[kept], minlength=graph.num_vertices)
-    values, features = graph.values, graph.edge_features
     return replace(
         graph,
         indptr=np.concatenate([[0], np.cumsum(degree)]),
         indices=graph.indices[kept],
-        values=None if values is None else values[kept],
-        edge_features=None if features is None else features[kept],
+        values=None if graph.values is None else graph.values[kept],
+        columns=graph.columns_at(kept),
     )

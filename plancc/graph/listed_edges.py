@@ -148,7 +148,7 @@ def with_features(
             f"{where}: {twice:,} of {len(row):,} edges are there twice, so that features do not "
             f"belong to one of the {graph.num_nonzeros:,} nonzeros: give every edge once"
         )
-    return replace(graph, edge_features=_placed(graph, number, features))
+    return graph.with_columns(edge_features=_placed(graph, number, features))
 
 
 def for_every_edge(
@@ -174,21 +174,24 @@ def for_every_edge(
     return given
 
 
-def with_features_of(made: Graph, graph: Graph) -> Graph:
-    """The graph that was made of another one, with its features of edges; others have zeros."""
-    if graph.edge_features is None:
+def with_columns_of(made: Graph, graph: Graph) -> Graph:
+    """The graph that was made of another one, of one type, with its columns.
+
+    A nonzero that the other does not have has zeros.
+    """
+    if not graph.columns:
         return made
-    row = graph.nonzero_rows()
-    number = nonzeros_of_edges(made, ListedEdges(row, graph.indices, graph.relation))
-    return replace(made, edge_features=_placed(made, number, graph.edge_features))
+    number = nonzeros_of_edges(made, ListedEdges(graph.nonzero_rows(), graph.indices))
+    columns = {name: _placed(made, number, each) for name, each in graph.columns.items()}
+    return replace(made, columns=columns)
 
 
 def _placed(
-    graph: Graph, number: npt.NDArray[np.int64], features: npt.NDArray[np.float32]
-) -> npt.NDArray[np.float32]:
-    """The features of every nonzero; those of edges of number -1 are left out."""
-    placed = np.zeros((graph.num_nonzeros, features.shape[1]), np.float32)
-    placed[number[number >= 0]] = features[number >= 0]
+    graph: Graph, number: npt.NDArray[np.int64], column: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
+    """The entries of every nonzero; those of edges of number -1 are left out."""
+    placed = np.zeros((graph.num_nonzeros, *column.shape[1:]), column.dtype)
+    placed[number[number >= 0]] = column[number >= 0]
     return placed
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import NORMALIZATIONS, Graph
-from plancc.graph.listed_edges import with_features_of
+from plancc.graph.listed_edges import with_columns_of
 from plancc.graph.types import Types, in_words
 from plancc.kernel import njit
 from plancc.registry import check_choice
@@ -64,7 +64,7 @@ def normalize(
     """
     if graph.types is not None:
         typed = RowsOfTypes(graph, 0, normalization, whole=True)
-        return with_features_of(typed.scaled(typed.sums(typed.no_sums), dtype), graph)
+        return typed.scaled(typed.sums(typed.no_sums), dtype)
     arrays = graph.indptr, graph.indices, graph.values
     how = normalization, self_loops, graph.original_ids
     rows = Rows(*arrays, 0, graph.source.name, *how)
@@ -72,7 +72,7 @@ def normalize(
     indptr, indices, values = rows.scaled(scale, scale, dtype)
     source = graph.source.counting(LOOPS, rows.num_raised)
     made = replace(graph, indptr=indptr, indices=indices, values=values, source=source)
-    return with_features_of(made, graph)
+    return with_columns_of(made, graph)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,14 +175,12 @@ class RowsOfTypes:
         if not np.isfinite(made).all():
             raise InputError(f"{graph.source.name}: a value is too large for {np.dtype(dtype)}")
         kept = made != 0  # others underflow
-        relation = None if graph.relation is None else graph.relation[kept]
         return replace(
             graph,
             indptr=np.concatenate([[0], np.cumsum(kept)])[graph.indptr],
             indices=graph.indices[kept],
             values=made[kept],
-            relation=relation,
-            edge_features=None,
+            columns=graph.columns_at(kept),
         )
 
 

@@ -18,6 +18,7 @@ from plancc.graph.canonical import (
     detect_direction,
     with_weight_range,
 )
+from plancc.graph.columns import columns_of
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.listed_edges import list_edges
 from plancc.graph.named_ids import are_names, names_of
@@ -172,7 +173,8 @@ def _parallel(
         kept, values = kept[values != 0], values[values != 0]
     indptr = np.searchsorted(row[kept], np.arange(n + 1)).astype(np.int64)
     columns, relation = column[kept].astype(np.int32), relation[kept]
-    return Graph(indptr, columns, values, source=source, types=types, relation=relation)
+    carried = columns_of(relation=relation)
+    return Graph(indptr, columns, values, source=source, types=types, columns=carried)
 
 
 def without_relations(graph: Graph) -> Graph:
@@ -183,9 +185,7 @@ def without_relations(graph: Graph) -> Graph:
     values = graph.values
     if values is not None and len(values):
         values = np.add.reduceat(values, np.flatnonzero(first))
-    indices = graph.indices[first]
-    rest: Any = dict.fromkeys(("relation", "edge_features"))
-    return replace(graph, indptr=indptr, indices=indices, values=values, **rest)
+    return replace(graph, indptr=indptr, indices=graph.indices[first], values=values, columns={})
 
 
 def rectangular(

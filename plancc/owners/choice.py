@@ -31,7 +31,7 @@ from plancc.owners.prices import Form, PricedForms
 from plancc.owners.task import Observer, Ownership, Report, Task
 from plancc.plan.lowering import lower
 from plancc.plan.metrics import imbalance, summarize
-from plancc.plan.routing import with_routes
+from plancc.plan.routes import with_routes
 from plancc.plan.topology import Topology
 from plancc.predict.schedules import tables_of
 from plancc.registry import check_choice

@@ -101,7 +101,7 @@ def _searched(matrix: Graph, task: Task, report: Report | None) -> Ownership:
     shared = _limits(matrix, task) if options.fixed is None else None  # to get numbers by nodes
     asked = task.options.objective in OBJECTIVES
     found = search_on_nodes(find, matrix, task.num_parts, options, shared, report, asked)
-    return found_by_search(*found, task)
+    return found_by_search(found, task)
 
 
 def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:

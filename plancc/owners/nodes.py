@@ -1,6 +1,6 @@
 """Owners for the nodes of a machine first, and for the ranks of every node then.
 
-A row that several ranks of a node need crosses to the node once (`plancc.plan.routing`), so what
+A row that several ranks of a node need crosses to the node once (`plancc.plan.routes`), so what
 travels between nodes is the volume of a partition for as many parts as there are nodes:
 
     matrix --search--> nodes        few rows between nodes
@@ -66,7 +66,7 @@ def search_on_nodes(
     limits: Limits | None,
     report: Report | None = None,
     asked: bool = False,
-) -> tuple[SearchResult, Topology | None]:
+) -> SearchResult:
     """What a search finds, for nodes first where that pays.
 
     Parameters:
@@ -77,19 +77,19 @@ def search_on_nodes(
         asked: Whether the objective was asked for.
 
     Returns:
-        SearchResult: For the time of an epoch, its `others` are those for nodes first too.
-        Topology or None: The one that the parts are numbered for. None: there is none, or a node
-            has fewer rows than ranks.
+        For the time of an epoch, its `others` are those for nodes first too. Its `how` names the
+        topology that the parts are numbered for, unless there is none, or a node has fewer rows
+        than ranks.
     """
     nodes = options.nodes
     if nodes is None or limits is None or not pays(matrix, nodes):
-        return find(matrix, num_parts, options, limits, report), None
+        return find(matrix, num_parts, options, limits, report)
     if not asked:
         found = _on_nodes(find, matrix, options, limits, report)
         if found is not None:
-            return found, nodes
+            return replace(found, how={"topology": str(nodes)})
     if options.objective != "time":
-        return find(matrix, num_parts, options, limits, report), None
+        return find(matrix, num_parts, options, limits, report)
     effort = options.effort or EFFORT
     turns = [options, *(replace(options, effort=each) for each in dict.fromkeys(("fast", effort)))]
     if options.budget is not None:
@@ -99,7 +99,7 @@ def search_on_nodes(
         found = _on_nodes(find, matrix, each, limits, report)
         if found is not None:
             best = _together(best, found)
-    return best, None
+    return best
 
 
 def _together(one: SearchResult, two: SearchResult) -> SearchResult:
@@ -135,8 +135,7 @@ def _on_nodes(
 
     topology = options.nodes
     assert topology is not None
-    record, ranks = Record(report), topology.ranks()
-    first = np.concatenate([[0], np.cumsum(ranks)])
+    record, ranks, first = Record(report), topology.ranks(), topology.first_ranks()
     upper = search_part(_of_nodes(matrix, options, limits, first))
     by_volume = options.objective in (None, "volume")
     for trial in upper.tried:

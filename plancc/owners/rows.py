@@ -39,7 +39,6 @@ from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
 from plancc.passes.rebalance import rebalance
 from plancc.passes.refine import refiner
-from plancc.plan.topology import Topology
 from plancc.search import Trial, search
 from plancc.search.record import Judge, Record, SearchResult
 from plancc.version import __version__
@@ -151,14 +150,14 @@ def _searched(job: _Rows) -> Ownership:
     free = expectation is None and task.options.fixed is None  # to be given numbers by nodes
     shared = job.limits if free else None
     asked = task.options.objective in OBJECTIVES
-    result, topology = search_on_nodes(
+    result = search_on_nodes(
         find, job.matrix, task.num_parts, task.search_options, shared, job.report, asked
     )
-    return found_by_search(result, topology, task)
+    return found_by_search(result, task)
 
 
-def found_by_search(result: SearchResult, topology: Topology | None, task: Task) -> Ownership:
-    """What a search found, with how it did; `topology`: what the parts are numbered for."""
+def found_by_search(result: SearchResult, task: Task) -> Ownership:
+    """What a search found, with how it did."""
     how = {
         "partitioner": "plancc",
         "partitioner_version": __version__,
@@ -168,7 +167,7 @@ def found_by_search(result: SearchResult, topology: Topology | None, task: Task)
         "threads": task.options.threads,
         "search_seconds": result.seconds,
         "tried": result.tried_json(),
-        **({} if topology is None else {"topology": str(topology)}),
+        **result.how,
     }
     others = result.others if task.options.fixed is None else []
     return Ownership(result.owners, how, result.warnings, others=others)

@@ -151,6 +151,10 @@ class Exchange:
         side = Side.of_rank(np.zeros(0, np.int32), np.zeros(1, np.int64))
         return cls(side, side)
 
+    def straight(self) -> Exchange:
+        """The same messages without hops (`plancc.plan.routed`)."""
+        return Exchange(self.send, self.receive)
+
     def reversed(self) -> Exchange:
         """From the receivers to the senders."""
         return Exchange(self.receive, self.send)

@@ -38,7 +38,6 @@ from plancc.graph.types import first_of_columns
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, offsets
 from plancc.plan.links import exchange_of_rows, lower_links
-from plancc.plan.parts import OF_NONZEROS
 from plancc.plan.plan import Plan
 from plancc.plan.receive_sets import by_part, grouped, list_marked, mark, offsets_of
 from plancc.plan.values import LINKS, Exchanges, Header
@@ -69,37 +68,30 @@ def lower(
         Without provenance, vertex data and metrics baseline.
     """
     assert matrix.values is not None
-    if matrix.relation is not None or matrix.edge_features is not None:
-        places = np.arange(matrix.num_nonzeros, dtype=np.float64)
-        if owners.nonzeros is not None:
-            number = np.cumsum(first_of_columns(matrix.indptr, matrix.indices)) - 1
-            owners = Owners(owners.rows, owners.nonzeros[number])
-        how: dict[str, Any] = {"normalization": normalization, "self_loops": self_loops}
-        carried = {name: getattr(matrix, name) for name in OF_NONZEROS[1:]}
-        plain: Any = {"values": places} | dict.fromkeys(carried)
-        made = lower(replace(matrix, **plain), owners, num_parts, **how)
-        at = made.value.astype(np.int64)
-        rest: Any = {name: each[at] for name, each in carried.items() if each is not None}
-        return replace(made, value=matrix.values[at], **rest)
-    indptr, indices, owner = matrix.indptr, matrix.indices, owners.rows
+    indptr, indices = matrix.indptr, matrix.indices
+    owner, nonzero_owner = owners.rows, owners.nonzeros
+    if nonzero_owner is not None and matrix.relation is not None:
+        nonzero_owner = nonzero_owner[np.cumsum(first_of_columns(indptr, indices)) - 1]
     # of every row twice the part, and 1 more on the boundary
-    if owners.nonzeros is None:
+    if nonzero_owner is None:
         boundary = in_chunks(
             lambda first, last: mark_boundary(first, indptr[first : last + 1], indices, owner),
             indptr,
         )
         key = 2 * owner.astype(np.int64) + np.concatenate(boundary)
     else:
-        key = _edge_keys(indptr, indices, owner, owners.nonzeros)
+        key = _edge_keys(indptr, indices, owner, nonzero_owner)
     rows, position, key_ptr = grouped(key, 2 * num_parts)
     order = _RowOrder(rows, position, key_ptr[::2].copy())
     column = np.empty(matrix.num_nonzeros, np.int32)
-    value = np.empty(matrix.num_nonzeros, matrix.values.dtype)
+    moved: Any = np.arange(matrix.num_nonzeros) if matrix.columns else matrix.values
+    value = np.empty_like(moved)  # with columns, the permutation of nonzeros
+    carried = replace(matrix, values=moved)
     folded: _Chunks = []
-    if owners.nonzeros is None:
-        row_ptr, expanded = _lower_rows(matrix, order, column, value)
+    if nonzero_owner is None:
+        row_ptr, expanded = _lower_rows(carried, order, column, value)
     else:
-        row_ptr, expanded, folded = _lower_edges(matrix, owners.nonzeros, order, column, value)
+        row_ptr, expanded, folded = _lower_edges(carried, nonzero_owner, order, column, value)
     exchanges = Exchanges(expand=_exchange(expanded, num_parts))
     if folded:  # from the parts to the owners
         exchanges["fold"] = _exchange(folded, num_parts).reversed()
@@ -119,7 +111,8 @@ def lower(
         num_interior=key_ptr[1::2] - order.part_ptr[:-1],
         row_ptr=row_ptr,
         column=column,
-        value=value,
+        value=matrix.values[value] if matrix.columns else value,
+        columns=matrix.columns_at(value),
         exchanges=exchanges,
     )
 

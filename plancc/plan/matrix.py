@@ -10,12 +10,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from plancc.errors import InputError
+from plancc.graph.columns import columns_of
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
 from plancc.plan.exchange import Int32Array
 from plancc.plan.links import places_of
-from plancc.plan.parts import taken
 from plancc.plan.plan import Plan
 from plancc.plan.values import LINKS
 
@@ -36,15 +36,15 @@ def graph_of(plan: Plan) -> Graph:
 
 
 def typed_graph_of(plan: Plan) -> Graph:
-    """The graph whose plan it is: with parallel relations and features of edges."""
-    relation, features = plan.relation, plan.edge_features
-    if relation is None and features is None:
+    """The graph whose plan it is: with parallel relations and all columns."""
+    if not plan.columns:
         return graph_of(plan)
     rows, columns = ends_of(plan)
-    order = np.lexsort((columns, rows) if relation is None else (relation, columns, rows))
+    keys = (columns, rows) if plan.relation is None else (plan.relation, columns, rows)
+    order = np.lexsort(keys)
     indptr = np.searchsorted(rows[order], np.arange(plan.num_vertices + 1)).astype(np.int64)
-    matrix = Graph(indptr, columns[order], plan.value[order], types=plan.header.types)
-    return replace(matrix, relation=taken(relation, order), edge_features=taken(features, order))
+    arrays: Any = (indptr, columns[order], plan.value[order])
+    return replace(Graph(*arrays), types=plan.header.types, columns=plan.columns_at(order))
 
 
 def source_graph_of(plan: Plan) -> Graph:
@@ -55,7 +55,8 @@ def source_graph_of(plan: Plan) -> Graph:
         InputError: The matrix does not tell it: its edges have weights, or normalising has dropped
             edges into empty rows.
     """
-    header, matrix = plan.header, replace(typed_graph_of(plan), edge_features=None)
+    header, matrix = plan.header, typed_graph_of(plan)
+    matrix = replace(matrix, columns=columns_of(relation=matrix.relation))
     values = matrix.values
     assert values is not None
     scaled, loops = header.normalization != "none", header.self_loops
@@ -73,7 +74,7 @@ def source_graph_of(plan: Plan) -> Graph:
             indptr=np.concatenate([[0], np.cumsum(kept)])[matrix.indptr],
             indices=matrix.indices[kept],
             values=None if plain else given[kept],
-            relation=taken(matrix.relation, kept),
+            columns=matrix.columns_at(kept),
             directed=header.directed,
             original_ids=plan.original_id,
         )
@@ -113,8 +114,7 @@ def owners_of(plan: Plan) -> Owners:
     if plan.fold is None:
         return Owners(plan.owner())
     parts = plan.all_parts.with_distinct_columns()
-    csr: Any = {"row_ptr": parts.row_ptr, "column": parts.column}
-    distinct = replace(plan, **csr, relation=None, edge_features=None)
+    distinct = replace(plan, row_ptr=parts.row_ptr, column=parts.column, columns={})
     part = distinct.all_parts.part_of_nonzero().astype(np.int32)
     return Owners(plan.owner(), _in_csr_order(distinct, part).data)
 

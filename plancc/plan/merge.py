@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from plancc.plan.exchange import Exchange, Int64Array, Side, interval, runs
 from plancc.plan.links import links_of_rank, places_of
-from plancc.plan.part_routes import RankRows, keeps_nodes, part_route
-from plancc.plan.parts import Part, PartRange, of_nonzeros
+from plancc.plan.parts import Part, PartRange
 from plancc.plan.rank_parts import RankParts
+from plancc.plan.routed import RankRows, in_hops, keeps_groups
 from plancc.plan.values import LINKS
 
 
@@ -79,11 +79,12 @@ def merge(block: PartRange, held: RankParts) -> Part:
     fold = block.exchanges.fold
     if fold is not None:  # owners receive it
         fold = Exchange(of_others(folded), owned(fold.receive))
-    route = fold_route = None
-    if block.topology is not None and keeps_nodes(block.topology, ranks):
+    expand = Exchange(owned(block.exchanges.expand.send), of_others(halo))
+    if keeps_groups(held.header.topology, ranks):
         rows = RankRows(rank, ranks, row0, own)
-        route = part_route(block.exchanges.hops("expand"), halo, rows)
-        fold_route = part_route(block.exchanges.hops("fold"), folded, rows)
+        expand = in_hops("expand", expand, block.exchanges, halo, rows)
+        if fold is not None:
+            fold = in_hops("fold", fold, block.exchanges, folded, rows)
     return Part(
         index=rank,
         num_parts=len(ranks) - 1,
@@ -92,12 +93,11 @@ def merge(block: PartRange, held: RankParts) -> Part:
         num_interior=int((~is_boundary).sum()),
         row_ptr=np.concatenate([[0], counts]).cumsum(),
         column=column[nonzeros],
-        **of_nonzeros(block, nonzeros),
-        expand=Exchange(owned(block.exchanges.expand.send), of_others(halo)),
+        value=block.value[nonzeros],
+        columns=block.columns_at(nonzeros),
+        expand=expand,
         vertex_data=block.vertex_data.reordered(order),
         fold=fold,
-        route=route,
-        fold_route=fold_route,
         links=links,
         link_exchange=linked,
     )

@@ -5,7 +5,7 @@ Every reader checks them, by loops in time linear in nonzeros and volume.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,14 @@ from plancc.graph.mapped import MappedRows
 from plancc.graph.types import first_of_columns
 from plancc.graph.vertexdata import VertexData
 from plancc.kernel import njit
-from plancc.plan.exchange import Exchange, Int64Array, Side
+from plancc.plan.exchange import Int64Array, Side
 from plancc.plan.format import vertex_data_arrays, vertex_data_problem
 from plancc.plan.links import link_problems
 from plancc.plan.parts import Claims, PartRange
 from plancc.plan.rank_parts import RankParts
-from plancc.plan.values import LINKS, OF_ROWS, STEPS
+from plancc.plan.route_invariants import route_invariants
+from plancc.plan.topology import Topology
+from plancc.plan.values import LINKS, OF_ROWS
 from plancc.sampling.counter import mix
 
 MATRIX_FAULTS = {
@@ -34,29 +36,6 @@ MATRIX_FAULTS = {
 }
 """Invariant and problem of what `_matrix_fault` finds; from `OF_FOLDS` on, of edge plans only."""
 OF_FOLDS = 6
-ROUTE_FAULTS = {
-    1: (
-        "hops of the {step} stay inside nodes or cross them",
-        "part {part} has a message with part {place}",
-    ),
-    2: (
-        "a node sends to another at most once in the {step}_cross",
-        "part {part} sends twice, also to part {place}",
-    ),
-    3: (
-        "parts send rows that they have in the hops of the {step}",
-        "part {part} sends row {place}, which it has not",
-    ),
-    4: ("rows arrive once in the hops of the {step}", "row {place} comes to part {part} twice"),
-    5: (
-        "hops of the {step} bring the rows that parts need",
-        "row {place} does not come to part {part}",
-    ),
-    6: ("hops of the {step} bring no other rows", "row {place} comes to part {part} for nothing"),
-}
-"""Invariant and problem of what `_route_fault` finds; rows are places in plan order."""
-OF_NODES = (1, 2)
-"""Those of hops between nodes only."""
 MESSAGE_FAULTS = {
     1: "message {message} has a peer that is out of range or the part itself",
     2: "peers of part {part} are not ascending and unique",
@@ -67,12 +46,15 @@ MESSAGE_FAULTS = {
 """Problem that `_message_fault` finds."""
 
 
-def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tuple[str, str]]:
+def part_invariants(
+    parts: PartRange, num_interior: Int64Array, topology: Topology | None
+) -> Iterator[tuple[str, str]]:
     """(invariant, what breaks it or "") of some parts, vertex data and other parts left out.
 
     Parameters:
         parts: Its offsets rise and end at the lengths of the arrays.
         num_interior (int64[last - first]): Of these parts.
+        topology: As of `Header`.
     """
     rows = np.diff(parts.part_ptr)
     places = np.full(len(rows), parts.part_ptr[-1])
@@ -92,9 +74,7 @@ def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tupl
     if parts.edge_features is not None:
         wrong = not all_finite(parts.edge_features)
         yield "matrix/edge_features are finite", "NaN or infinity" * wrong
-    for step in STEPS:
-        if hops := parts.exchanges.hops(step):
-            yield from _hops(parts, step, hops)
+    yield from route_invariants(parts, topology)
     if parts.links is not None:
         received = parts.exchanges[LINKS].receive
         yield from link_problems(parts.links, parts.part_ptr, parts.first, received)
@@ -166,78 +146,6 @@ def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
     again = np.flatnonzero(~first_of_columns(parts.row_ptr, parts.column))
     wrong = again[relation[again] <= relation[again - 1]]
     return f"nonzero {wrong[0]} does not" if len(wrong) else ""
-
-
-def _hops(parts: PartRange, step: str, hops: Sequence[Exchange]) -> Iterator[tuple[str, str]]:
-    """Whether the hops of a step bring the rows that these parts need."""
-    topology, needed = parts.topology, parts.exchanges.needed(step)
-    ends = [
-        (table.ptr, table.peer, table.row_ptr, table.row)
-        for hop in hops
-        for table in (hop.send, hop.receive)
-    ]
-    fault, part, place = _route_fault(
-        tuple(ends),
-        needed.row_ptr[needed.ptr],
-        parts.part_ptr[needed.peer_of_row()] + needed.row,
-        np.zeros(0, np.int32) if topology is None else topology.node_of_rank(),
-        parts.part_ptr,
-        parts.first,
-    )
-    for kind, (invariant, problem) in ROUTE_FAULTS.items():
-        if topology is None and kind in OF_NODES:
-            continue
-        broken = problem.format(part=part, place=place) if kind == fault else ""
-        yield invariant.format(step=step), broken
-
-
-@njit(cache=True, nogil=True, plain=True)
-def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: ignore[no-untyped-def]
-    """(key of `ROUTE_FAULTS`, part, place or peer) of the first fault; zeros if there is none.
-
-    `ends` are the tables of collect, cross and spread, each by sender and by receiver, well formed.
-    `node` is empty where relays may be any parts.
-    """
-    relays = len(node) == 0
-    came = np.zeros(part_ptr[-1], np.int8)  # 1 + hop in which a row arrives; 4: it is an own row
-    used = np.zeros(part_ptr[-1], np.bool_)
-    for i in range(len(needed_ptr) - 1):
-        part = first + i
-        came[part_ptr[part] : part_ptr[part + 1]] = 4
-        for hop in range(3):
-            ptr, peer, row_ptr, row = ends[2 * hop]
-            for k in range(ptr[i], ptr[i + 1]):
-                if not relays and (node[peer[k]] == node[part]) != (hop != 1):
-                    return 1, part, peer[k]
-                if not relays and hop == 1 and k > ptr[i] and node[peer[k - 1]] == node[peer[k]]:
-                    return 2, part, peer[k]
-                for e in range(row_ptr[k], row_ptr[k + 1]):
-                    of = came[row[e]]
-                    earlier = of == 4 or 0 < of <= hop
-                    if not (earlier if relays or hop < 2 else of == 2):
-                        return 3, part, row[e]
-                    used[row[e]] = True
-            ptr, peer, row_ptr, row = ends[2 * hop + 1]
-            for k in range(ptr[i], ptr[i + 1]):
-                if not relays and (node[peer[k]] == node[part]) != (hop != 1):
-                    return 1, part, peer[k]
-                for e in range(row_ptr[k], row_ptr[k + 1]):
-                    if came[row[e]]:
-                        return 4, part, row[e]
-                    came[row[e]] = 1 + hop
-                    used[row[e]] = False
-        for e in range(needed_ptr[i], needed_ptr[i + 1]):
-            if not came[needed[e]]:
-                return 5, part, needed[e]
-            used[needed[e]] = True
-        came[part_ptr[part] : part_ptr[part + 1]] = 0
-        for hop in range(3):
-            ptr, peer, row_ptr, row = ends[2 * hop + 1]
-            for e in range(row_ptr[ptr[i]], row_ptr[ptr[i + 1]]):
-                if not used[row[e]]:
-                    return 6, part, row[e]
-                came[row[e]] = 0
-    return 0, 0, 0
 
 
 @njit(cache=True, nogil=True, plain=True)

@@ -8,28 +8,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plancc.graph.columns import WithColumns
 from plancc.graph.types import distinct_columns
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.grid import Grid
 from plancc.plan.links import PartLinks
-from plancc.plan.part_routes import PartRoute, RankRows, part_route
-from plancc.plan.topology import Topology
+from plancc.plan.routed import RankRows, in_hops
 from plancc.plan.values import LINKS, Exchanges
-
-OF_NONZEROS = ("value", "relation", "edge_features")
-"""Fields of parts and plans, and nodes of the group "matrix", with an entry for every nonzero."""
 
 
 def taken(array: Any, places: Any) -> Any:
     """Some rows of an array that may be missing."""
     return None if array is None else array[places]
-
-
-def of_nonzeros(source: Any, places: Any = None) -> dict[str, Any]:
-    """The fields `OF_NONZEROS` of a part or plan, of all nonzeros or those at some places."""
-    found = {name: getattr(source, name) for name in OF_NONZEROS}
-    return found if places is None else {n: taken(each, places) for n, each in found.items()}
 
 
 @dataclass(frozen=True)
@@ -77,7 +68,7 @@ class GridShare:
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(WithColumns):
     """One part's slice of a plan (or several parts merged onto one rank, `plancc.plan.merge`).
 
     Attributes:
@@ -89,8 +80,7 @@ class Part:
         row_ptr, column, value (int64[local rows + 1], int32[nonzeros], float[nonzeros]): Local CSR;
             rows numbered [own rows | folded rows], columns [own rows | received rows], distinct,
             own ones first in a row.
-        relation, edge_features (uint16[nonzeros], float32[nonzeros, width], or None): As of
-            `plancc.plan.plan.Plan`.
+        columns: What nonzeros carry beside their values.
         expand: Own rows go to the peers; halo row k is the local column ``rows + k``.
         vertex_data: This part's rows, in local order.
         fold: Folded row k, the local row ``rows + k``, goes to its owner, and partial rows of the
@@ -99,8 +89,6 @@ class Part:
         grid: Layouts "grid" and "feature" only (`plancc.plan.grid_slices`): `index` and `num_parts`
             count ranks, the rows are those of H that this rank has between products, and the local
             matrix and the messages are empty.
-        route, fold_route: The hops in which the same rows come, of a plan that has them; the fold's
-            brings rows of the owners to where they are folded rows.
         links: Links whose sources are own rows; targets are local columns, behind own rows those
             that `link_exchange` brings.
         claims: None where nobody knows the tables of the plan: of slices that are made by hand.
@@ -118,13 +106,9 @@ class Part:
     vertex_data: VertexData = field(default_factory=VertexData)
     fold: Exchange | None = None
     grid: GridShare | None = None
-    route: PartRoute | None = None
-    fold_route: PartRoute | None = None
     claims: Claims | None = None
-    relation: npt.NDArray[np.uint16] | None = None
     links: PartLinks | None = None
     link_exchange: Exchange | None = None
-    edge_features: npt.NDArray[np.float32] | None = None
 
     @classmethod
     def of_rows(
@@ -170,7 +154,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class PartRange:
+class PartRange(WithColumns):
     """Parts ``first..last-1`` of a plan, side by side as in the file.
 
     Attributes:
@@ -178,9 +162,8 @@ class PartRange:
             the plan.
         local_ptr (int64[last - first + 1]): Where the local rows of every part start in `row_ptr`.
         exchanges: Messages of these parts; part `first` has number 0 there.
-        global_id, row_ptr, column, value, vertex_data, relation, edge_features: As in
-            `plancc.plan.plan.Plan`, for these parts.
-        topology: Of all parts; None: there are no hops.
+        global_id, row_ptr, column, value, vertex_data, columns: As in `plancc.plan.plan.Plan`, for
+            these parts.
         links: Of these parts.
     """
 
@@ -194,10 +177,7 @@ class PartRange:
     value: npt.NDArray[np.floating]
     exchanges: Exchanges
     vertex_data: VertexData = field(default_factory=VertexData)
-    topology: Topology | None = None
-    relation: npt.NDArray[np.uint16] | None = None
     links: PartLinks | None = None
-    edge_features: npt.NDArray[np.float32] | None = None
 
     @property
     def first_row(self) -> int:
@@ -213,11 +193,15 @@ class PartRange:
             self.first_row,
             np.arange(len(self.global_id), dtype=np.int32),
         )
-        send, receive = self.exchanges.expand.send, self.exchanges.expand.receive
+        expand = self.exchanges.expand
+        halo = Side.of_rank(expand.receive.peer, expand.receive.row_ptr)
+        expand = Exchange(expand.send, halo)
+        expand = in_hops("expand", expand, self.exchanges, self.place_of_halo(), rows)
         fold = self.exchanges.fold
         if fold is not None:
             folded = Side.of_rank(fold.send.peer, fold.send.row_ptr)
             fold = Exchange(folded, fold.receive)
+            fold = in_hops("fold", fold, self.exchanges, self.place_of_folded(), rows)
         linked = self.exchanges.get(LINKS)
         if linked is not None:
             arrives = Side.of_rank(linked.receive.peer, linked.receive.row_ptr)
@@ -230,12 +214,11 @@ class PartRange:
             num_interior=num_interior,
             row_ptr=self.row_ptr,
             column=self.column,
-            **of_nonzeros(self),
-            expand=Exchange(send, Side.of_rank(receive.peer, receive.row_ptr)),
+            value=self.value,
+            columns=self.columns,
+            expand=expand,
             vertex_data=self.vertex_data,
             fold=fold,
-            route=part_route(self.exchanges.hops("expand"), self.place_of_halo(), rows),
-            fold_route=part_route(self.exchanges.hops("fold"), self.place_of_folded(), rows),
             links=self.links,
             link_exchange=linked,
         )
@@ -253,9 +236,9 @@ class PartRange:
             local_ptr=at - at[0],
             row_ptr=self.row_ptr[at[0] : at[-1] + 1] - begin,
             column=self.column[begin:end],
-            **of_nonzeros(self, slice(begin, end)),
+            value=self.value[begin:end],
+            columns=self.columns_at(slice(begin, end)),
             exchanges=self.exchanges.of_parts(first, last),
-            topology=self.topology,
             links=None if self.links is None else self.links.of_parts(first, last),
         )
 
@@ -264,8 +247,7 @@ class PartRange:
         if self.relation is None:
             return self
         first, row_ptr = distinct_columns(self.row_ptr, self.column)
-        rest: Any = dict.fromkeys(OF_NONZEROS[1:])
-        return replace(self, row_ptr=row_ptr, column=self.column[first], **rest)
+        return replace(self, row_ptr=row_ptr, column=self.column[first], columns={})
 
     def part_of_nonzero(self) -> Int64Array:
         """The part that holds each nonzero, int64[nonzeros]."""

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.columns import COLUMNS, WithColumns, columns_of
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import content_sha256
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
@@ -43,7 +44,7 @@ from plancc.plan.format import (
 from plancc.plan.links import PartLinks
 from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
 from plancc.plan.part_invariants import claims_of
-from plancc.plan.parts import OF_NONZEROS, Part, PartRange, of_nonzeros
+from plancc.plan.parts import Part, PartRange
 from plancc.plan.rank_parts import RankParts
 from plancc.plan.values import Exchanges, Header
 from plancc.registry import Registry
@@ -64,8 +65,9 @@ def attributes_of(
 
 def fields_of(header: Header, arrays: Arrays) -> dict[str, Any]:
     """The fields of a `Plan` that a `PartRange` has too, from datasets."""
-    nonzeros = {name: arrays.get(f"matrix/{name}") for name in ("row_ptr", "column", *OF_NONZEROS)}
-    return nonzeros | {
+    matrix: dict[str, Any] = {n: arrays[f"matrix/{n}"] for n in ("row_ptr", "column", "value")}
+    return matrix | {
+        "columns": columns_of(**{name: arrays.get(f"matrix/{name}") for name in COLUMNS}),
         "global_id": arrays["rows/global_id"],
         "exchanges": Exchanges({step: exchange_of(step, arrays) for step in header.steps()}),
         "links": links_of(header, arrays),
@@ -73,7 +75,7 @@ def fields_of(header: Header, arrays: Arrays) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, repr=False)
-class Plan:
+class Plan(WithColumns):
     """A compiled plan of all parts. Immutable; `plancc.plan.lowering` makes it.
 
     Attributes:
@@ -86,9 +88,7 @@ class Plan:
         column (int32[num_nonzeros]): Local column numbers of the part that holds the nonzero; own
             ones first in a row, distinct but for parallel relations.
         value: float32 or float64[num_nonzeros].
-        relation (uint16[num_nonzeros], or None): As of `Graph`; nonzeros of one row and column
-            stand together, their relations ascending.
-        edge_features (float32[num_nonzeros, width], or None): As of `Graph`.
+        columns: What nonzeros carry beside their values.
         exchanges: The messages of every step; without hops unless the header has a topology.
         original_id (int64 or bytes[num_vertices], or None): The source's ids of the vertices 0..n-1
             where they differ, indexed by vertex; names as UTF-8 (`plancc.graph.named_ids`).
@@ -109,9 +109,7 @@ class Plan:
     original_id: npt.NDArray[Any] | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     baseline: Metrics | None = None
-    relation: npt.NDArray[np.uint16] | None = None
     links: PartLinks | None = None
-    edge_features: npt.NDArray[np.float32] | None = None
 
     @property
     def send(self) -> Side:
@@ -165,9 +163,9 @@ class Plan:
             local_ptr=self.local_ptr,
             row_ptr=self.row_ptr,
             column=self.column,
-            **of_nonzeros(self),
+            value=self.value,
+            columns=self.columns,
             exchanges=self.exchanges,
-            topology=self.header.topology,
             links=self.links,
         )
 
@@ -194,7 +192,8 @@ class Plan:
             "rows/num_interior": self.num_interior,
             "matrix/row_ptr": self.row_ptr,
             "matrix/column": self.column,
-            **{f"matrix/{name}": each for name, each in of_nonzeros(self).items()},
+            "matrix/value": self.value,
+            **{f"matrix/{name}": each for name, each in self.columns.items()},
             **vertex_data_arrays(self.vertex_data),
         }
         if self.links is not None:

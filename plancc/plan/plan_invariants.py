@@ -19,8 +19,7 @@ from plancc.plan.part_invariants import data_invariants, part_invariants
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
 from plancc.plan.receive_sets import offsets_of
-from plancc.plan.topology import Topology
-from plancc.plan.values import STEPS
+from plancc.plan.route_invariants import crossing_invariants
 
 
 def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -36,7 +35,7 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
             problem = _rises(table.ptr, table.num_messages) or _rises(table.row_ptr, table.volume)
             yield f"{step}/{end} tables are well formed", problem
     yield "matrix/row_ptr has every local row", _local_rows(plan)
-    yield from part_invariants(plan.all_parts, plan.num_interior)
+    yield from part_invariants(plan.all_parts, plan.num_interior, plan.header.topology)
     if plan.links is not None:
         yield "the links fit layout and types", plan.header.links_problem()
         yield "every link has its number", numbers_problem(plan.links, plan.header.links or 0)
@@ -44,11 +43,7 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     for step, tables in plan.exchanges.items():
         of_step = "" if step == "expand" else f" of the {step}"
         yield f"sends and receives{of_step} mirror each other", _mirrors(tables)
-    for step in STEPS:
-        hops, topology = plan.exchanges.hops(step), plan.header.topology
-        if hops and topology is not None:
-            at_most_once = f"a node sends to another at most once in the {step}_cross"
-            yield at_most_once, _crossings(plan, hops[1], topology)
+    yield from crossing_invariants(plan.exchanges, plan.header.topology)
     if plan.fold is not None:
         yield "every nonzero is there once", _once(plan, plan.all_parts)
     if plan.header.types is not None:
@@ -79,17 +74,6 @@ def _fold_as_said(plan: Plan) -> str:
 def _local_rows(plan: Plan) -> str:
     found, expected = len(plan.row_ptr) - 1, plan.local_ptr[-1]
     return "" if found == expected else f"it has {found}, there are {expected}"
-
-
-def _crossings(plan: Plan, crossing: Exchange, topology: Topology) -> str:
-    """Which nodes send to each other in more than one message; "" if none do."""
-    node, cross = topology.node_of_rank().astype(np.int64), crossing.send
-    sender = np.repeat(node, np.diff(cross.ptr))
-    pairs, counts = np.unique(sender * plan.num_parts + node[cross.peer], return_counts=True)
-    for pair in pairs[counts > 1]:
-        a, b = divmod(int(pair), plan.num_parts)
-        return f"node {a} sends {counts.max()} messages to node {b}"
-    return ""
 
 
 def _permutation(plan: Plan) -> str:

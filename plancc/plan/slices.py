@@ -128,10 +128,9 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
         part_ptr=part_ptr,
         local_ptr=local_ptr - local_ptr[0],
         **fields,
-        topology=header.topology,
     )
     num_interior = arrays["rows/num_interior"]
-    check(part_invariants(parts, num_interior), file.path)
+    check(part_invariants(parts, num_interior, header.topology), file.path)
     if parts.links is not None:
         check([sources_problem(parts.links, header.links or 0)], file.path)
     return parts, num_interior

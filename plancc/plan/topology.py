@@ -32,11 +32,6 @@ class Topology:
     groups: tuple[tuple[int, int], ...]
 
     @classmethod
-    def even(cls, nodes: int, ranks_per_node: int) -> Self:
-        """Nodes of the same number of ranks."""
-        return cls(((nodes, ranks_per_node),))
-
-    @classmethod
     def parse(cls, text: object) -> Self:
         """``4x8`` is 4 nodes of 8 ranks each, ``4x8+1x2`` has one more of 2 ranks.
 
@@ -83,6 +78,10 @@ class Topology:
         """Ranks of every node, int64[nodes]; call `check` first."""
         nodes, ranks = np.array(self.groups, dtype=np.int64).T
         return np.repeat(ranks, nodes)
+
+    def first_ranks(self) -> npt.NDArray[np.int64]:
+        """First rank of every node, and the number of all: int64[nodes + 1]."""
+        return np.append(0, np.cumsum(self.ranks()))
 
     def node_of_rank(self) -> npt.NDArray[np.int32]:
         """Node of every rank, int32[num_ranks]; call `check` first."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from plancc.plan.plan import Plan
-from plancc.plan.routing import with_relays
+from plancc.plan.routes import with_routes
 from plancc.plan.topology import Topology
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
@@ -26,11 +26,11 @@ def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, floa
         most: Messages that a row takes at most: 2 or 3.
 
     Returns:
-        Plan, seconds, and the argument `groups` and hops of `with_relays` as in "16x16 in 2 hops".
+        Plan, seconds, and the argument `groups` and hops of `with_routes` as in "16x16 in 2 hops".
     """
     ranks = predictor.machine.node.ranks
     found = (
-        (with_relays(plan, groups, hops), f"{groups} in {hops} hops")
+        (with_routes(plan, groups, hops), f"{groups} in {hops} hops")
         for groups in _groups(plan.num_parts, ranks)
         for hops in range(2, most + 1)
     )

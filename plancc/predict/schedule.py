@@ -44,18 +44,20 @@ class Pairs:
     Attributes:
         source, target (int32[num_messages]): Never the same.
         rows: int64[num_messages].
+        hops: The exchanges in which the rows travel from their owners; (): they go straight.
     """
 
     num_ranks: int
     source: Int32Array
     target: Int32Array
     rows: Int64Array
+    hops: tuple[Pairs, ...] = ()
     _split: dict[int, PairSplit] = field(default_factory=dict, repr=False)
 
     @cached_property
     def reversed(self) -> Pairs:
         """The messages back."""
-        return Pairs(self.num_ranks, self.target, self.source, self.rows)
+        return Pairs(self.num_ranks, self.target, self.source, self.rows, self.hops)
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
         """Traffic of every rank between nodes and in total; kept for the next call."""

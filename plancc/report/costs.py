@@ -18,7 +18,7 @@ from plancc.plan.exchange import Side
 from plancc.plan.metrics import StepTraffic, Traffic
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
-from plancc.plan.routing import hops_of
+from plancc.plan.routes import hops_of
 from plancc.plan.topology import Topology
 from plancc.plan.values import HOPS
 from plancc.predict.memory import row_memory
@@ -131,7 +131,7 @@ class TopologyCost:
     Attributes:
         volume, messages: Rows and messages where every row goes straight from rank to rank.
         volume_in_hops, messages_in_hops: The same where every row crosses to a node once
-            (`plancc.plan.routing`); None: not known of merged parts.
+            (`plancc.plan.routes`); None: not known of merged parts.
         has_hops: Whether the plan has these hops.
         random_share: Expected share of `volume` and `messages` between nodes if the parts were
             numbered at random: of the p - 1 others of a part, those on other nodes are between
@@ -245,10 +245,10 @@ class RelayCost:
         """Count the tables of a plan with relays."""
         expand, fold = tables.expand.step, tables.fold
         least, steps = expand.received, [expand]
-        hops = [hop.step for hop in tables.route or ()]
+        hops = [hop.step for hop in tables.expand.hops]
         if fold is not None:  # its hops lead from the owners
             least, steps = np.maximum(least, fold.step.sent), [expand, fold.step]
-            hops += [hop.reversed.step for hop in tables.fold_route or ()]
+            hops += [hop.reversed.step for hop in fold.hops]
         return cls(Busiest.of(steps), Busiest.of(hops), int(least.max()))
 
     def as_dict(self) -> dict[str, Any]:

@@ -104,13 +104,14 @@ class Basis:
                     found.predictor, dims=(*inner, (inner[1:] or DEFAULT_DIMS[1:])[-1])
                 )
                 found = replace(found, predictor=predictor)
-            topology = file.header.topology
-            return found if topology is None else found.on_nodes(topology)
+            return found.on_nodes(file.header.topology)
         except InputError as error:
             raise InputError(f"{file.path}: {error}") from None
 
-    def on_nodes(self, topology: Topology) -> Basis:
-        """The basis with as many ranks on a node as the topology has."""
+    def on_nodes(self, topology: Topology | None) -> Basis:
+        """The basis with as many ranks on a node as the topology has, if there is one."""
+        if topology is None:
+            return self
         machine = self.predictor.machine.on_nodes(topology)
         return replace(self, predictor=replace(self.predictor, machine=machine))
 
@@ -190,8 +191,7 @@ class EpochTimes:
         """The times of a plan in memory, by its own machine and widths."""
         provenance = plan.provenance
         basis = Basis.of(provenance, DataWidths.of(plan.vertex_data))
-        if plan.header.topology is not None:
-            basis = basis.on_nodes(plan.header.topology)
+        basis = basis.on_nodes(plan.header.topology)
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
 
     def beside(self, plan: Plan) -> float | None:

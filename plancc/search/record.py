@@ -52,6 +52,7 @@ class SearchResult:
         tried: In the order in which the steps ended.
         seconds: Of the whole search.
         others: The best of efforts below, as balanced: with numbers and hops they may be quicker.
+        how: Other entries of a plan's provenance.
     """
 
     owners: Owners
@@ -61,6 +62,7 @@ class SearchResult:
     warnings: list[str]
     seconds: float
     others: list[Owners] = field(default_factory=list)
+    how: dict[str, str] = field(default_factory=dict)
 
     def tried_json(self) -> str:
         """The trials as JSON, for a plan's provenance."""

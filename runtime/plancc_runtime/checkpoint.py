@@ -27,7 +27,8 @@ import os
 import re
 import reprlib
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from os import PathLike
 from pathlib import Path
@@ -215,12 +216,16 @@ class Checkpoints:
         kept = {f"best/{name}": value for name, value in chosen.items()}
         former = [self._folder / _name(k) for k in range(1, self._options.keep_last)]
         for name in self._damaged:  # whole ones stay until the new one is there
-            _set_aside(self._folder / name)
+            path = self._folder / name
+            with _attempted(f"rename {path}"), suppress(FileNotFoundError):  # what was wrong
+                os.replace(path, f"{path}.damaged")
         self._damaged = []
         _write_file(self._folder / LAST, {**weights, **state, **kept}, facts, former)
         for number in _numbers(self._folder):
             if number > len(former):
-                _remove(self._folder / _name(number))
+                path = self._folder / _name(number)
+                with _attempted(f"remove {path}"):
+                    path.unlink(missing_ok=True)
 
     def load(self, learner: Learner) -> tuple[int, Validation]:
         """Put the network and its optimiser where the newest whole checkpoint left them.
@@ -351,30 +356,21 @@ def _numbers(folder: Path) -> list[int]:
     return [0] * (LAST in names) + sorted(int(match[1]) for match in matches if match)
 
 
+@contextmanager
+def _attempted(what: str) -> Iterator[None]:
+    """Say what could not be done, as an OutputError, if the system does not let it."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"cannot {what}: {why_not_written(error)}") from error
+
+
 def _make_folder(path: Path) -> None:
-    try:
-        os.makedirs(path, exist_ok=True)
-    except FileExistsError as error:
-        raise OutputError(f"`checkpoint` {path}: is not a folder") from error
-    except OSError as error:
-        raise OutputError(f"cannot make {path}: {why_not_written(error)}") from error
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot remove {path}: {why_not_written(error)}") from error
-
-
-def _set_aside(path: Path) -> None:
-    """Keep a damaged file under another name, in place of an older one of that name."""
-    try:
-        os.replace(path, f"{path}.damaged")
-    except FileNotFoundError:
-        pass  # it is what was wrong with it
-    except OSError as error:
-        raise OutputError(f"cannot rename {path}: {why_not_written(error)}") from error
+    with _attempted(f"make {path}"):
+        try:
+            os.makedirs(path, exist_ok=True)
+        except FileExistsError as error:
+            raise OutputError(f"`checkpoint` {path}: is not a folder") from error
 
 
 def _plain(options: TrainOptions) -> dict[str, Any]:

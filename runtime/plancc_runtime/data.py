@@ -20,14 +20,13 @@ from torch.nn import functional
 from plancc.errors import InputError
 from plancc.graph.mapped import MappedRows
 from plancc.plan.format import too_many_classes
-from plancc.plan.links import NUM_KINDS, OF_SPLITS
 from plancc.plan.parts import Part
 from plancc.sampling.counter import mix
 from plancc.sampling.splits import random_split
 from plancc.text import shown
 from plancc_runtime.metrics import BALANCED
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.targets import LinkTarget, Numbers, Target, kind_of
+from plancc_runtime.targets import Numbers, Target, kind_of
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -156,7 +155,7 @@ def load_data(
     """
     data, seed, split = part.vertex_data, options.seed, options.split
     num_features, num_classes = options.features, options.classes
-    width = _width(part, options)
+    width = width_of(part, options)
     columns = _own_columns(part, width)
     random = data.targets is None and data.labels is None
     labels: npt.NDArray[Any]
@@ -217,7 +216,7 @@ def load_data(
             )
         if sizes[0] == 0:
             raise InputError(f"{plan}: {_no_training(split is not None, given)}")
-        _check_kind(options, kind, plan)
+        check_kind(options, kind, plan)
 
     there = torch.from_numpy(labels).to(device)
     splits = {s: torch.from_numpy(r).to(device) for s, r in rows.items()}
@@ -231,7 +230,7 @@ def load_data(
         target = replace(target, weights=weights.to(device, dtype))
         totals = _totals(target, there, splits, transport)
     return LocalData(
-        features=_features(part, options, width, dtype).to(device),
+        features=features_of(part, options, width, dtype).to(device),
         num_features=width,
         first_column=columns.start,
         labels=there,
@@ -246,13 +245,13 @@ def load_data(
     )
 
 
-def _width(part: Part, options: TrainOptions) -> int:
+def width_of(part: Part, options: TrainOptions) -> int:
     """Columns of the features, of all ranks that share these rows."""
     features = part.vertex_data.features
     return (options.features or DEFAULT_FEATURES) if features is None else features.shape[1]
 
 
-def _features(part: Part, options: TrainOptions, width: int, dtype: torch.dtype) -> Tensor:
+def features_of(part: Part, options: TrainOptions, width: int, dtype: torch.dtype) -> Tensor:
     """This rank's columns of the features, or random ones, on the CPU."""
     features, columns = part.vertex_data.features, _own_columns(part, width)
     if options.features_on_disk and isinstance(features, MappedRows) and features.order is None:
@@ -278,44 +277,7 @@ class _Exposed:
         self._array = array  # which keeps the memory
 
 
-def load_link_data(
-    part: Part,
-    transport: Transport,
-    dtype: torch.dtype,
-    options: TrainOptions,
-    device: torch.device = CPU,
-    plan: str = "the plan",
-) -> LocalData:
-    """What a rank trains with to learn links: every row counts, and has no label. Collective.
-
-    Parameters and errors are those of `load_data`; split sizes count links without negatives.
-    """
-    links = part.links
-    assert links is not None
-    kinds = np.bincount(links.kind, minlength=NUM_KINDS).astype(np.int64)
-    transport.allreduce_sum(kinds)
-    with transport.agreement():
-        _check_kind(options, LinkTarget, plan)
-    kinds[0] *= 1 + options.negatives
-    sizes = {s: int(kinds[of[0]]) for s, of in OF_SPLITS.items() if kinds[of[0]]}
-    totals = {s: float(kinds[list(of)].sum()) for s, of in OF_SPLITS.items() if s in sizes}
-    sizes["train"] //= 1 + options.negatives
-    width, rows = _width(part, options), torch.arange(part.num_rows, device=device)
-    return LocalData(
-        features=_features(part, options, width, dtype).to(device),
-        num_features=width,
-        first_column=0,
-        labels=torch.zeros(part.num_rows, dtype=torch.int64, device=device),
-        num_classes=options.hidden,
-        splits={"train": rows},
-        split_sizes=sizes,
-        target=LinkTarget(options.loss),
-        totals=totals,
-        random_features=part.vertex_data.features is None,
-    )
-
-
-def _check_kind(options: TrainOptions, kind: type[Target], plan: str) -> None:
+def check_kind(options: TrainOptions, kind: type[Target], plan: str) -> None:
     """InputError for options that do not go with this kind of targets."""
     asked = {
         "loss": (options.loss, kind.losses),

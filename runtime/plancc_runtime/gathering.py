@@ -210,6 +210,12 @@ class RowsOfRank:
         places = order[np.searchsorted(wanted, self.vertices[rows], sorter=order)]
         return RowsOfRank(places, len(wanted), self.contributes)
 
+    def within(self, vertices: slice) -> tuple[npt.NDArray[np.int64], RowsOfRank]:
+        """Which rows are of consecutive vertices, and these, which count from the first of them."""
+        there = (self.vertices >= vertices.start) & (self.vertices < vertices.stop)
+        size, rows = vertices.stop - vertices.start, np.flatnonzero(there)
+        return rows, RowsOfRank(self.vertices[rows] - vertices.start, size, self.contributes)
+
     def source(self, arrays: Mapping[str, np.ndarray]) -> RowSource:
         """The rows of these arrays that this rank contributes."""
         if not self.contributes:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 1 << 19
 """Numbers that are looked at at once."""
+Splits = dict[str, tuple[Tensor, Tensor]]
 SMALL = 1 << 18
 """Vertices up to which a device waits for the starts of kernels."""
 _Pass = tuple[Tensor, Tensor, list[Tensor | None]]
@@ -161,10 +162,7 @@ class Learner:
         """Scores of all splits, over those of their vertices that the view has. Collective."""
         target = data.target
         with self.clock("dense"):
-            splits = {
-                name: (split.rows_of(outputs), split.labels)
-                for name, split in ((name, self._split(name, view, data)) for name in data.splits)
-            }
+            splits = self._of_splits(outputs, view, data)
             counts = np.stack(
                 [target.count(*own, data.totals[name]) for name, own in splits.items()]
             )
@@ -173,10 +171,19 @@ class Learner:
         if not np.isfinite(counts).all():
             self._end_diverged(counts[0, 0], where, view, data)
         scores = scores_of(target, {name: data.split_sizes[name] for name in splits}, counts)
-        if isinstance(target, ClassTarget) and self.options.metric in RANKED:
-            with self.clock("allreduce"):
-                add_areas(scores, target, splits, self.transport)
+        with self.clock("allreduce"):
+            self._rank(scores, splits, data)
         return scores
+
+    def _of_splits(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
+        """Outputs that are scored, and what is right for them, of every split. Collective."""
+        splits = {name: self._split(name, view, data) for name in data.splits}
+        return {name: (each.rows_of(outputs), each.labels) for name, each in splits.items()}
+
+    def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
+        """Add the scores that compare all outputs with each other, if asked for. Collective."""
+        if isinstance(data.target, ClassTarget) and self.options.metric in RANKED:
+            add_areas(scores, data.target, splits, self.transport)
 
     def _end_diverged(self, loss: float, where: str, view: View, data: LocalData) -> None:
         """Raise on all ranks that the loss is not finite, and where that comes from. Collective.

@@ -8,9 +8,9 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.plan.exchange import Int32Array
-from plancc.plan.part_routes import keeps_nodes
 from plancc.plan.parts import Part
 from plancc.plan.rank_parts import block_of_parts
+from plancc.plan.routed import Routed, keeps_groups
 from plancc.plan.topology import Topology
 from plancc.plan.values import Header
 from plancc_runtime.transport.base import Transport
@@ -26,36 +26,40 @@ def with_exchange(header: Header, part: Part, exchange: str, transport: Transpor
             "flat": no hops. "nodes", "relays": hops wherever the ranks are.
     """
     topology = header.topology
-    if part.route is None:
+    if not is_routed(part):
         return part
     there = topology is None or exchange == "nodes" or fits(topology, transport.nodes_of_ranks())
     if there and topology is not None:
         node = planned_nodes(topology, transport.size)
         transport.far = (node != node[transport.rank]).tolist()
-    return part if there and exchange != "flat" else replace(part, route=None, fold_route=None)
+    if there and exchange != "flat":
+        return part
+    fold = None if part.fold is None else part.fold.straight()
+    return replace(part, expand=part.expand.straight(), fold=fold)
+
+
+def is_routed(part: Part) -> bool:
+    """Whether rows of the slice travel in hops."""
+    return isinstance(part.expand, Routed)
 
 
 def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
     """Raise InputError if hops are asked for and the plan has none for these ranks."""
-    if exchange == "relays" and not (header.relays and num_ranks == header.num_parts):
+    topology, parts = header.topology, header.num_parts
+    why = ""
+    if exchange == "relays" and not header.relays:
         why = "the plan has none; compile it with `exchange` relays"
-        if header.relays:
-            why = f"the plan's are for {header.num_parts} ranks, not {num_ranks}"
-        raise InputError(f"`exchange` relays: {why}")
-    if exchange != "nodes":
-        return
-    topology, ranks = header.topology, block_of_parts(header.num_parts, num_ranks)
-    if topology is None or not keeps_nodes(topology, ranks):
-        raise InputError(f"`exchange` nodes: {_why_flat(header, num_ranks)}")
-
-
-def _why_flat(header: Header, num_ranks: int) -> str:
-    if header.topology is None:
-        return "the plan has no hops between nodes; compile it with `topology` and `exchange` nodes"
-    return (
-        f"the plan is for nodes x ranks {header.topology}; of {num_ranks} ranks some would have "
-        "parts of several nodes"
-    )
+    elif exchange == "relays" and num_ranks != parts:
+        why = f"the plan's are for {parts} ranks, not {num_ranks}"
+    elif exchange == "nodes" and topology is None:
+        why = "the plan has no hops between nodes; compile it with `topology` and `exchange` nodes"
+    elif exchange == "nodes" and not keeps_groups(topology, block_of_parts(parts, num_ranks)):
+        why = (
+            f"the plan is for nodes x ranks {topology}; of {num_ranks} ranks some would have parts "
+            "of several nodes"
+        )
+    if why:
+        raise InputError(f"`exchange` {exchange}: {why}")
 
 
 def fits(topology: Topology, nodes: list[str]) -> bool:

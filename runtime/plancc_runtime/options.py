@@ -49,6 +49,8 @@ ONLY_BATCHES = {
 FULL = "full"
 """The `batch_size` of an explicit full batch."""
 OF_LINKS = ("decoder", "negatives", "exclude_links")
+BETWEEN = ("activation", "norm", "residual", "hidden")
+"""Options of what stands between layers."""
 OF_A_RANK = ("threads", "device")
 """Options that every rank may have its own of."""
 PATHS_OF_A_RANK = ("init", "log")

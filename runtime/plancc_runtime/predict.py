@@ -34,6 +34,7 @@ from plancc_runtime.transport.messages import name_ranks
 
 if TYPE_CHECKING:
     from plancc_runtime.saved import Description
+    from plancc_runtime.tasks import LearningTask
 
 StrPath = str | PathLike[str]
 
@@ -86,6 +87,7 @@ def predict(
     opened, description = _opened(plan, weights, asked, transport)
     from plancc_runtime.predictions import known_in
     from plancc_runtime.targets import TARGETS, LinkTarget
+    from plancc_runtime.tasks import task_of
 
     with transport.agreement():
         if description.random_labels:
@@ -103,22 +105,21 @@ def predict(
         own = {"init": weights, "predict": path, "embeddings": embeddings, "passes": passes}
         settings = {**own, **execution}
         options = options_of(description, fspath(weights), settings)
-        types, union = opened.header.types, opened.rows
-        if types is not None or description.options.types:
-            union = _of_types(opened, description, options, fspath(weights))
+        task = task_of(opened.header, options)
+        union = _of_types(opened, description, task, fspath(weights))
         _check_widths(fspath(plan), union, description.dims)
     _check_targets(fspath(plan), union, description, transport)
-    of_target = slice(0, opened.header.num_vertices)
-    if types is not None and options.target is not None:
-        of_target = types.vertices(options.target)
+    of_target = task.learnt
     vertices: npt.NDArray[np.integer] = opened.rows.global_id
     if ids is None:
         learnt = (vertices >= of_target.start) & (vertices < of_target.stop)
     else:
         listed, wanted = _asked(ids, plan, opened, of_target, transport)
         learnt = np.isin(vertices, wanted)
-    rows = _unlabelled(opened.rows, learnt, options.target)
-    run = run_of(replace(opened, rows=rows), options, transport)
+    labels = np.where(learnt, 0, -1).astype(np.int32)  # nothing is learnt from them
+    data = type(union.vertex_data)(features=union.vertex_data.features, labels=labels)
+    opened = replace(opened, rows=replace(union, vertex_data=data))
+    run = run_of(opened, options, transport, task=task)
     vertices = run.rows.vertices
     kind = TARGETS[description.target]
     if ids is None:
@@ -329,40 +330,26 @@ def _vertices_of(
     return vertices
 
 
-def _of_types(
-    opened: Opened, description: Description, options: TrainOptions, weights: str
-) -> Part:
-    """The slice with vertex data of the union; InputError if its types are not the network's."""
-    from plancc_runtime.nn.relations import TypesOfNetwork
-    from plancc_runtime.typed_data import joined
-
+def _of_types(opened: Opened, description: Description, task: LearningTask, weights: str) -> Part:
+    """The slice with data of all vertices; InputError if its types are not the network's."""
     of_network, types = description.options.types, opened.header.types
+    if types is None and not of_network:
+        return task.joined(opened.rows, opened.name)
     if types is None or not of_network:
         has = "types of vertices" if types is not None else "one type of vertices"
         other = "one" if types is not None else "several"
         raise InputError(f"{opened.name}: the plan has {has}, and the network is for {other}")
+    from plancc_runtime.nn.relations import TypesOfNetwork
+
     network = TypesOfNetwork.parse(of_network)
     if {*types.relations} == {*network.relations} and network.target in types.counts:
-        part, found = joined(opened.rows, types, options, opened.name)
-        if found.is_like(network):
+        part = task.joined(opened.rows, opened.name)
+        if TypesOfNetwork(**task.network["types"]).is_like(network):
             return part
     raise InputError(
         f"{opened.name}: the plan has other types, relations or widths of features than the "
         f"network of {weights}"
     )
-
-
-def _unlabelled(part: Part, learnt: npt.NDArray[np.bool_], target: str | None) -> Part:
-    """The slice with features alone, and labels of some rows from which nothing is learnt."""
-    data, labels = part.vertex_data, np.where(learnt, 0, -1).astype(np.int32)
-    plain = type(data)
-    if target is None or data.by_type is None:
-        return replace(part, vertex_data=plain(features=data.features, labels=labels))
-    by_type = data.by_type
-    of_type = {name: plain(features=each.features) for name, each in by_type.of_type.items()}
-    labels = labels[by_type.row_type == by_type.number(target)]
-    of_type[target] = replace(of_type[target], labels=labels)
-    return replace(part, vertex_data=plain(by_type=replace(by_type, of_type=of_type)))
 
 
 def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plancc.plan.values import Header
 from plancc_runtime.options import FULL, TrainOptions
 from plancc_runtime.results import Epoch, Scores
 from plancc_runtime.targets import Target
@@ -12,8 +11,6 @@ from plancc_runtime.targets import Target
 NEAR = 0.1
 """A score is near that of a constant answer if they differ by less than this share of what is
 beyond the latter."""
-MANY_EDGES = 0.05
-"""Share of the pairs of vertices that are edges above which negatives are often links."""
 WITH_LABELS = "compile the graph with its labels, which `data` has by the key labels or y"
 """What to do for predictions from a plan without labels."""
 
@@ -39,31 +36,13 @@ def of_data(random_features: bool, random_labels: bool, what: str = "labels") ->
     ]
 
 
-def of_negatives(header: Header, num_links: int) -> list[str]:
-    """Sentences on negatives of training that are edges, where there are many.
-
-    Parameters:
-        num_links: Training links.
-    """
-    n = header.num_vertices
-    edges = header.num_nonzeros - n * header.self_loops
-    share = max(edges, num_links * (1 if header.directed else 2)) / n**2
-    if share <= MANY_EDGES:
-        return []
-    return [
-        f"{share:.0%} of all pairs of vertices are edges, and so about {share:.0%} of the "
-        "negatives that training draws: the loss calls these links wrong too"
-    ]
-
-
-def of_options(options: TrainOptions, links: bool, cores: int) -> list[str]:
+def of_options(options: TrainOptions, between: Sequence[str], cores: int) -> list[str]:
     """Sentences on options that have no effect, or another than was meant.
 
     Parameters:
-        links: Whether links are learnt, from outputs as wide as `hidden`.
+        between: Options that have no effect on a network of one layer.
         cores: Those that a rank may use.
     """
-    between = ("activation", "norm", "residual", *([] if links else ["hidden"]))
     found = [
         f"{options.setting(name)} has no effect: nothing stands between layers where `layers` is 1"
         for name in (options.chosen(between) if options.layers == 1 else ())

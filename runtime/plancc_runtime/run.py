@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from hashlib import sha256
 from os import PathLike, fspath
 from os.path import exists
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,36 +15,27 @@ import torch
 
 from plancc.errors import InputError, PlanccError, Stopped
 from plancc.files import check_target
-from plancc.plan.parts import Part
-from plancc.plan.values import Header
 from plancc.registry import check_choice
 from plancc.text import shown
-from plancc_runtime.data import LocalData, load_data, load_link_data
+from plancc_runtime.data import LocalData
 from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import check_layout, check_widths, execution_of, network_class
 from plancc_runtime.execution.figures import words_of_outputs
 from plancc_runtime.gathering import Ids, RowsOfRank
 from plancc_runtime.kernels.spmm import KERNELS
-from plancc_runtime.layouts.order import by_type, in_order, reordered
+from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.learner import Learner, is_finite
+from plancc_runtime.learner import is_finite
 from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
 from plancc_runtime.nn import option_names
 from plancc_runtime.nn.network import Network, NetworkOptions
-from plancc_runtime.nodes import check_exchange, with_exchange
+from plancc_runtime.nodes import check_exchange, is_routed, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
-from plancc_runtime.options import FULL, WATCHFUL, TrainOptions, learns_links
-from plancc_runtime.predictions import check_finite, known_in, known_of, save_predictions
-from plancc_runtime.remarks import (
-    WITH_LABELS,
-    of_data,
-    of_negatives,
-    of_options,
-    of_sampler,
-    remarks,
-)
+from plancc_runtime.options import FULL, WATCHFUL, TrainOptions
+from plancc_runtime.predictions import check_finite, save_predictions
+from plancc_runtime.remarks import WITH_LABELS, of_options, of_sampler, remarks
 from plancc_runtime.results import (
     BatchStep,
     Measure,
@@ -56,7 +47,8 @@ from plancc_runtime.results import (
 )
 from plancc_runtime.saved import Description
 from plancc_runtime.slices import Opened, Slice, rows_of_rank
-from plancc_runtime.targets import LinkTarget, Target
+from plancc_runtime.targets import Target
+from plancc_runtime.tasks import LearningTask, task_of
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
 from plancc_runtime.views import place_of
@@ -66,33 +58,32 @@ from plancc_runtime.workspace import return_memory
 if TYPE_CHECKING:
     from plancc_runtime.checkpoint import Checkpoints
     from plancc_runtime.execution.drawn import Drawn
-    from plancc_runtime.link_learner import LinkLearner
-    from plancc_runtime.nn.relations import TypesOfNetwork
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 """Types of weights and sums."""
+OF_NETWORKS = ("model", "activation", "norm", "residual", "dropout", "standardize_features")
+"""Options that networks have under the same names."""
 
 
-def agree(
-    plan: str | PathLike[str] | Slice, header: Header, options: TrainOptions, num_ranks: int
-) -> Drawn | None:
+def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
     """Whether plan and options fit each other; mini-batches, if there are any; not collective.
 
     Parameters:
-        header: As of `slices.as_run`.
+        task: Of a header as `slices.as_run` has it.
 
     Raises:
         InputError: If they do not.
     """
+    header, options = task.header, task.options
     if options.kernel != "auto":
         check_choice("kernel", options.kernel, KERNELS)
-    check_layout(header, options)
+    check_layout(task)
     check_exchange(header, options.exchange, num_ranks)
     if not options.mini_batches:
         return None
     from plancc_runtime.execution.drawn import chosen_batches
 
-    return chosen_batches(plan, options, header)
+    return chosen_batches(plan, task)
 
 
 def remarks_on_plan(plan: Opened, options: TrainOptions, transport: Transport) -> list[str]:
@@ -111,36 +102,30 @@ class Run:
     damaged plan, which `prepare` reads.
     """
 
-    def __init__(self, opened: Opened, options: TrainOptions, transport: Transport) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        options: TrainOptions,
+        transport: Transport,
+        task: LearningTask | None = None,
+    ) -> None:
         header, rows, self.content = opened.header, opened.rows, opened.content
         self.header, self.options, self.transport = header, options, transport
         self._name = opened.name or "the plan"
         self._opened: Opened | None = opened
-        self._types: TypesOfNetwork | None = None
-        self._learnt: slice | None = None
-        self._known: dict[str, np.ndarray] | None = None
         with transport.agreement():
-            self._links = learns_links(header, options)
-            self._drawn = agree(opened.plan, header, options, transport.size)
-            if header.types is not None:
-                from plancc_runtime.typed_data import joined
-
-                rows, self._types = joined(rows, header.types, options, self._name)
-                self._opened = replace(opened, rows=rows)
-                self._learnt = header.types.vertices(self._types.target)
-                self.options = options = replace(options, target=self._types.target)
-        self._remarks = remarks_on_plan(opened, options, transport)
-        if header.types is not None and options.target in header.types.unreached():
-            self._remarks.append(
-                f"no relation leads to '{shown(options.target)}': it is learnt from its own "
-                f"features alone{header.types.advice_to_reach(options.target)}"
-            )
+            self._task = task = task or task_of(header, options)
+            self._drawn = agree(opened.plan, task, transport.size)
+            rows = task.joined(rows, self._name)
+            self._opened = replace(opened, rows=rows)
+            self.options = options = replace(options, target=task.target)
+        self._remarks = [*remarks_on_plan(opened, options, transport), *task.remarks()]
         self._drawn_by = ""
         if self._drawn is not None and self._drawn.remark:
             self._remarks.append(self._drawn.remark)
         cores = transport.cores_per_rank()
         self._threads = options.threads or cores
-        self._remarks += of_options(options, self._links, cores)
+        self._remarks += of_options(options, task.between, cores)
         torch.set_num_threads(self._threads)
         with transport.agreement():
             device = own_device(options.device, transport)
@@ -154,25 +139,20 @@ class Run:
             device=device,
         )
         self.rows = rows_of_rank(header, rows)
-        self._data = self._load(rows)
+        self._data = task.load(rows, self._resources, self._name)
         with transport.agreement():
-            check_widths(header, options, self._data)
+            check_widths(task, self._data)
             if self._data.random_labels and options.predict is not None:
                 raise InputError(
                     f"`predict` {fspath(options.predict)}: {self._name} has no labels, and random "
                     f"ones predict nothing; {WITH_LABELS}; weights that are trained already need "
                     "no labels: plancc predict takes them"
                 )
-        known = None if self._types is None else asdict(self._types)
-        network = make_network(options, self._data, transport, self._resources.dtype, known)
-        learner: type[Learner] = Learner
-        if self._links:
-            from plancc_runtime.link_learner import LinkLearner
-
-            learner = LinkLearner
-        self._learner = learner(network, options, transport, self._resources.clock)
+        dtype, clock = self._resources.dtype, self._resources.clock
+        network = make_network(options, self._data, transport, dtype, task.network)
+        self._learner = task.learner(network, options, transport, clock)
         with transport.agreement():
-            self._validated = _is_validated(options, self._data)
+            self._validated = _is_validated(options, self._data, task.unvalidated)
         self._best, self._first = Validation(), 0
         self._checkpoints: Checkpoints | None = None
         if options.checkpoint is not None:
@@ -194,38 +174,21 @@ class Run:
         self._steps: list[BatchStep] = []
         self._done = self._first
 
-    def _load(self, rows: Part) -> LocalData:
-        """The vertex data of rows of this rank. Collective."""
-        resources = self._resources
-        if self._links:
-            wanted = self.options.predict is not None
-            self._known = known_in(rows, rows.global_id) if wanted else {}
-            common = self.transport, resources.dtype, self.options, resources.device
-            return load_link_data(rows, *common, self._name)
-        data = load_data(
-            *(rows, self.transport, resources.dtype, self.options, resources.device),
-            *(self._name, self._learnt),
-        )
-        if self.header.types is None:
-            return data
-        row_type = torch.from_numpy(self.header.types.type_of(rows.global_id))
-        return replace(data, row_type=row_type.to(resources.device))
-
     def prepare(self) -> None:
         """Read the rank's slice, and set up the execution; what that takes is measured."""
         options, transport, opened = self.options, self.transport, self._opened
         assert opened is not None
         part = with_exchange(self.header, opened.read(transport), options.exchange, transport)
         part = in_order(part, options.row_order, options.pipeline, transport)
-        if self.header.types is not None:
-            part = reordered(part, by_type(self.header.types.type_of(part.global_id)))
+        part = self._task.ordered(part)
         moved = np.array([not np.array_equal(part.global_id, opened.rows.global_id)], np.int8)
         transport.allreduce_max(moved)
         plan, self._opened = opened.plan, None
         del opened
         if moved[0]:
-            self.rows, self._data = rows_of_rank(self.header, part), self._load(part)
-        self._hops = part.route is not None
+            self.rows = rows_of_rank(self.header, part)
+            self._data = self._task.load(part, self._resources, self._name)
+        self._hops = is_routed(part)
         self._pipelining = pipelining(part.grid, options.pipeline)
         self._use_features()
         drawn, self._drawn = self._drawn, None
@@ -245,9 +208,7 @@ class Run:
         before = self._learner.start()
         directory = self._learner.hold(part, self.header, self._resources)
         drawn = drawn and replace(drawn, directory=directory)
-        self._execution = execution_of(
-            self.header, part, self._data, options, self._resources, drawn
-        )
+        self._execution = execution_of(self._task, part, self._data, self._resources, drawn)
         del part
         self._data = self._execution.prepare(self._learner.network)
         return_memory()
@@ -309,12 +270,7 @@ class Run:
                 remarks=[
                     *self._remarks,
                     *(self._checkpoints.remarks if self._checkpoints is not None else ()),
-                    *of_data(
-                        data.random_features,
-                        data.random_labels,
-                        "links" if self._links else "labels",
-                    ),
-                    *(of_negatives(self.header, data.split_sizes["train"]) if self._links else ()),
+                    *self._task.remarks_on(data),
                 ],
                 hops=self._hops,
                 resumed_from="" if self._checkpoints is None else self._checkpoints.source,
@@ -411,16 +367,9 @@ class Run:
         result = execution.epoch(learner, self._data, epoch, scored, rate_of)
         self._steps += result.steps
         volume = sum(step.volume for step in result.steps) / max(len(result.steps), 1)
-        return Measure(
-            epoch,
-            result.loss,
-            result.rate,
-            scores or result.scores or Scores(),
-            learner.measure(before),
-            evaluating,
-            volume,
-            len(result.steps),
-        )
+        found, spent = scores or result.scores or Scores(), learner.measure(before)
+        figures = epoch, result.loss, result.rate, found, spent, evaluating
+        return Measure(*figures, volume, len(result.steps))
 
     def _see(self, scores: Scores, epoch: int) -> None:
         """Take note of the validation loss after an epoch."""
@@ -476,32 +425,25 @@ class Run:
                 for graph in view.graphs[embeddings:]:
                     embedding = graph.targets(embedding)
                 embedding = embedding[places]
-        learnt = self._learnt
-        if known is None:
-            known = self._known
-        if known is None:
-            known = known_of(self._data.labels, self._data.splits)
-            if learnt is not None:
-                known = {name: each[self._rows_of(learnt)] for name, each in known.items()}
-        if wanted is None and learnt is not None:
-            of_target, (rows, ids) = self._rows_of(learnt), self.of_learnt(ids)
-            outputs = outputs[of_target]
-            embedding = None if embedding is None else embedding[of_target]
+        else:
+            learnt, (rows, ids) = rows.within(self._task.learnt)[0], self.of_learnt(ids)
+            if known is None:
+                found = self._task.known(self._data)
+                known = {name: each[learnt] for name, each in found.items()}
+            if len(learnt) < len(outputs):
+                outputs = outputs[learnt]
+                embedding = None if embedding is None else embedding[learnt]
+        kind = kind or type(self._data.target)
         return save_predictions(
-            path,
-            rows,
-            outputs,
-            embedding,
-            kind or type(self._data.target),
-            ids,
-            self.transport,
-            known,
+            path, rows, outputs, embedding, kind, ids, self.transport, known or {}
         )
 
     def score(self, pairs: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
         """`LinkLearner.score` by the weights as they are. Collective."""
-        learner = cast("LinkLearner", self._learner)
-        return learner.score(learner.outputs(self._execution.whole(), self._data), pairs)
+        learner: Any = self._learner
+        outputs = learner.outputs(self._execution.whole(), self._data)
+        places, found = learner.score(outputs, pairs)
+        return places, found
 
     def words_of_outputs(self) -> tuple[int, int]:
         """Words that all ranks send for outputs of training vertices, and of all. Collective."""
@@ -512,21 +454,10 @@ class Run:
         few, all_rows = counts.tolist()
         return few, all_rows
 
-    def _rows_of(self, vertices: slice) -> npt.NDArray[np.int64]:
-        """This rank's rows of these vertices."""
-        own = self.rows.vertices
-        return np.flatnonzero((own >= vertices.start) & (own < vertices.stop))
-
     def of_learnt(self, ids: Ids | None) -> tuple[RowsOfRank, Ids | None]:
-        """This rank's rows that `predictions` are of, and its share of their ids.
-
-        Of a plan with types both count from the first vertex of the target's.
-        """
-        learnt = self._learnt
-        if learnt is None:
-            return self.rows, ids
-        rows = self.rows.among(self._rows_of(learnt), np.arange(learnt.start, learnt.stop))
-        return rows, ids and ids.within(learnt)
+        """This rank's rows that `predictions` are of, and its share of their ids."""
+        learnt = self._task.learnt
+        return self.rows.within(learnt)[1], ids and ids.within(learnt)
 
     def predictions(self) -> dict[str, np.ndarray]:
         """Columns as of `Target.predictions`, with real numbers as float32. Collective.
@@ -537,8 +468,9 @@ class Run:
         outputs = self._learner.outputs(self._execution.whole(), self._data)
         with self.transport.agreement():
             check_finite(outputs)
-        rows = slice(None) if self._learnt is None else self._rows_of(self._learnt)
-        found = self._data.target.predictions(outputs.detach()[rows])
+        found = self._data.target.predictions(
+            outputs.detach()[self.rows.within(self._task.learnt)[0]]
+        )
         return {
             name: (each.float() if each.is_floating_point() else each).cpu().numpy()
             for name, each in found.items()
@@ -593,7 +525,7 @@ class Run:
         return Measure(self._done, scores.loss["train"], 0.0, scores, spent)
 
 
-def _is_validated(options: TrainOptions, data: LocalData) -> bool:
+def _is_validated(options: TrainOptions, data: LocalData, lacking: str) -> bool:
     """Whether the best validation loss is kept.
 
     Raises:
@@ -603,8 +535,6 @@ def _is_validated(options: TrainOptions, data: LocalData) -> bool:
     needed = [f"`patience` {options.patience}"] * (options.patience is not None)
     needed += [f"`schedule` {options.schedule}"] * (options.schedule in WATCHFUL)
     if needed and not there:
-        links = isinstance(data.target, LinkTarget)
-        lacking = "there are no validation links" if links else "no validation vertex has a label"
         raise InputError(f"{needed[0]}: {lacking}")
     return there and (bool(needed) or options.checkpoint is not None)
 
@@ -614,32 +544,26 @@ def make_network(
     data: LocalData,
     transport: Transport,
     dtype: torch.dtype,
-    types: Mapping[str, Any] | None = None,
+    of_task: Mapping[str, Any] | None = None,
 ) -> Network:
     """The network of these options, the same on all ranks. Collective.
 
     Parameters:
-        types: As of `NetworkOptions`.
+        of_task: Fields of `NetworkOptions`.
 
     Raises:
         InputError: If the model cannot be made so, or the initial weights do not fit it.
     """
     hidden = [options.hidden] * (options.layers - 1)
-    declared = option_names(options.model, bool(types))
+    declared = option_names(options.model, "types" in (of_task or {}))
     with transport.agreement():
         network = network_class(options.model)(
             [data.num_features, *hidden, data.num_classes],
             NetworkOptions(
-                model=options.model,
                 conv=options.conv_options(declared),
-                activation=options.activation,
-                norm=options.norm,
-                residual=options.residual,
-                dropout=options.dropout,
                 input_dropout=options.first_dropout,
-                standardize_features=options.standardize_features,
-                types=types or {},
-                decoder=options.decoder if isinstance(data.target, LinkTarget) else "",
+                **{name: getattr(options, name) for name in OF_NETWORKS},
+                **(of_task or {}),
             ),
             options.seed,
             dtype,

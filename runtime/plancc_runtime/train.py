@@ -25,6 +25,7 @@ from plancc_runtime.transport.base import Transport
 if TYPE_CHECKING:
     from plancc_runtime.pyg.check import Agreement
     from plancc_runtime.run import Run
+    from plancc_runtime.tasks import LearningTask
 
 
 def train(
@@ -133,13 +134,22 @@ def prepared(
 
 
 def run_of(
-    opened: Opened, options: TrainOptions, transport: Transport, kind: type[Run] | None = None
+    opened: Opened,
+    options: TrainOptions,
+    transport: Transport,
+    kind: type[Run] | None = None,
+    task: LearningTask | None = None,
 ) -> Run:
-    """`prepared`, from a plan that `slices.open_plan` opened. Collective; needs torch."""
+    """`prepared`, from a plan that `slices.open_plan` opened. Collective; needs torch.
+
+    Parameters:
+        task: What is learnt, if not what plan and options say.
+    """
     from plancc_runtime.run import Run
 
     check_same_options(options, transport)
-    run = (kind or Run)(opened, options, transport)  # refuses before the first kernel is called
+    # refuses before the first kernel is called
+    run = (kind or Run)(opened, options, transport, task)
     del opened  # its vertex data are the run's now
     try:
         run.prepare()

@@ -73,12 +73,12 @@ def test_inside_and_between_nodes(nodes, size, seed):
         volumes[pair not in inside] += int(rows)
         messages[pair not in inside] += bool(rows)
     pairs = sp.csr_array(dense)
-    assert list(volumes_by_node(pairs, Topology.even(nodes, size))) == volumes
-    assert list(messages_by_node(pairs, Topology.even(nodes, size))) == messages
+    assert list(volumes_by_node(pairs, Topology.parse(f"{nodes}x{size}"))) == volumes
+    assert list(messages_by_node(pairs, Topology.parse(f"{nodes}x{size}"))) == messages
 
 
 def test_numbers_of_ranks():
-    topology = Topology.even(4, 8)
+    topology = Topology.parse("4x8")
     topology.check(32)
     with pytest.raises(InputError, match=r"4x8 has 32 ranks.*31 parts"):
         topology.check(31)

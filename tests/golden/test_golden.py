@@ -343,5 +343,6 @@ def test_format_1_7_has_hops():
     assert (found["fold_collect/send_row"], found["fold_cross/send_row"]) == ([1, 3], [3])
     assert [found[f"{step}_spread/send_row"] for step in ("expand", "fold")] == [[], []]
     _, part = read_rank_slice(file("plan-1.7"), 2, 3)
-    assert part.route.hops[1].send.row.tolist() == part.route.hops[1].receive.peer.tolist() == [0]
-    assert part.fold_route.hops[1].receive.peer.tolist() == [1]
+    cross, back = (each.route.hops[1] for each in (part.expand, part.fold))
+    assert cross.send.row.tolist() == cross.receive.peer.tolist() == [0]
+    assert back.receive.peer.tolist() == [1]

@@ -17,7 +17,7 @@ from plancc.owners.nodes import pays, search_on_nodes
 from plancc.owners.numbering import mapped
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of, owners_of
-from plancc.plan.routing import hops_of
+from plancc.plan.routes import hops_of
 from plancc.plan.topology import Topology
 from plancc.plan.verify import verify
 from plancc.predict.machine import Machine, Node
@@ -135,9 +135,9 @@ def test_a_node_without_enough_rows_is_no_answer():
     def find(matrix, num_parts, options, limits, report):
         return search(matrix, num_parts, options, limits=limits)
 
-    found, topology = search_on_nodes(find, matrix, 16, options, limits)
+    found = search_on_nodes(find, matrix, 16, options, limits)
     assert isinstance(found.owners, Owners)
-    assert topology is None or str(topology) == "4x4"
+    assert found.how.get("topology", "4x4") == "4x4"
     plan = compiled((n, np.stack([np.r_[:n, :n], rows])), "hp", 16, topology="4x4")
     verify(plan)
 

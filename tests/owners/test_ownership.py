@@ -120,7 +120,7 @@ def test_what_is_done(options, searches, objective, handed_on):
         ({"budget": float("nan")}, "`budget` nan: must be above 0"),
         ({"budget": float("inf")}, "`budget` inf: must be finite"),
         ({"topology": "2x2"}, "topology 2x2 has 4 ranks"),
-        ({"topology": Topology.even(3, 1)}, "topology 3x1 has 3 ranks"),
+        ({"topology": Topology.parse("3x1")}, "topology 3x1 has 3 ranks"),
     ],
 )
 def test_what_makes_no_sense(options, words):
@@ -193,7 +193,7 @@ def test_topology_renumbers_parts(model, graph):
     assert plan.provenance["topology"] == "3x2"
     pairs = set(zip(plain.owner().tolist(), plan.owner().tolist(), strict=True))
     assert len(pairs) == 6  # the same parts
-    nodes = Topology.even(3, 2)
+    nodes = Topology.parse("3x2")
     sent = [pair_volumes_of_table(each.send) for each in (plan, plain)]
     between = [volumes_by_node(each, nodes).between for each in sent]
     assert between[0] <= between[1]

@@ -40,7 +40,7 @@ def test_never_worse_and_no_swap_betters_it(nodes, size, fill, kinds, seed):
     """No swap of two parts of equal capacity helps; no part gets another capacity."""
     rng, p = np.random.default_rng(seed), nodes * size
     dense, capacities = random_pairs(rng, p, fill), rng.integers(0, kinds, p) + 1.0
-    topology, how = Topology.even(nodes, size), {"capacities": tuple(capacities)}
+    topology, how = Topology.parse(f"{nodes}x{size}"), {"capacities": tuple(capacities)}
     number = numbers(dense, topology, **(how if kinds > 1 else {}))
     assert (capacities[number] == capacities).all()
     mapped = renumbered(dense, number)
@@ -62,7 +62,7 @@ def test_close_to_the_best_of_all():
     every = [np.argsort(order) for order in groupings(tuple(range(6)), 2)]
     for seed in range(40):
         dense = random_pairs(np.random.default_rng(seed), 6)
-        found += between(renumbered(dense, numbers(dense, Topology.even(3, 2))), 2)
+        found += between(renumbered(dense, numbers(dense, Topology.parse("3x2"))), 2)
         best += min(between(renumbered(dense, number), 2) for number in every)
     assert best <= found <= 1.02 * best
 
@@ -74,7 +74,7 @@ def test_groups_are_found_again(nodes, size):
     group = rng.permutation(p) // size
     light = rng.integers(0, 3, (p, p)) * (1 - np.eye(p, dtype=int))
     heavy = (group[:, None] == group) * rng.integers(5, 50, (p, p)) * (1 - np.eye(p, dtype=int))
-    node = numbers(light + heavy, Topology.even(nodes, size)) // size
+    node = numbers(light + heavy, Topology.parse(f"{nodes}x{size}")) // size
     assert len(set(zip(node.tolist(), group.tolist(), strict=True))) == nodes
 
 
@@ -84,7 +84,7 @@ def test_rows_stay_together():
     dense[0, 2] = dense[3, 1] = 9
     dense[0, 1] = 1
     owner = np.array([3, 0, 2, 1, 2, 0], dtype=np.int32)
-    mapped = MapToTopology(Topology.even(2, 2)).run(owner, sp.csr_array(dense), 4)
+    mapped = MapToTopology(Topology.parse("2x2")).run(owner, sp.csr_array(dense), 4)
     assert mapped.tolist() == [3, 0, 1, 2, 1, 0]
 
 
@@ -92,5 +92,5 @@ def test_a_good_numbering_stays():
     dense = np.zeros((4, 4), dtype=np.int64)
     dense[0, 1] = dense[3, 2] = 9
     owner = np.array([3, 0, 2, 1, 2, 0], dtype=np.int32)
-    for topology in (Topology.even(2, 2), Topology.even(1, 4), Topology.even(4, 1)):
+    for topology in (Topology.parse("2x2"), Topology.parse("1x4"), Topology.parse("4x1")):
         assert MapToTopology(topology).run(owner, sp.csr_array(dense), 4) is owner

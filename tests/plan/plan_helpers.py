@@ -117,6 +117,9 @@ def assert_equal(found, expected):
             assert list(a) == list(b)
             for step, exchange in b.items():
                 assert_equal(a[step], exchange)
+        elif field.name == "columns":
+            np.testing.assert_equal(a, b)
+            assert {n: x.dtype for n, x in a.items()} == {n: x.dtype for n, x in b.items()}
         else:
             assert a == b, field.name
 
@@ -139,7 +142,7 @@ def rich_plan(layout="row", *, seed=0, n=40, num_parts=4, dtype=np.float32):
         plan = edges_lowered(graph, owner, held, num_parts)
     return replace(
         plan,
-        edge_features=rng.random((plan.header.num_nonzeros, 2), np.float32),
+        columns={"edge_features": rng.random((plan.header.num_nonzeros, 2), np.float32)},
         vertex_data=data_of(n, seed).take(plan.global_id),
         original_id=rng.permutation(n).astype(np.int64) * 10**12,
         provenance={"seed": 3, "epsilon": 0.25, "command": "plancc compile é→", "warnings": ""},

@@ -20,7 +20,8 @@ from plancc.graph.owners import Owners
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import matrix_of
 from plancc.plan.plan_invariants import plan_invariants
-from plancc.plan.routing import with_relays, with_routes
+from plancc.plan.routed import Routed
+from plancc.plan.routes import with_routes
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.topology import Topology
 from plancc.plan.values import HOPS, Exchanges
@@ -51,7 +52,7 @@ def plan_for(topology: str, *, edges: bool = False, seed: int = 0, n: int = 60):
     plan = lower(graph, Owners(rows, nonzeros), PARTS, normalization="none", self_loops=False)
     if topology.startswith("relays "):
         *_, groups, most = topology.split()
-        return with_relays(plan, Topology.parse(groups), int(most)), array
+        return with_routes(plan, Topology.parse(groups), int(most)), array
     return with_routes(plan, Topology.parse(topology)), array
 
 
@@ -96,7 +97,7 @@ def test_relays_share_the_rows_of_a_hub():
     owner = Owners(np.repeat(np.arange(12, dtype=np.int32), 4))
     flat = lower(graph, owner, PARTS, normalization="none", self_loops=False)
     assert flat.send.rows_per_part().max() == 44
-    hops = with_relays(flat, Topology.parse("4x3"), 2).exchanges.hops("expand")
+    hops = with_routes(flat, Topology.parse("4x3"), 2).exchanges.hops("expand")
     assert sum(hop.send.rows_per_part() for hop in hops).max() == 20  # 3 relays, 2 of its group
     assert sum(hop.receive.rows_per_part() for hop in hops).max() == 4
 
@@ -106,22 +107,22 @@ def product_of_slices(parts, x):
     own = [x[part.global_id] for part in parts]
     stage = []
     for part, rows in zip(parts, own, strict=True):
-        stage.append(np.full(part.route.stage_ptr()[-1], np.nan))
-        stage[-1][: len(part.route.own)] = rows[part.route.own]
+        stage.append(np.full(part.expand.route.stage_ptr()[-1], np.nan))
+        stage[-1][: len(part.expand.route.own)] = rows[part.expand.route.own]
     for number in range(3):
         for part in parts:
-            hop = part.route.hops[number]
+            hop = part.expand.route.hops[number]
             for k, peer in enumerate(hop.send.peer.tolist()):
                 rows = hop.send.row[hop.send.row_ptr[k] : hop.send.row_ptr[k + 1]]
                 values = (own if number == 0 else stage)[part.index][rows]
-                there = parts[peer].route
+                there = parts[peer].expand.route
                 at = there.hops[number].receive.peer.tolist().index(part.index)
                 first, last = there.hops[number].receive.row_ptr[at : at + 2]
                 begin = there.stage_ptr()[number + 1]
                 stage[peer][begin + first : begin + last] = values
     found = np.zeros(len(x))
     for part, rows, held in zip(parts, own, stage, strict=True):
-        columns = np.concatenate([rows, held[part.route.at]])
+        columns = np.concatenate([rows, held[part.expand.route.at]])
         shape = len(part.row_ptr) - 1, len(columns)
         local = sp.csr_array((part.value, part.column, part.row_ptr), shape) @ columns
         found[part.global_id] += local[: part.num_rows]
@@ -138,7 +139,7 @@ def test_slices_of_ranks_bring_the_rows_of_the_product(shape, tmp_path):
         parts = [read_rank_slice(tmp_path / "plan.h5", k, ranks)[1] for k in range(ranks)]
         blocks = np.arange(ranks + 1) * PARTS // ranks
         if not np.isin(first, blocks).all():  # a rank has parts of several nodes
-            assert all(part.route is None for part in parts)
+            assert all(not isinstance(part.expand, Routed) for part in parts)
             continue
         np.testing.assert_allclose(product_of_slices(parts, x), array @ x, atol=1e-12)
 
@@ -153,7 +154,7 @@ def test_any_plan_and_topology(case, seed):
     flat = plan_helpers.lowered(graph, owner, num_parts)
     x, expected = rng.standard_normal(graph.num_vertices), matrix_of(flat)
     matrix = sp.csr_array((expected.data, expected.indices, expected.indptr), expected.shape)
-    relays = [with_relays(flat, topology, most) for most in (2, 3)]
+    relays = [with_routes(flat, topology, most) for most in (2, 3)]
     for plan in (with_routes(flat, topology), *relays):
         assert not fault(plan.header, plan.arrays())
         assert [problem for _, problem in plan_invariants(plan) if problem] == []

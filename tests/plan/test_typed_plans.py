@@ -144,12 +144,12 @@ def test_a_plan_says_the_relation_of_every_nonzero(parallel, tmp_path):
     if plan.fold is None:
         refined = plancc.refine(path, "volume", budget=1)
         assert verify(refined, as_graph(given))
-    swapped = replace(plan, relation=np.where(plan.relation < 2, 1 - plan.relation % 2, 2))
+    swapped = plan.with_columns(relation=np.where(plan.relation < 2, 1 - plan.relation % 2, 2))
     for wrong, words in (
         (swapped.relation, "relations of one row and column ascend"),
         (plan.relation + 1, "every nonzero is of a relation"),
     ):
-        replace(plan, relation=wrong.astype(np.uint16)).save(path)
+        plan.with_columns(relation=wrong.astype(np.uint16)).save(path)
         with pytest.raises(plancc.PlanError, match=words):
             plancc.verify_file(path)
 

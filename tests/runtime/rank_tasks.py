@@ -19,6 +19,7 @@ from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.run import make_network
+from plancc_runtime.tasks import task_of
 from plancc_runtime.train import train
 
 RATE = 0.5
@@ -47,7 +48,7 @@ def looped(transport, header, parts, options, epochs):
         wire=options.wire,
         kernel=options.kernel,
     )
-    execution = execution_of(header, part, data, options, resources)
+    execution = execution_of(task_of(header, options), part, data, resources)
     traffic = [transport.traffic.as_array()]
     data = execution.prepare(network)
     traffic.append(transport.traffic.as_array())

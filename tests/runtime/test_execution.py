@@ -18,6 +18,7 @@ from plancc_runtime.layouts.matrices import is_symmetric
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.run import make_network
+from plancc_runtime.tasks import task_of
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
@@ -242,8 +243,9 @@ def alone(**options):
     given = load_data(part, transport, dtype, options)
     network = make_network(options, given, transport, dtype)
     resources = Resources(transport, dtype, kernel=options.kernel)
-    drawn = chosen_batches((header, part), options, header) if options.mini_batches else None
-    execution = execution_of(header, part, given, options, resources, drawn)
+    task = task_of(header, options)
+    drawn = chosen_batches((header, part), task) if options.mini_batches else None
+    execution = execution_of(task, part, given, resources, drawn)
     execution.prepare(network)
     return execution, network
 

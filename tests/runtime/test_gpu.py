@@ -10,7 +10,7 @@ from cases import long
 from runs import file_of, slices_of, trained
 from simulated_device import simulated_device
 
-from plancc.plan.routing import with_routes
+from plancc.plan.routes import with_routes
 from plancc.plan.topology import Topology
 from plancc_runtime.kernels import edges, masks
 from plancc_runtime.nn import dropout

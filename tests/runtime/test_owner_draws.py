@@ -57,8 +57,9 @@ def arrays_of(value):
     """All arrays of a share, in order; None where there is none."""
     if isinstance(value, np.ndarray) or value is None or isinstance(value, int):
         return [value]
-    if isinstance(value, list):
-        return [array for each in value for array in arrays_of(each)]
+    if isinstance(value, list | dict):
+        each_of = value.values() if isinstance(value, dict) else value
+        return [array for each in each_of for array in arrays_of(each)]
     if hasattr(value, "__dataclass_fields__"):
         return [a for f in fields(value) for a in arrays_of(getattr(value, f.name))]
     return [value]

@@ -16,10 +16,10 @@ from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import read_tables
 from plancc_cli.options import convolution_of
 from plancc_runtime.options import PASSES, TrainOptions
+from plancc_runtime.tasks.types import with_weights
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
-from plancc_runtime.typed_data import with_weights
 
 WIDTHS = {"author": 4, "paper": 6, "venue": 3}
 MODELS = {

@@ -14,7 +14,7 @@ import plancc
 from plancc.errors import PlanccError
 from plancc.plan.convolutions import GCNOptions
 from plancc.plan.layers import Aggregate
-from plancc_runtime.options import TrainOptions
+from plancc_runtime.options import BETWEEN, TrainOptions
 from plancc_runtime.remarks import of_options, remarks
 from plancc_runtime.results import Scores
 from plancc_runtime.targets import ManyClasses, OneClass
@@ -82,7 +82,7 @@ def test_near_the_largest_class():
     ],
 )
 def test_options_without_effect(options, cores, words):
-    found = of_options(TrainOptions(**options), False, cores)
+    found = of_options(TrainOptions(**options), BETWEEN, cores)
     assert len(found) == len(words)
     assert all(a in b for a, b in zip(words, found, strict=True))
 

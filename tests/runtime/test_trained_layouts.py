@@ -17,7 +17,7 @@ from reference import close
 from runs import file_of, slices_of, trained
 
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.routing import with_routes
+from plancc.plan.routes import with_routes
 from plancc.plan.topology import Topology
 from plancc_runtime.options import TrainOptions
 

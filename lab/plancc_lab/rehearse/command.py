@@ -129,7 +129,7 @@ def command(
         split=None if asked.split is None else (asked.split, asked.seed),
     )
     if asked.exchange != "auto":
-        tables = tables.flat() if asked.exchange == "flat" else tables.in_hops()
+        tables = tables.flat() if asked.exchange == "flat" else replace(tables, topology=None)
     links = links_of(predictor.machine, tables.num_ranks)
     prediction, note = _predicted(predictor, tables, asked, drawn)
     check_memory(plan, prediction)
@@ -170,6 +170,7 @@ def _asked(
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.run import agree
     from plancc_runtime.slices import as_run
+    from plancc_runtime.tasks import task_of
 
     with PlanFile(plan) as file:
         header = as_run(file.header)
@@ -208,10 +209,10 @@ def _asked(
         classes=given["classes"] if links or data.classes == classes else classes,
         **settings,
     )
-    drawn = agree(plan, header, asked, size)
+    drawn = agree(plan, task_of(header, asked), size)
     predictor = replace(basis.predictor, dims=changed, **_epoch(asked, header))
     if header.types is not None:
-        from plancc_runtime.typed_data import with_weights
+        from plancc_runtime.tasks.types import with_weights
 
         with PlanFile(plan) as file:
             network = with_weights(predictor.convolution, file, changed, asked.target)

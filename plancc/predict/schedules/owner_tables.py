@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +81,7 @@ def live_tables(
     Parameters:
         owner: int32[n].
         wanted (bool[n], or None): Vertices whose output counts for the loss; None: all.
-        hops: Of int32[k] parts and the int32[k] vertices of others that they need: `Tables.route`.
+        hops: Of int32[k] parts and the int32[k] vertices of others that they need: `Pairs.hops`.
     """
     (_, inputs), *layers = _live_matrices(matrix, num_layers + 1, wanted)
     found: dict[int, Tables] = {}  # layers that use the same rows
@@ -104,14 +105,16 @@ def layer_tables(
     """
     part = np.repeat(owner, used.row_nonzeros())
     halo = owner[used.indices] != part
+    expand = pairs_of(pair_volumes(used, owner, num_parts))
+    if hops is not None:
+        expand = replace(expand, hops=hops(part[halo], used.indices[halo]))
     return Tables(
         name="live",
         layout="row",
         rows=np.bincount(owner[live], minlength=num_parts),
         nonzeros=np.bincount(part, minlength=num_parts),
-        expand=pairs_of(pair_volumes(used, owner, num_parts)),
+        expand=expand,
         halo_nonzeros=np.bincount(part[halo], minlength=num_parts),
-        route=None if hops is None else hops(part[halo], used.indices[halo]),
     )
 
 

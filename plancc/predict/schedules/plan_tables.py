@@ -239,11 +239,11 @@ def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
     return Pairs(num_parts, sender, peer, np.diff(row_ptr)), ptr, row_ptr
 
 
-def _route(source: _Source, step: str) -> tuple[Pairs, ...] | None:
-    """The hops of a step; None: there are none."""
-    if not source.header.has_hops:
-        return None
-    return tuple(_pairs(source, f"{step}_{hop}/send")[0] for hop in HOPS)
+def _hops(source: _Source, step: str) -> tuple[Pairs, ...]:
+    """The hops of a step; (): there are none."""
+    names = source.header.steps()
+    hops = [name for hop in HOPS if (name := f"{step}_{hop}") in names]
+    return tuple(_pairs(source, f"{name}/send")[0] for name in hops)
 
 
 def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
@@ -254,12 +254,13 @@ def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) ->
 
 def _tables(source: _Source, with_blocks: bool, with_copies: bool, live: _LiveOf | None) -> Tables:
     header = source.header
-    expand, fold = _pairs(source, "expand/send")[0], None
+    expand, fold = replace(_pairs(source, "expand/send")[0], hops=_hops(source, "expand")), None
     part_ptr = source.read("rows/part_ptr")
     row_ptr = source.read("matrix/row_ptr")
     rows, local_ptr = np.diff(part_ptr), part_ptr
     if header.layout == "edge":
         fold, ptr, fold_ptr = _pairs(source, "fold/send")
+        fold = replace(fold, hops=_hops(source, "fold"))
         local_ptr = part_ptr + fold_ptr[ptr]
     first, last = row_ptr[local_ptr[:-1]], row_ptr[local_ptr[1:]]
     interior = local_ptr[:-1] + np.clip(source.read("rows/num_interior"), 0, rows)
@@ -276,8 +277,6 @@ def _tables(source: _Source, with_blocks: bool, with_copies: bool, live: _LiveOf
         undirected=_undirected(header) and fold is None,
         self_loops=header.self_loops,
         topology=header.topology,
-        route=_route(source, "expand"),
-        fold_route=None if fold is None else _route(source, "fold"),
         live=None if live is None else live(source.read_plan(), len(rows)),
     )
     if header.grid is not None:

@@ -72,8 +72,8 @@ class RowScheduler(Scheduler):
         tables, fold, width = self.tables_of(layer), self._fold, step.columns
         rows = tables.rows if fold is None else tables.rows + fold.step.received
         return {
-            "expand": messages("expand", tables.expand, width, tables.route),
-            "fold": messages("fold", fold, width, tables.fold_route) if fold else (),
+            "expand": messages("expand", tables.expand, width),
+            "fold": messages("fold", fold, width) if fold else (),
             PRODUCTS: [SparseProduct(rows, tables.nonzeros, width, own=tables.own_nonzeros)],
         }
 
@@ -132,9 +132,7 @@ def traffic_of(tables: Tables) -> Traffic:
     return Traffic.of_steps(tables.rows, tables.nonzeros, expand, fold, copies)
 
 
-def messages(
-    step: str, pairs: Pairs, width: int | Int64Array, route: Sequence[Pairs] | None = None
-) -> list[PointToPoint]:
-    """Rows from their owners, all in this step of an epoch, or in the hops of a route."""
-    steps = [(step, pairs)] if route is None else zip(HOPS, route, strict=True)
+def messages(step: str, pairs: Pairs, width: int | Int64Array) -> list[PointToPoint]:
+    """Rows from their owners, all in this step of an epoch, or in hops."""
+    steps = zip(HOPS, pairs.hops, strict=True) if pairs.hops else [(step, pairs)]
     return [PointToPoint(each, width, name) for name, each in steps if len(each.source)]

@@ -64,9 +64,7 @@ class Tables:
         undirected: Whether the matrix equals its transpose.
         self_loops: Whether its diagonal was added to it.
         notes: What was assumed.
-        topology: Which parts share a node, of a plan with routes.
-        route, fold_route: The hops collect, cross and spread, in place of `expand`, and of `fold`
-            backward.
+        topology: Which parts share a node, of a plan whose exchanges have hops between nodes.
         live: For layout "row", and a number of layers; None: not counted.
         links: Of an epoch that learns links.
     """
@@ -87,21 +85,16 @@ class Tables:
     self_loops: bool = False
     notes: tuple[str, ...] = ()
     topology: Topology | None = None
-    route: tuple[Pairs, ...] | None = None
-    fold_route: tuple[Pairs, ...] | None = None
     live: Live | None = None
     links: LinkTables | None = None
 
     def flat(self) -> Tables:
         """The same without hops."""
-        live = self.live
+        live, expand = self.live, replace(self.expand, hops=())
         if live is not None:
             live = replace(live, layers=tuple(each.flat() for each in live.layers))
-        return replace(self, topology=None, route=None, fold_route=None, live=live)
-
-    def in_hops(self) -> Tables:
-        """The same with its hops on any nodes."""
-        return replace(self, topology=None)
+        fold = None if self.fold is None else replace(self.fold, hops=())
+        return replace(self, topology=None, expand=expand, fold=fold, live=live)
 
     def on_nodes(self, ranks_per_node: int) -> Tables:
         """The same with hops only if nodes of so many ranks are those of the topology."""

@@ -2,59 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
 from plancc.plan.parts import Part
-from plancc.plan.values import Header
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.nn import MODELS, is_own, model_of
+from plancc_runtime.nn import MODELS, is_own
 from plancc_runtime.nn.network import Network
-from plancc_runtime.options import BATCH_OPTIONS, RATES_KEPT, TrainOptions, learns_links
+from plancc_runtime.options import BATCH_OPTIONS, RATES_KEPT, TrainOptions
+from plancc_runtime.tasks import LearningTask
 
 if TYPE_CHECKING:
     from plancc_runtime.execution.drawn import Drawn
 
 
 def execution_of(
-    header: Header,
+    task: LearningTask,
     part: Part,
     data: LocalData,
-    options: TrainOptions,
     resources: Resources,
     drawn: Drawn | None = None,
 ) -> Execution:
     """The execution that the options ask for. Collective.
 
     Parameters:
-        header, part: A plan's slice that `check_layout` accepts, in the order of
-            `layouts.order.in_order`.
+        task: That `check_layout` accepts.
+        part: Of its plan, in the order of `layouts.order.in_order`.
         drawn: What mini-batches are drawn by and from; None: full batch.
     """
+    options = task.options
     if is_own(options.model):
         from plancc_runtime.execution.own_models import OwnModels
 
-        return OwnModels(header, part, data, options, resources)
-    if not model_of(options.model, header.types is not None).reads_edges:
-        part = replace(part, edge_features=None)
+        return OwnModels(task, part, data, resources)
+    if not task.model(options.model).reads_edges:
+        part = part.with_columns(edge_features=None)
     if part.grid is not None:
         from plancc_runtime.execution.grids import Grids
 
-        return Grids(header, part, data, options, resources)
+        return Grids(task, part, data, resources)
     if drawn is not None:
         from plancc_runtime.execution.mini_batches import MiniBatches
 
-        return MiniBatches(header, part, data, options, resources, drawn)
+        return MiniBatches(task, part, data, resources, drawn)
     if options.fold != "sync":
         from plancc_runtime.execution.clones import LateFolds
 
-        return LateFolds(header, part, data, options, resources)
-    return FullBatch(header, part, data, options, resources)
+        return LateFolds(task, part, data, resources)
+    return FullBatch(task, part, data, resources)
 
 
 def network_class(model: str) -> type[Network]:
@@ -66,27 +65,25 @@ def network_class(model: str) -> type[Network]:
     return OwnNetwork
 
 
-def check_layout(header: Header, options: TrainOptions) -> None:
+def check_layout(task: LearningTask) -> None:
     """Whether a plan of this layout can be trained so; not collective.
 
     Raises:
         InputError: If an option needs another layout.
     """
-    if header.types is None and options.target is not None:
-        raise InputError(f"{options.setting('target')}: needs a plan with types")
+    header, options = task.header, task.options
     if is_own(options.model):
         from plancc_runtime.nn.own_class import check_plan
 
-        check_plan(header, options, "" if learns_links(header, options) else "hidden")
-        return None if header.types is None else _check_types(header, options)
-    kind = model_of(options.model, header.types is not None)
+        check_plan(header, options, " ".join({*task.between} & {"hidden"}))
+        return task.check()
+    task.check()
+    kind = task.model(options.model)
     for name in options.chosen(RATES_KEPT) if kind.reads_edges else ():
         raise InputError(
             f"{options.setting(name)}: samples of the boundary leave out features of edges, which "
             f"`model` {options.model} reads"
         )
-    if header.types is not None:
-        _check_types(header, options)
     if header.layout != "edge" and options.fold != "sync":
         raise InputError(
             f"`fold` {options.fold}: needs an edge plan; this is a plan of layout {header.layout}, "
@@ -135,19 +132,6 @@ def check_layout(header: Header, options: TrainOptions) -> None:
         )
 
 
-def _check_types(header: Header, options: TrainOptions) -> None:
-    """InputError for what a plan with types does not offer."""
-    if header.layout != "row":
-        raise InputError(
-            f"a plan with types trains in layout row, not {header.layout}: compile it with model "
-            "hp, gp or rp"
-        )
-    wanted = [*options.chosen((*RATES_KEPT, "recompute", "parametrization"))]
-    wanted += ["dtype"] * (options.dtype == "bfloat16")
-    if wanted:
-        raise InputError(f"{options.setting(wanted[0])}: is for plans of one type of vertices")
-
-
 def _check_feature(grid: Grid, options: TrainOptions) -> None:
     if MODELS[options.model].whole_rows:
         raise InputError(
@@ -194,12 +178,13 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
         )
 
 
-def check_widths(header: Header, options: TrainOptions, data: LocalData) -> None:
+def check_widths(task: LearningTask, data: LocalData) -> None:
     """Whether every layer has columns for all ranks that share its rows; not collective.
 
     Raises:
         InputError: If the grid of the plan has more process columns than a layer is wide.
     """
+    header, options = task.header, task.options
     if header.grid is not None:
         hidden = [options.hidden] * (options.layers > 1)
         for width in (data.num_features, *hidden, data.num_classes):

@@ -13,7 +13,6 @@ from plancc.fields import options_of
 from plancc.graph.types import Types
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
-from plancc.plan.values import Header
 from plancc.sampling import Population, Sampler, chosen_sampler, draw, read_option
 from plancc.sampling.links import LinkSampler
 from plancc.sampling.neighbour import NeighbourSampler
@@ -23,7 +22,7 @@ from plancc_runtime.layouts.draws import check_draw
 from plancc_runtime.layouts.ends import Directory
 from plancc_runtime.options import BATCH_OPTIONS, TrainOptions, learns_links
 from plancc_runtime.slices import Slice, sampler_of
-from plancc_runtime.typed_data import target_in
+from plancc_runtime.tasks import LearningTask
 
 
 @dataclass(frozen=True)
@@ -66,9 +65,7 @@ class Drawn:
         return replace(self, population=population)
 
 
-def chosen_batches(
-    plan: str | PathLike[str] | Slice, options: TrainOptions, header: Header
-) -> Drawn:
+def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Drawn:
     """The sampler of mini-batches, and what it draws from without the pattern; not collective.
 
     What the user does not say is as the plan was compiled for.
@@ -77,6 +74,7 @@ def chosen_batches(
         InputError: If the options do not fit each other, the plan or the model.
         PlanError: If the plan is damaged.
     """
+    header, options = task.header, task.options
     given = {name: getattr(options, name) for name in BATCH_OPTIONS}
     for name, value in (options.sampler_options or {}).items():
         given[name] = read_option(name, value)
@@ -89,7 +87,7 @@ def chosen_batches(
     else:
         with PlanFile(plan) as file:
             recorded = sampler_of(file)
-            target = None if types is None else target_in(file, types, options)
+            target = task.find_target(file)
             training = num_training(file, target)
             sampler = chosen_sampler(recorded, n, training, options.sampler, **given)
             population = read_population(file, sampler, with_pattern=False, target=target)

@@ -44,6 +44,7 @@ from plancc_runtime.nn.conv import Conv
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Figures
+from plancc_runtime.tasks import LearningTask
 from plancc_runtime.views import View
 
 DROPS_FEATURES = (
@@ -56,22 +57,14 @@ class FullBatch(Execution):
     """Full-batch epochs of a row or edge plan; parameters as of `choice.execution_of`."""
 
     def __init__(
-        self,
-        header: Header,
-        part: Part,
-        data: LocalData,
-        options: TrainOptions,
-        resources: Resources,
+        self, task: LearningTask, part: Part, data: LocalData, resources: Resources
     ) -> None:
+        header, options = task.header, task.options
         super().__init__(data, options, resources, _misfits(options, header))
         part = replace(part, vertex_data=type(part.vertex_data)())  # `data` has what is needed
-        self._block = with_whole_rows(Block.of_part(part, header.self_loops), self._transport)
-        self._header, self._types = header, header.types
-        if self._types is not None:
-            from plancc_runtime.layouts.relation import TypedBlock
-
-            self._block = replace(self._block, halo=halo_vertices(self._block, self._transport))
-            TypedBlock.of(self._block, self._types, self._transport).check(self._transport)
+        block = with_whole_rows(Block.of_part(part, header.self_loops), self._transport)
+        self._header, self._task = header, task
+        self._block = task.checked(block, resources)
         if options.sampling.active:
             self._block = ready_to_draw(self._block, options.sampling, self._transport)
         self._set_graph(self._graph_of(self._block))
@@ -80,11 +73,7 @@ class FullBatch(Execution):
         self.alike = not options.sampling.active
 
     def _graph_of(self, block: Block) -> LocalGraph:
-        if self._types is None:
-            return LocalGraph(block, self._resources)
-        from plancc_runtime.layouts.stack import StackGraph
-
-        return StackGraph(block, self._types, self._resources)
+        return self._task.graph(block, self._resources)
 
     def prepare(self, network: Network) -> LocalData:
         data = self._data

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from plancc.plan.layers import Aggregate
 from plancc.plan.parts import Part
-from plancc.plan.values import Header
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.full_batch import DROPS_FEATURES
 from plancc_runtime.execution.protocol import Execution
@@ -19,19 +18,16 @@ from plancc_runtime.layouts.grid import GridGraph
 from plancc_runtime.layouts.resources import CPU, Resources
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions
+from plancc_runtime.tasks import LearningTask
 
 
 class Grids(Execution):
     """Epochs on a process grid; parameters as of `choice.execution_of`."""
 
     def __init__(
-        self,
-        header: Header,
-        part: Part,
-        data: LocalData,
-        options: TrainOptions,
-        resources: Resources,
+        self, task: LearningTask, part: Part, data: LocalData, resources: Resources
     ) -> None:
+        header, options = task.header, task.options
         super().__init__(data, options, resources, _misfits(options))
         grid = header.grid
         assert grid is not None

@@ -33,7 +33,6 @@ from torch import Tensor
 from plancc.plan.exchange import Exchange, Int64Array
 from plancc.plan.layers import Aggregate
 from plancc.plan.parts import Part
-from plancc.plan.values import Header
 from plancc.sampling.links import LinkSampler
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.drawn import Drawn
@@ -46,13 +45,11 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.link_batches import LinkBatches
 from plancc_runtime.layouts.live import isolated
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
-from plancc_runtime.nn import model_of
 from plancc_runtime.nn.network import Network
-from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import BatchStep, Scores
+from plancc_runtime.tasks import LearningTask
 from plancc_runtime.transport.messages import Traffic
 from plancc_runtime.transport.row_numbers import Rounds, finished, send_numbers
 from plancc_runtime.views import View
@@ -152,30 +149,22 @@ class MiniBatches(FullBatch):
     """Epochs in mini-batches; parameters as of `choice.execution_of`."""
 
     def __init__(
-        self,
-        header: Header,
-        part: Part,
-        data: LocalData,
-        options: TrainOptions,
-        resources: Resources,
-        drawn: Drawn,
+        self, task: LearningTask, part: Part, data: LocalData, resources: Resources, drawn: Drawn
     ) -> None:
-        if not model_of(options.model, header.types is not None).reads_values:  # picked by steps
+        options = task.options
+        if not task.model(options.model).reads_values:  # picked by steps
             part = replace(part, value=np.broadcast_to(np.float64(1), len(part.column)))
-        super().__init__(header, part, data, options, resources)
+        super().__init__(task, part, data, resources)
         self.sampler, self.steps_per_epoch = str(drawn.sampler), drawn.per_epoch
         self.evaluates = self.alike = False
         if drawn.sampler.num_blocks == 1 and "dead-rows" in self._passes:
             self._passes.remove("dead-rows")
             self.off["dead-rows"] = f"sampler '{drawn.sampler.name}' keeps its rows in all layers"
-        if self._types is not None:
-            typed = TypedBlock.of(self._block, self._types, self._transport)
-            self._block = replace(self._block, relation=typed.relation.astype(np.uint16))
         links = None
         if isinstance(drawn.sampler, LinkSampler):
             assert drawn.directory is not None
             links = LinkBatches(
-                *(part, header, drawn.directory, drawn.sampler, resources),
+                *(part, task.header, drawn.directory, drawn.sampler, resources),
                 seed=options.seed,
                 apart=options.exclude_links,
             )

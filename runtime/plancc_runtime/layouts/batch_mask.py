@@ -24,7 +24,6 @@ import numpy as np
 from plancc.clock import Clock
 from plancc.kernel import njit
 from plancc.plan.exchange import BoolArray, Int32Array, Int64Array, offsets
-from plancc.plan.parts import taken
 from plancc.sampling import Batch, BatchLayer
 from plancc.sampling.batch import Floats
 from plancc.sampling.kernels import ascending, distinct, found_in, order_by_vertex
@@ -103,8 +102,7 @@ class KeptBlock:
             column=column,
             value=value,
             factor=self.factors,
-            relation=taken(whole.relation, self.nonzeros),
-            edge_features=taken(whole.edge_features, self.nonzeros),
+            columns=whole.columns_at(self.nonzeros),
             expand=expand,
             halo=whole.halo[self.received],
         )
@@ -179,7 +177,7 @@ class BatchMask:
 
     def __init__(self, part: Block, transport: Transport) -> None:
         halo, pin_ptr, pins = _boundary(part, transport)
-        self._part = part = replace(part, route=None, halo=halo)
+        self._part = part = replace(part, halo=halo)
         self._num_nonzeros = len(part.column)
         # Own rows, halo rows, then rows of peers that are only pins: the columns of the slice
         # are places among the first two.

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plancc.graph.columns import WithColumns
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array
-from plancc.plan.part_routes import PartRoute
 from plancc.plan.parts import Part, taken
 
 NONZEROS = ("plan", "edges", "closed")
@@ -64,7 +64,7 @@ class Numbering:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Block(WithColumns):
     """One rank's share of one layer's product. Immutable.
 
     Attributes:
@@ -87,13 +87,10 @@ class Block:
             is no edge.
         scale: What it multiplied edges in own and in halo columns by.
         factor (float64[nonzeros] or None): What a mini-batch multiplied the values by; None: 1.
-        relation (uint16[nonzeros] or None): Number of the relation, where relations are parallel
-            (`plancc.graph.types`); columns of a row then are not distinct.
-        edge_features (float32[nonzeros, width] or None): Features of edges, where layers read them.
+        columns: What nonzeros carry beside their values, where layers read it. With a column
+            "relation" the columns of a row are not distinct.
         fold: Folded rows go to the peers, whose partial rows come for own outputs; None: there are
             none on any rank.
-        route, fold_route: The hops in which halo rows come, and in which copies of outputs come to
-            folded rows; None: rows come straight from their owners.
     """
 
     inputs: Int32Array
@@ -110,10 +107,6 @@ class Block:
     factor: npt.NDArray[np.float64] | None = None
     fold: Exchange | None = None
     closed_edges: Int64Array | None = None
-    route: PartRoute | None = None
-    fold_route: PartRoute | None = None
-    relation: npt.NDArray[np.uint16] | None = None
-    edge_features: npt.NDArray[np.float32] | None = None
 
     @classmethod
     def of_part(
@@ -130,10 +123,7 @@ class Block:
             self_loops=self_loops,
             factor=factor,
             fold=part.fold,
-            route=part.route,
-            fold_route=part.fold_route,
-            relation=part.relation,
-            edge_features=part.edge_features,
+            columns=part.columns,
         )
 
     @property
@@ -229,7 +219,7 @@ class Block:
             column=np.insert(self.column, at, places),
             value=np.insert(self.value, at, 1),
             factor=None if self.factor is None else np.insert(self.factor, at, 1),
-            edge_features=None,  # which the diagonal does not have
+            columns={},  # which the diagonal does not have
         )
 
     def _diagonal(self) -> npt.NDArray[np.bool_]:
@@ -248,7 +238,7 @@ class Block:
             column=self.column[edges],
             value=self.value[edges] if any(self.value.strides) else self.value[: row_ptr[-1]],
             factor=taken(self.factor, edges),
-            edge_features=taken(self.edge_features, edges),
+            columns=self.columns_at(edges),
             self_loops=False,
         )
 

@@ -18,14 +18,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int64Array, nonzeros_of, places
-from plancc.plan.part_routes import PartRoute
-from plancc.plan.parts import taken
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering
 from plancc_runtime.layouts.boundary import with_uses_sent
+from plancc_runtime.layouts.routed import live_exchange
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_numbers
 
@@ -69,11 +67,9 @@ def isolated(block: Block, rows: Int64Array) -> Block:
         row_ptr=np.zeros(len(rows) + 1, np.int64),
         column=block.column[:0],
         value=block.value[:0],
-        relation=None,
-        edge_features=None,
+        columns={},
         expand=Exchange.nothing(),
         halo=None if block.halo is None else block.halo[:0],
-        route=None,
     )
 
 
@@ -88,11 +84,8 @@ def _live_block(
     inputs = np.flatnonzero(live[:n])
     numbering = block.numbering
     uses = None if numbering is None else numbering.uses  # peers may have fewer though all is live
-    route = block.route
-    if route is not None:
-        route = _live_route(route, live, n, transport)
-    whole = route is block.route
-    if len(outputs) == n and sent.all() and live.all() and uses is None and whole:
+    expand = live_exchange(block.expand, sent, live, transport)
+    if len(outputs) == n and uses is None and expand is block.expand:
         return block, inputs
 
     number = places(live)
@@ -112,44 +105,15 @@ def _live_block(
                 row_ptr=row_ptr,
                 column=number[block.column[nonzeros]],
                 value=block.value[nonzeros],
-                relation=taken(block.relation, nonzeros),
-                edge_features=taken(block.edge_features, nonzeros),
-                expand=block.expand.keep(sent, live[n:]).renumbered(number, places(live[n:])),
+                columns=block.columns_at(nonzeros),
+                expand=expand,
                 halo=None if block.halo is None else block.halo[live[n:]],
                 numbering=numbering,
-                route=route,
             ),
             transport,
         ),
         inputs,
     )
-
-
-def _live_route(
-    route: PartRoute, live: npt.NDArray[np.bool_], num_inputs: int, transport: Transport
-) -> PartRoute:
-    """The hops of live rows, with the numbers that own ones have then; `route` if all are live.
-
-    Collective; one byte per row and hop. `live`: bool[num_columns], of own and of halo rows.
-    """
-    ptr, needed = route.stage_ptr(), live[num_inputs:]
-    stage = np.zeros(ptr[-1], np.bool_)
-    stage[route.at[needed]] = True
-    sent = []
-    for k, hop in reversed(list(enumerate(route.hops, 1))):
-        sent.append(send_numbers(hop.reversed(), stage[ptr[k] : ptr[k + 1]], transport))
-        if k > 1:
-            stage[hop.send.row[sent[-1]]] = True
-    if live.all() and stage.all() and all(each.all() for each in sent):
-        return route
-    own, staged = places(live), places(stage)
-    hops = []
-    for k, (hop, kept) in enumerate(zip(route.hops, reversed(sent), strict=True), 1):
-        arriving = stage[ptr[k] : ptr[k + 1]]
-        number = own if k == 1 else staged
-        hops.append(hop.keep(kept, arriving).renumbered(number, places(arriving)))
-    rows = own[route.own[stage[: ptr[1]]]]
-    return PartRoute(rows, tuple(hops), staged[route.at[needed]])
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:

@@ -63,16 +63,14 @@ class LocalGraph(ProgramGraph):
         self._whole: LocalGraph | None = None
         self._sample: Sample | None = None
         n, fold = block.num_inputs, block.fold
-        self._halo = halo_exchange(block.expand, n, block.route, resources)
+        self._halo = halo_exchange(block.expand, n, resources)
         self._program = ROW
         self._copies: HaloExchange[Any] | None = None
         self._partials: Halo | None = None
         self._returning: tuple[Halo, Tensor] | None = None  # of `largest_returned`
         if fold is not None:  # outputs to where they are folded rows; folded rows to owners
             self._program = edge_program(block.num_halo >= block.num_folded)
-            self._copies = halo_exchange(
-                fold.reversed(), block.num_outputs, block.fold_route, resources
-            )
+            self._copies = halo_exchange(fold.reversed(), block.num_outputs, resources)
             self._partials = Halo(fold, block.num_folded, resources)
         self._halo_parts: dict[str, csr_matrix] = {}
         self._layouts: dict[str, Executor] = {}

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from plancc.plan.exchange import Int64Array, nonzeros_of
-from plancc.plan.parts import Part, of_nonzeros
+from plancc.plan.parts import Part
 from plancc.plan.stages import Batches
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.rowfiles import as_bytes
@@ -139,12 +139,11 @@ def reordered(part: Part, order: Int64Array) -> Part:
         global_id=part.global_id[order],
         row_ptr=row_ptr,
         column=new[part.column[nonzeros]],
-        **of_nonzeros(part, nonzeros),
+        value=part.value[nonzeros],
+        columns=part.columns_at(nonzeros),
         expand=part.expand.renumbered(new),
         vertex_data=part.vertex_data.take(order),
         fold=fold,
-        route=None if part.route is None else part.route.renumbered(new),
-        fold_route=None if part.fold_route is None else part.fold_route.renumbered(new),
         links=None if part.links is None else part.links.renumbered(new[: part.num_rows]),
         link_exchange=None if part.link_exchange is None else part.link_exchange.renumbered(new),
     )

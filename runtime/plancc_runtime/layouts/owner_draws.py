@@ -77,7 +77,7 @@ class OwnerDraws(ABC, Generic[S]):
         self.alone = transport.size == 1
         sent = part.inputs[part.expand.send.row]
         self.halo: Int32Array = send_numbers(part.expand, sent, transport)
-        self._part = replace(part, route=None, halo=self.halo)
+        self._part = replace(part, halo=self.halo)
         vertices = np.concatenate([part.inputs, self.halo])
         draws_training = sampler.of_training and population.train_mask is not None
         matrix = part.row_ptr, part.column, vertices

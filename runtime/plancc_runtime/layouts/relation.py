@@ -100,8 +100,7 @@ class TypedBlock:
             column=block.column[order],
             value=block.value[order],
             factor=taken(block.factor, order),
-            edge_features=taken(block.edge_features, order),
-            relation=None,
+            columns=block.with_columns(relation=None).columns_at(order),
         )
 
     def block_of(self, relation: Relation, transport: Transport) -> Block:
@@ -126,7 +125,7 @@ class TypedBlock:
             column=column[block.column[kept]],
             value=block.value[kept],
             factor=taken(block.factor, kept),
-            edge_features=taken(block.edge_features, kept),
+            columns=block.with_columns(relation=None).columns_at(kept),
             fold=fold,
         )
         return with_whole_rows(made, transport)
@@ -153,15 +152,12 @@ class TypedBlock:
             column=block.column[:0],
             value=block.value[:0],
             factor=None,
-            edge_features=None,
+            columns={},
             expand=block.expand.keep(sent, received).renumbered(column, places(received)),
             fold=None,
             halo=None if block.halo is None else block.halo[received],
-            route=None,
-            fold_route=None,
             edges=None,
             closed_edges=None,
-            relation=None,
         )
 
     def _own_columns(self, name: str) -> BoolArray:

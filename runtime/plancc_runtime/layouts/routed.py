@@ -1,7 +1,7 @@
 """The halo exchange in hops: a row crosses from node to node once, and is spread there.
 
 Every hop is a `Halo` over the *stage*, the rows that this rank has for others
-(`plancc.plan.part_routes`):
+(`plancc.plan.routed`):
 
     forward     own rows --collect--> stage --cross--> stage --spread--> stage, which has the halo
     back        halo to the stage; spread, cross and collect back, adding up; to own rows
@@ -20,11 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plancc.plan.exchange import Exchange
-from plancc.plan.part_routes import PartRoute
+from plancc.plan.exchange import BoolArray, Exchange, places
+from plancc.plan.routed import PartRoute, Routed
 from plancc_runtime.kernels.rows import add_rows, pack
 from plancc_runtime.layouts.halo import Buffers, Halo, HaloExchange, MessageBuffers, P, at_rows
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.row_numbers import send_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +122,44 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
                 add_rows(out, self._own, buffers.stage[: len(self._own)])
 
 
-def halo_exchange(
-    exchange: Exchange, num_inputs: int, route: PartRoute | None, resources: Resources
-) -> HaloExchange[Any]:
-    """What moves the rows of an exchange of this rank, in hops if there is a route."""
-    if route is None:
-        return Halo(exchange, num_inputs, resources)
-    return RoutedHalo(route, num_inputs, resources)
+def halo_exchange(exchange: Exchange, num_inputs: int, resources: Resources) -> HaloExchange[Any]:
+    """What moves the rows of an exchange of this rank, from their owners; in hops if it has any."""
+    if isinstance(exchange, Routed):
+        return RoutedHalo(exchange.route, num_inputs, resources)
+    return Halo(exchange, num_inputs, resources)
+
+
+def live_exchange(
+    exchange: Exchange, sent: BoolArray, live: BoolArray, transport: Transport
+) -> Exchange:
+    """The exchange of live rows, with the numbers that they have then; itself if all are live.
+
+    Collective if it has hops: one byte per row and hop.
+
+    Parameters:
+        sent (bool[sent rows]): Which of them are live.
+        live (bool[columns]): Which own and halo rows are.
+    """
+    needed, own = live[len(live) - exchange.receive.volume :], places(live)
+    kept = exchange.keep(sent, needed).renumbered(own, places(needed))
+    whole = bool(sent.all() and live.all())
+    if not isinstance(exchange, Routed):
+        return exchange if whole else kept
+    route, ptr = exchange.route, exchange.route.stage_ptr()
+    stage = np.zeros(ptr[-1], np.bool_)
+    stage[route.at[needed]] = True
+    of_hops = []
+    for k, hop in reversed(list(enumerate(route.hops, 1))):
+        of_hops.append(send_numbers(hop.reversed(), stage[ptr[k] : ptr[k + 1]], transport))
+        if k > 1:
+            stage[hop.send.row[of_hops[-1]]] = True
+    if whole and stage.all() and all(each.all() for each in of_hops):
+        return exchange
+    hops, staged = [], places(stage)
+    for k, (hop, still) in enumerate(zip(route.hops, reversed(of_hops), strict=True), 1):
+        arriving = stage[ptr[k] : ptr[k + 1]]
+        number = own if k == 1 else staged
+        hops.append(hop.keep(still, arriving).renumbered(number, places(arriving)))
+    rows = own[route.own[stage[: ptr[1]]]]
+    left = PartRoute(rows, tuple(hops), staged[route.at[needed]])
+    return Routed(kept.send, kept.receive, left)

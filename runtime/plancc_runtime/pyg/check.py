@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from plancc.graph.columns import columns_of
 from plancc.plan.exchange import offsets, places
-from plancc.plan.parts import Part, of_nonzeros
+from plancc.plan.parts import Part
 from plancc_runtime.graph import Graph
 from plancc_runtime.kernels.hashing import mixed
 from plancc_runtime.pyg.calls import Call, name_of
@@ -183,7 +184,8 @@ def _of_rank(graph: Graph, chosen: Tensor) -> Graph:
         num_interior=int(own[: part.num_interior].sum()),
         row_ptr=offsets(np.bincount(row[kept], minlength=part.num_rows)[own]),
         column=places(columns)[part.column[kept]],
-        **of_nonzeros(part, kept),
+        value=part.value[kept],
+        columns=part.columns_at(kept),
         expand=part.expand.keep(own[part.expand.send.row], halo).renumbered(
             places(own), places(halo)
         ),
@@ -201,7 +203,7 @@ def _of_one(small: Graph, vertices: Tensor, ends: Tensor) -> Graph:
         row_ptr=offsets(np.bincount(target, minlength=len(vertices))),
         column=source.astype(np.int32),
         value=np.ones(len(source)),
-        relation=relation,
+        columns=columns_of(relation=relation),
     )
     header = replace(
         small.plan_header,

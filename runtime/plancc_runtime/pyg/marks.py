@@ -177,17 +177,16 @@ def _of_total(operation: Callable[..., Any]) -> Callable[..., Any]:
     return lambda count, *others: operation(count.total(), *map(totals, others))
 
 
-for _operation in ["truediv", "pow", "eq", "ne", "lt", "le", "gt", "ge"]:
-    setattr(Count, f"__{_operation}__", _of_total(getattr(operator, _operation)))
-for _operation, _function in {
-    "float": float,
-    "bool": bool,
-    "str": str,
+_OF_TOTALS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(operator, name) for name in ("truediv", "pow", "eq", "ne", "lt", "le")},
+    **{"gt": operator.gt, "ge": operator.ge, "float": float, "bool": bool, "str": str},
     "format": format,
     "rtruediv": lambda total, other: other / total,
     "rpow": lambda total, other: other**total,
-}.items():
-    setattr(Count, f"__{_operation}__", _of_total(_function))
+}
+"""Operations that compute with the number of all ranks' rows."""
+for _name, _operation in _OF_TOTALS.items():
+    setattr(Count, f"__{_name}__", _of_total(_operation))
 
 M = TypeVar("M", bound=Mark)
 

@@ -137,10 +137,10 @@ class OverRanks(TorchFunctionMode):
     def _numbers(self, x: Spread) -> Tensor | None:
         """int64[entries]: ascending in one process, and alike on any number of ranks: of vertices,
         or of edges, by target and source; None: of neither."""
-        if is_rows(x):
-            return x.of.vertices[: x.of.num_rows]
-        edges = self.edges
-        if edges is None or x.of is not None or x.shape[x.axis] != edges.shape[1]:
+        of, edges = x.of, self.edges
+        if of is not None and is_rows(x):
+            return of.vertices[: of.num_rows]
+        if edges is None or of is not None or x.shape[x.axis] != edges.shape[1]:
             return None
         row, ends = edges.source_row, plain(edges)
         target = edges.targets.vertices[ends[1 - row]]

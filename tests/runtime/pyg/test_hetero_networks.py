@@ -95,8 +95,9 @@ class Union(TypedWorld):
 def world(relations: int = 4, union: bool = False) -> TypedWorld:
     """The first so many relations: BY alone leads to authors. Papers often like those they cite."""
     draw, edges = torch.Generator().manual_seed(3), {}
+    like = {"generator": draw, "dtype": torch.float64}
     for relation in (WRITES, CITES, LIKES, IN, BY, NEAR)[:relations]:
-        there = torch.rand(COUNTS[relation[2]], COUNTS[relation[0]], generator=draw) < 0.15
+        there = torch.rand(COUNTS[relation[2]], COUNTS[relation[0]], **like) < 0.15
         if relation == LIKES:
             target, source = edges[CITES][:, ::2].flip(0)
             there[target, source] = True
@@ -104,7 +105,6 @@ def world(relations: int = 4, union: bool = False) -> TypedWorld:
             of = torch.from_numpy(owners(3))[COUNTS["author"] :][: COUNTS["paper"]]
             there = of[:, None] == of
         edges[relation] = there.nonzero().flip(1).t()
-    like = {"generator": draw, "dtype": torch.float64}
     if union:
         return Union(edges, {("x", ""): torch.randn(sum(COUNTS.values()), 7, **like)})
     tensors = {("x_dict", k): torch.randn(n, WIDTHS[k], **like) for k, n in COUNTS.items()}
@@ -126,7 +126,7 @@ def _parts(relations: int, ranks: int) -> Any:
     graph = graph_of_relations(COUNTS | edges)
     values = np.arange(1.0, graph.num_nonzeros + 1)
     features = np.stack([values, 2 * values], axis=1).astype(np.float32)
-    graph = replace(graph, values=values, edge_features=features)
+    graph = replace(graph, values=values).with_columns(edge_features=features)
     plan = lower(graph, Owners(owners(ranks), None), ranks, normalization="none", self_loops=False)
     return plan.header, [plan.part(m) for m in range(ranks)]
 

@@ -1,4 +1,4 @@
-"""A rank's share of a route: what it sends and keeps in every hop.
+"""A rank's share of a route: what it sends and keeps in every hop; exchanges that take one.
 
 stage of a rank    | own rows that cross | collected | crossed | spread |
                            '--------cross from-------'    |
@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from plancc.plan.exchange import Exchange, Int32Array, Int64Array, offsets
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, IntArray, offsets
 from plancc.plan.topology import Topology
+from plancc.plan.values import Exchanges
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,11 @@ class PartRoute:
             order of its halo, or of its folded rows.
     """
 
-    own: Int32Array
+    own: IntArray
     hops: tuple[Exchange, ...]
     at: Int32Array
 
-    def renumbered(self, new: Int32Array) -> PartRoute:
+    def renumbered(self, new: IntArray) -> PartRoute:
         """With other local numbers of own rows; ``new[r]`` is that of row r."""
         collect, *others = self.hops
         return replace(self, own=new[self.own], hops=(collect.renumbered(new), *others))
@@ -42,6 +43,28 @@ class PartRoute:
     def stage_ptr(self) -> Int64Array:
         """First row of every share of the stage: int64[5]."""
         return offsets(np.array([len(self.own), *(hop.receive.volume for hop in self.hops)]))
+
+
+@dataclass(frozen=True, eq=False)
+class Routed(Exchange):
+    """An exchange of a rank whose rows travel in hops; those that `keep` leaves go straight.
+
+    Attributes:
+        from_owners: Whether it leads as the hops do, from the owners of rows; the fold leads back.
+    """
+
+    route: PartRoute
+    from_owners: bool = True
+
+    def reversed(self) -> Routed:
+        """From the receivers to the senders, over the same hops."""
+        return Routed(self.receive, self.send, self.route, not self.from_owners)
+
+    def renumbered(self, sent: IntArray | None = None, received: IntArray | None = None) -> Routed:
+        """As of `Exchange`; the owners' rows have these numbers in the hops too."""
+        new, own = super().renumbered(sent, received), sent if self.from_owners else received
+        route = self.route if own is None else self.route.renumbered(own)
+        return Routed(new.send, new.receive, route, self.from_owners)
 
 
 @dataclass(frozen=True)
@@ -60,30 +83,34 @@ class RankRows:
     local: Int32Array
 
 
-def keeps_nodes(topology: Topology, ranks: Int64Array) -> bool:
-    """Whether no rank has parts of several nodes; `ranks` is as of `RankRows`."""
-    first = np.concatenate([[0], np.cumsum(topology.ranks())])
+def keeps_groups(groups: Topology | None, ranks: Int64Array) -> bool:
+    """Whether no rank has parts of several groups; `ranks` is as of `RankRows`.
+
+    Without groups every part is one of its own.
+    """
+    first = np.arange(ranks[-1]) if groups is None else groups.first_ranks()
     return bool(np.isin(first, ranks).all())
 
 
-def part_route(
-    hops: tuple[Exchange, ...], needed: npt.NDArray[np.integer], rows: RankRows
-) -> PartRoute | None:
-    """The share of a rank in the hops of its parts; None: there are none.
+def in_hops(
+    step: str, exchange: Exchange, parts: Exchanges, needed: IntArray, rows: RankRows
+) -> Exchange:
+    """The exchange of a rank, with its share in the hops of its parts; itself where there are none.
 
     Parameters:
-        hops: As of `Exchanges.hops`, of this rank's parts.
+        parts: Of this rank's parts.
         needed (int[needed rows]): Places of the rows that the rank needs, in the order in which it
             numbers them.
     """
+    hops = parts.hops(step)
     if not hops:
-        return None
+        return exchange
     collect, *later = (hop.merged(rows.rank, rows.ranks) for hop in hops)
     last_row, sent = rows.first_row + len(rows.local), np.concatenate([h.send.row for h in later])
     own = np.unique(sent[(sent >= rows.first_row) & (sent < last_row)])
     stage = np.concatenate([own, *(hop.receive.row for hop in (collect, *later))])
     collect_row = rows.local[collect.send.row - rows.first_row]
-    return PartRoute(
+    route = PartRoute(
         own=rows.local[own - rows.first_row],
         hops=(
             Exchange(collect.send.called(collect_row), collect.receive.in_order()),
@@ -94,6 +121,7 @@ def part_route(
         ),
         at=_find(stage, needed),
     )
+    return Routed(exchange.send, exchange.receive, route, from_owners=step == "expand")
 
 
 def _find(there: Int64Array, wanted: npt.NDArray[np.integer]) -> Int32Array:

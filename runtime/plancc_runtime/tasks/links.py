@@ -13,19 +13,74 @@ import torch
 from torch import Tensor
 
 from plancc.plan.exchange import Int64Array
-from plancc.plan.links import OF_SPLITS
+from plancc.plan.links import NUM_KINDS, OF_SPLITS
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.sampling.negatives import drawn_negatives
 from plancc_runtime.curves import Float64Array, ranks
-from plancc_runtime.data import LocalData
+from plancc_runtime.data import LocalData, check_kind, features_of, width_of
 from plancc_runtime.layouts.ends import Directory, Ends
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.learner import Learner
+from plancc_runtime.learner import Learner, Splits
 from plancc_runtime.metrics import HITS
+from plancc_runtime.options import BETWEEN, TrainOptions
+from plancc_runtime.predictions import known_in
 from plancc_runtime.results import Scores
+from plancc_runtime.targets import LinkTarget
+from plancc_runtime.tasks.base import LearningTask
 from plancc_runtime.transport.row_numbers import send_numbers
 from plancc_runtime.views import View, place_of
+
+MANY_EDGES = 0.05
+"""Share of the pairs of vertices that are edges above which negatives are often links."""
+
+
+class LinkPairs(LearningTask):
+    """Learn which pairs of vertices are links."""
+
+    between = BETWEEN[:-1]  # outputs are as wide as `hidden`
+    words = "links"
+    unvalidated = "there are no validation links"
+
+    def __init__(self, header: Header, options: TrainOptions) -> None:
+        super().__init__(header, options)
+        self.learner, self.network = LinkLearner, {"decoder": options.decoder}
+
+    def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
+        """What a rank trains with: every row counts, and has no label. Collective.
+
+        Split sizes count links without negatives.
+        """
+        links, options, device = part.links, self.options, resources.device
+        transport, per_link = resources.transport, 1 + options.negatives
+        assert links is not None
+        kinds = np.bincount(links.kind, minlength=NUM_KINDS).astype(np.int64)
+        transport.allreduce_sum(kinds)
+        with transport.agreement():
+            check_kind(options, LinkTarget, plan)
+        sizes = {s: int(kinds[of[0]]) for s, of in OF_SPLITS.items() if kinds[of[0]]}
+        kinds[0] *= per_link
+        totals = {s: float(kinds[list(of)].sum()) for s, of in OF_SPLITS.items() if s in sizes}
+        self._known = known_in(part, part.global_id) if options.predict is not None else {}
+        width, rows = width_of(part, options), torch.arange(part.num_rows, device=device)
+        return LocalData(
+            features=features_of(part, options, width, resources.dtype).to(device),
+            num_features=width,
+            first_column=0,
+            labels=torch.zeros(part.num_rows, dtype=torch.int64, device=device),
+            num_classes=options.hidden,
+            splits={"train": rows},
+            split_sizes=sizes,
+            target=LinkTarget(options.loss),
+            totals=totals,
+            random_features=part.vertex_data.features is None,
+        )
+
+    def remarks_on(self, data: LocalData) -> list[str]:
+        return [*super().remarks_on(data), *of_negatives(self.header, data.split_sizes["train"])]
+
+    def known(self, data: LocalData) -> dict[str, np.ndarray]:
+        return self._known
 
 
 class LinkLearner(Learner):
@@ -137,34 +192,21 @@ class LinkLearner(Learner):
             scores, truth = self._of_split("train", x, step)
         return data.target.share_of_loss(scores, truth, data.totals["train"])
 
-    def scores(self, outputs: Tensor, view: View, data: LocalData, where: str) -> Scores:
+    def _of_splits(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
         """Scores of all splits; those of training by the negatives of epoch 0. Collective."""
-        splits, result, target = list(data.split_sizes), Scores(), data.target
-        with self.clock("dense"), torch.no_grad():
-            found = [self._of_split(split, outputs, 0) for split in splits]
-        losses = np.array(
-            [
-                target.share_of_loss(*each, data.totals[split]).item()
-                for split, each in zip(splits, found, strict=True)
-            ]
-        )
-        with self.clock("allreduce"):
-            self.transport.allreduce_sum(losses)
-        if not np.isfinite(losses).all():
-            self._end_diverged(losses[0], where, view, data)
-        arrays = [[each.cpu().numpy() for each in pair] for pair in found]
+        with torch.no_grad():
+            return {split: self._of_split(split, outputs, 0) for split in data.split_sizes}
+
+    def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
+        arrays = [[each.cpu().numpy() for each in pair] for pair in splits.values()]
         groups = [(s.astype(np.float64)[:, None], truth[:, None]) for s, truth in arrays]
-        with self.clock("allreduce"):
-            means = np.concatenate(ranks(groups, HITS, self.transport), axis=1)
-            for k, split in enumerate(splits):
-                if split != "train" and self._per_link:
-                    own = self._among_own(split, *arrays[k])
-                    means[k, 2:] = own / data.split_sizes[split]
-        for name, column in zip(target.metrics, means.T, strict=True):
-            of = getattr(result, name.replace("@", "_"))
+        means = np.concatenate(ranks(groups, HITS, self.transport), axis=1)
+        for k, split in enumerate(splits):
+            if split != "train" and self._per_link:
+                means[k, 2:] = self._among_own(split, *arrays[k]) / data.split_sizes[split]
+        for name, column in zip(data.target.metrics, means.T, strict=True):
+            of = getattr(scores, name.replace("@", "_"))
             of |= {s: float(v) for s, v in zip(splits, column, strict=True) if not np.isnan(v)}
-        result.loss.update(zip(splits, losses.tolist(), strict=True))
-        return result
 
     def _among_own(
         self, split: str, scores: npt.NDArray[Any], truth: npt.NDArray[np.bool_]
@@ -177,3 +219,20 @@ class LinkLearner(Learner):
         sums = np.array([(1 / rank).sum(), *((rank <= most).sum() for most in HITS)], np.float64)
         self.transport.allreduce_sum(sums)
         return sums
+
+
+def of_negatives(header: Header, num_links: int) -> list[str]:
+    """Sentences on negatives of training that are edges, where there are many.
+
+    Parameters:
+        num_links: Training links.
+    """
+    n = header.num_vertices
+    edges = header.num_nonzeros - n * header.self_loops
+    share = max(edges, num_links * (1 if header.directed else 2)) / n**2
+    if share <= MANY_EDGES:
+        return []
+    return [
+        f"{share:.0%} of all pairs of vertices are edges, and so about {share:.0%} of the "
+        "negatives that training draws: the loss calls these links wrong too"
+    ]

@@ -12,8 +12,9 @@ chosen by load, not by place.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.lowering import by_sender
 from plancc.plan.plan import Plan
 from plancc.plan.topology import Topology
-from plancc.plan.values import HOPS, STEPS, Exchanges, Header
+from plancc.plan.values import HOPS, STEPS, Exchanges
 
 
 def hops_of(
@@ -44,10 +45,12 @@ def hops_of(
     topology.check(num_parts)
     node = topology.node_of_rank()
     once = _Once(*_once_per_node(send.ptr, send.peer, send.row_ptr, send.row, node, part_ptr))
+    sender = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(send.ptr))
+    messages = sender, send.peer, np.diff(send.row_ptr)
     if most == 3:
-        sender, receiver = _carriers(send, once, topology)
+        sender, receiver = _carriers(messages, once, topology)
     else:
-        sender, receiver = once.owner, _relays(send, once, topology)
+        sender, receiver = once.owner, _relays(messages, once, topology)
 
     owner, peer = send.part_of_row().astype(np.int32), send.peer_of_row()
     place = part_ptr[owner] + send.row
@@ -72,38 +75,42 @@ def hops_of(
     return collect, cross, spread
 
 
-def with_routes(plan: Plan, topology: Topology) -> Plan:
-    """The same plan with hops for these nodes.
-
-    Raises:
-        InputError: If the topology has not one rank for every part, or ranks share parts.
-    """
-    return _routed(plan, replace(plan.header, topology=topology, relays=False), topology)
-
-
-def with_relays(plan: Plan, groups: Topology, most: int = 3) -> Plan:
-    """The same plan with hops over relays, for groups of parts wherever these run.
+def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan:
+    """The same plan with hops between nodes, or over relays of groups wherever these run.
 
     Parameters:
-        most: Messages that a row takes at most: 2 or 3.
+        groups: The nodes, or the groups of relays.
+        relays: Messages that a row takes at most over relays: 2 or 3; None: between nodes.
 
     Raises:
         InputError: If the groups have not one rank for every part, or ranks share parts.
     """
-    return _routed(plan, replace(plan.header, topology=None, relays=True), groups, most)
-
-
-def _routed(plan: Plan, header: Header, topology: Topology, most: int = 3) -> Plan:
-    topology.check(plan.num_parts)
+    topology = groups if relays is None else None
+    header = replace(plan.header, topology=topology, relays=relays is not None)
+    groups.check(plan.num_parts)
     if problem := header.topology_problem():
         raise InputError(problem)
     exchanges = Exchanges(plan.exchanges)
     for step in filter(plan.exchanges.get, STEPS):
         exchange = plan.exchanges[step]
         owned = exchange.send if step == "expand" else exchange.receive
-        hops = hops_of(owned, plan.part_ptr, topology, most)
+        hops = hops_of(owned, plan.part_ptr, groups, relays or 3)
         exchanges |= {f"{step}_{hop}": each for hop, each in zip(HOPS, hops, strict=True)}
     return replace(plan, header=header, exchanges=exchanges)
+
+
+def routed_like(plan: Plan, old: Plan) -> Plan:
+    """A plan of other owners with hops as `old` has them, between nodes or over relays."""
+    if old.header.topology is not None:
+        return with_routes(plan, old.header.topology)
+    recorded = re.fullmatch(r"(\S+) in ([23]) hops", str(old.provenance.get("relays")))
+    if not old.header.relays or recorded is None:
+        return plan
+    return with_routes(plan, Topology.parse(recorded[1]), int(recorded[2]))
+
+
+_Messages: TypeAlias = tuple[Int32Array, Int32Array, Int64Array]
+"""Sender, receiver and number of rows of every message."""
 
 
 class _Once(NamedTuple):
@@ -127,49 +134,47 @@ def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> I
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 
 
-def _carriers(send: Side, once: _Once, topology: Topology) -> tuple[Int32Array, Int32Array]:
+def _carriers(
+    messages: _Messages, once: _Once, topology: Topology
+) -> tuple[Int32Array, Int32Array]:
     """The part that sends, and the part that receives, the rows of every group of `once`."""
     node = topology.node_of_rank()
-    first = np.concatenate([[0], np.cumsum(topology.ranks())])
     pair, pair_of = np.unique(
         node[once.owner].astype(np.int64) * topology.nodes + once.node, return_inverse=True
     )
     sizes = np.diff(once.ptr)
-    sender = np.repeat(np.arange(len(send.ptr) - 1, dtype=np.int32), np.diff(send.ptr))
-    messages = np.diff(send.row_ptr)
-    far = node[sender] != node[send.peer]
+    sender, peer, rows = messages
+    far = node[sender] != node[peer]
     near = [
-        np.bincount(ends[~far], weights=messages[~far], minlength=len(node))
-        for ends in (sender, send.peer)
+        np.bincount(end[~far], weights=rows[~far], minlength=len(node)) for end in (sender, peer)
     ]
     pair_of_message = np.searchsorted(
-        pair, node[sender[far]].astype(np.int64) * topology.nodes + node[send.peer[far]]
+        pair, node[sender[far]].astype(np.int64) * topology.nodes + node[peer[far]]
     )
     chosen = _choose(
         (pair // topology.nodes, pair % topology.nodes),
         np.bincount(pair_of, weights=sizes, minlength=len(pair)).astype(np.int64),
         (pair_of, once.owner, sizes),
-        (pair_of_message, send.peer[far], messages[far]),
-        first,
+        (pair_of_message, peer[far], rows[far]),
+        topology.first_ranks(),
         (near[0] + near[1]).astype(np.int64),
     )
     return chosen[0][pair_of], chosen[1][pair_of]
 
 
-def _relays(send: Side, once: _Once, topology: Topology) -> Int32Array:
+def _relays(messages: _Messages, once: _Once, topology: Topology) -> Int32Array:
     """The part that receives the rows of every group of `once`."""
-    node, messages = topology.node_of_rank(), np.diff(send.row_ptr)
-    sender = np.repeat(np.arange(len(send.ptr) - 1, dtype=np.int32), np.diff(send.ptr))
-    far = node[sender] != node[send.peer]
-    group = _group_of(once, sender[far], node[send.peer[far]], topology.nodes)
+    node, (sender, peer, rows) = topology.node_of_rank(), messages
+    far = node[sender] != node[peer]
+    group = _group_of(once, sender[far], node[peer[far]], topology.nodes)
     sizes, parts = np.diff(once.ptr), len(node)
-    own = np.bincount(sender[~far], messages[~far], parts) + np.bincount(once.owner, sizes, parts)
+    own = np.bincount(sender[~far], rows[~far], parts) + np.bincount(once.owner, sizes, parts)
     return _choose_relays(
         sizes,
         once.node,
-        (np.searchsorted(group, np.arange(len(sizes) + 1)), send.peer[far], messages[far]),
-        np.concatenate([[0], np.cumsum(topology.ranks())]),
-        (own.astype(np.int64), np.bincount(send.peer, messages, parts).astype(np.int64)),
+        (np.searchsorted(group, np.arange(len(sizes) + 1)), peer[far], rows[far]),
+        topology.first_ranks(),
+        (own.astype(np.int64), np.bincount(peer, rows, parts).astype(np.int64)),
     )
 
 

@@ -1,0 +1,91 @@
+"""Classes or numbers of vertices, the task of most plans; others change what is theirs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.plan.parts import Part
+from plancc.plan.reader import PlanFile
+from plancc.plan.values import Header
+from plancc_runtime.data import LocalData, load_data
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.learner import Learner
+from plancc_runtime.nn import model_of
+from plancc_runtime.nn.conv import Conv
+from plancc_runtime.options import BETWEEN, TrainOptions
+from plancc_runtime.predictions import known_of
+from plancc_runtime.remarks import of_data
+
+
+class LearningTask:
+    """Learn what is known of all vertices.
+
+    Attributes:
+        network (dict of str to object): Fields of `NetworkOptions` that the task gives.
+        learnt (slice): The vertices that predictions are of.
+        target: Type of these vertices, if the plan has types.
+    """
+
+    learner: type[Learner] = Learner
+    between: ClassVar[tuple[str, ...]] = BETWEEN
+    """Options that have no effect on a network of one layer."""
+    words: ClassVar[str] = "labels"
+    unvalidated: ClassVar[str] = "no validation vertex has a label"
+    has_types: ClassVar[bool] = False
+
+    def __init__(self, header: Header, options: TrainOptions) -> None:
+        self.header, self.options = header, options
+        self.network: dict[str, Any] = {}
+        self.learnt = slice(0, header.num_vertices)
+        self.target: str | None = None
+
+    def model(self, name: str) -> type[Conv]:
+        """The model of this name for the plan; InputError if it is for others."""
+        return model_of(name, self.has_types)
+
+    def check(self) -> None:
+        """InputError for options that the plan does not train with."""
+        if self.options.target is not None:
+            raise InputError(f"{self.options.setting('target')}: needs a plan with types")
+
+    def joined(self, part: Part, plan: str) -> Part:
+        """The slice with data of all vertices; not collective. `plan` is its name."""
+        return part
+
+    def ordered(self, part: Part) -> Part:
+        """The slice with its rows as layers need them."""
+        return part
+
+    def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
+        """What this rank's rows train with. Collective; errors as of `data.load_data`."""
+        options, device = self.options, resources.device
+        return load_data(part, resources.transport, resources.dtype, options, device, plan)
+
+    def remarks(self) -> list[str]:
+        """Sentences on what is learnt, before data are read."""
+        return []
+
+    def remarks_on(self, data: LocalData) -> list[str]:
+        """Sentences on data that teach little or nothing."""
+        return of_data(data.random_features, data.random_labels, self.words)
+
+    def graph(self, block: Block, resources: Resources) -> LocalGraph:
+        """What layers take of rows of the plan. Collective."""
+        return LocalGraph(block, resources)
+
+    def checked(self, block: Block, resources: Resources) -> Block:
+        """The rows of a rank, with all that `graph` needs. Collective."""
+        return block
+
+    def find_target(self, file: PlanFile) -> str | None:
+        """The type to learn by an open plan, if there are several; errors as of `joined`."""
+        return None
+
+    def known(self, data: LocalData) -> dict[str, np.ndarray]:
+        """Columns of what is known of all rows of this rank."""
+        return known_of(data.labels, data.splits)
