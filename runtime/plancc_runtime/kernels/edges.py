@@ -392,19 +392,35 @@ def _weighted_sum(
     begin: int, end: int, ptr: Any, index: Any, edge: Any, weight: Any, x: Any, out: Any
 ) -> None:
     heads, d = x.shape[1], x.shape[2]
+    ordered = len(edge) == 0
     for i in range(begin, end):
         out[i, :, :] = 0
-        for p in range(ptr[i], ptr[i + 1]):
-            j = index[p]
-            e = edge[p] if len(edge) else p
-            if d == 1:  # one weight per feature: the heads are what SIMD runs over
+        if d == 1:  # one weight per feature: the heads are what SIMD runs over
+            for p in range(ptr[i], ptr[i + 1]):
+                j = index[p]
+                e = p if ordered else edge[p]
                 for h in range(heads):
                     out[i, h, 0] += weight[e, h] * x[j, h, 0]
-            else:
-                for h in range(heads):
-                    w = weight[e, h]
-                    for k in range(d):
-                        out[i, h, k] += w * x[j, h, k]
+            continue
+        for h in range(heads):
+            y = out[i, h]
+            p, stop = ptr[i], ptr[i + 1]
+            while p + 4 <= stop:  # as in `_sum`
+                a, b = x[index[p], h], x[index[p + 1], h]
+                c, f = x[index[p + 2], h], x[index[p + 3], h]
+                if ordered:
+                    q, r, s, t = weight[p, h], weight[p + 1, h], weight[p + 2, h], weight[p + 3, h]
+                else:
+                    q, r = weight[edge[p], h], weight[edge[p + 1], h]
+                    s, t = weight[edge[p + 2], h], weight[edge[p + 3], h]
+                for k in range(d):
+                    y[k] = (((y[k] + q * a[k]) + r * b[k]) + s * c[k]) + t * f[k]
+                p += 4
+            while p < stop:
+                z, w = x[index[p], h], weight[p if ordered else edge[p], h]
+                for k in range(d):
+                    y[k] += w * z[k]
+                p += 1
 
 
 @_compiled

@@ -1,8 +1,8 @@
 """Differentiable aggregation and attention on one rank's pattern.
 
 Dense operands have the rows [own rows | halo rows]; who fetches the halo rows, and sends their
-gradients back, is not known here. Everything is first order: gradients have no gradient of their
-own. float32 and float64; nothing depends on the number of threads.
+gradients back, is not known here. Sums have gradients of every order; those of attention have no
+gradient of their own. float32 and float64; nothing depends on the number of threads.
 
 Sources: Md et al. 2021, Section 2.1 (aggregation primitive) and Algorithm 1;
 Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 1 to 4 (attention).
@@ -89,7 +89,7 @@ def weighted_sum(pattern: Pattern, alpha: Tensor, x: Tensor) -> Tensor:
     """
     check_operand("x", x, (pattern.num_columns, None, None), x)
     check_operand("alpha", alpha, (pattern.num_nonzeros, x.shape[1]), x)
-    return _WeightedSum.apply(alpha, x, pattern)
+    return _WeightedSum.apply(alpha.contiguous(), x.contiguous(), pattern, False)
 
 
 def attention(
@@ -227,7 +227,7 @@ def _weighted(pattern: Pattern, weight: Tensor, x: Tensor) -> Tensor:
     if heads != 1:
         check_operand("weight", weight, (pattern.num_nonzeros, x.shape[1]), x)
     rows = x.unflatten(1, (heads, x.shape[1] // heads))
-    return _WeightedSum.apply(weight, rows, pattern).flatten(1)
+    return weighted_sum(pattern, weight, rows).flatten(1)
 
 
 def _maximum(pattern: Pattern, x: Tensor) -> Tensor:
@@ -256,34 +256,47 @@ class _Linear(Function):
     def forward(
         ctx: Any, x: Tensor, apply: Callable[[Tensor], Tensor], adjoint: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        ctx.adjoint = adjoint
+        ctx.maps = apply, adjoint
         return apply(x.contiguous())
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.adjoint(g), None, None
+        return _Linear.apply(g, *reversed(ctx.maps)), None, None
 
 
 class _WeightedSum(Function):
-    @staticmethod
-    def forward(ctx: Any, alpha: Tensor, x: Tensor, pattern: Pattern) -> Tensor:
-        alpha, x = alpha.contiguous(), x.contiguous()
-        ctx.pattern = pattern
-        ctx.save_for_backward(alpha, x)
-        return edges.weighted_sum(pattern.rows, alpha, x)
+    """By rows, or, of `back`, by columns: each is the other's adjoint."""
 
     @staticmethod
-    @once_differentiable
+    def forward(ctx: Any, alpha: Tensor, x: Tensor, pattern: Pattern, back: bool) -> Tensor:
+        ctx.pattern, ctx.back = pattern, back
+        ctx.save_for_backward(alpha, x)
+        return edges.weighted_sum(pattern.columns if back else pattern.rows, alpha, x)
+
+    @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         alpha, x = ctx.saved_tensors
         g = g.contiguous()
-        need_alpha, need_x, _ = ctx.needs_input_grad
-        return (
-            edges.edge_dot(ctx.pattern, g, x) if need_alpha else None,
-            edges.weighted_sum(ctx.pattern.columns, alpha, g) if need_x else None,
-            None,
-        )
+        of_alpha = of_x = None
+        if ctx.needs_input_grad[0]:
+            of_alpha = _EdgeDot.apply(*((x, g) if ctx.back else (g, x)), ctx.pattern)
+        if ctx.needs_input_grad[1]:
+            of_x = _WeightedSum.apply(alpha, g, ctx.pattern, not ctx.back)
+        return of_alpha, of_x, None, None
+
+
+class _EdgeDot(Function):
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, x: Tensor, pattern: Pattern) -> Tensor:
+        ctx.pattern = pattern
+        ctx.save_for_backward(g, x)
+        return edges.edge_dot(pattern, g, x)
+
+    @staticmethod
+    def backward(ctx: Any, s: Tensor) -> tuple[Tensor | None, ...]:
+        (g, x), s = ctx.saved_tensors, s.contiguous()
+        of_g = _WeightedSum.apply(s, x, ctx.pattern, False)
+        return of_g, _WeightedSum.apply(s, g, ctx.pattern, True), None
 
 
 class _EdgeScores(Function):

@@ -73,7 +73,10 @@ ALIASES = {"dim": ("dim", "axis", "dims"), "keepdim": ("keepdim", "keepdims")}
 COMPARED = {"eq", "ne"}
 KEPT = names("view reshape unsqueeze repeat expand expand_as view_as")
 """Functions of numbers of rows that give such numbers."""
-SCATTERED = {"scatter_add", "scatter_reduce", "scatter", "index_add", "index_reduce", "index_copy"}
+INTO_SUMS = {"scatter_add", "index_add"}
+SCATTERED = INTO_SUMS | {"scatter_reduce", "scatter", "index_reduce", "index_copy"}
+LIKE_ROWS = MADE | names("dim ndim dtype device layout is_cuda is_cpu is_floating_point is_sparse")
+"""Functions to which rows of a tensor are as good as others of it."""
 ENDS = "computes with numbers of this rank's rows, as ends of edges and ranges of rows are"
 SPECIAL = names("squeeze embedding nonzero unique lstm gru batch_norm instance_norm")
 """Functions that a method of `TorchRules` of their name treats."""

@@ -34,6 +34,7 @@ from plancc_runtime.pyg.marks import (
     Count,
     EdgeEnds,
     Mark,
+    Message,
     Spread,
     Targets,
     alike,
@@ -42,6 +43,7 @@ from plancc_runtime.pyg.marks import (
     spread,
 )
 from plancc_runtime.pyg.moved import FetchedColumns, largest, version, with_zeros
+from plancc_runtime.pyg.products import Patterns
 from plancc_runtime.pyg.rules import TorchRules
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
 from plancc_runtime.transport.base import TransportError
@@ -123,7 +125,7 @@ class Distributed(nn.Module):
         super().__init__()
         self.model, self.step, self._seed = model, 0, seed
         self._graph = graph.union if isinstance(graph, TypedGraph) else graph
-        self._columns = FetchedColumns()
+        self._columns, self._patterns = FetchedColumns(), Patterns()
         self._kinds: dict[tuple[Any, ...], list[ArgumentKind]] = {}
         self._held = _constants_of(model) if is_alike else {}
         self._stamps = _stamps(self._held) if is_alike else None
@@ -143,7 +145,9 @@ class Distributed(nn.Module):
             return self._dropped(x, rate, number, (*key, next(draws)))
 
         self.step += self.model.training
-        rules = TorchRules(self._graph.transport, self._columns, mask, self._graph.num_vertices)
+        columns, patterns = self._columns, self._patterns
+        size = self._graph.num_vertices
+        rules = TorchRules(self._graph.transport, columns, patterns, mask, size)
         hooks = [each for layer in self.model.modules() for each in self._hooked(layer)]
         is_graded, is_first = torch.is_grad_enabled(), self.model.training not in self._passed
         drawn = _random_state() if is_first else 0
@@ -160,6 +164,7 @@ class Distributed(nn.Module):
             for hook in hooks:
                 hook.remove()
             self._columns.clear()
+            self._patterns.end_pass()
         if is_first:
             self._compare_passes(rules.calls, drawn)
         return plain(out)
@@ -413,10 +418,13 @@ class Distributed(nn.Module):
         """
         pads = _pads(layer.__class__)
         is_alone = all(map(_is_alone, layer.modules()))
+        is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
             index, size, dim = given["index"], given["dim_size"], given["dim"]
-            of = index.of if is_alone and isinstance(index, Targets) else None
+            is_product = is_sum and isinstance(inputs[0], Message)  # for the rules
+            apart = is_alone and isinstance(index, Targets) and not is_product
+            of = index.of if apart else None
             if of is not None:
                 inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}
                 given["dim_size"] = size.here if isinstance(size, Count) else size

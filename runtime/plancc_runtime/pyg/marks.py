@@ -83,6 +83,54 @@ class Targets(OneEnd):
     """int64[...]: numbers of own rows of the rows `of`."""
 
 
+class Message(Spread):
+    """rows[source], or that times `factors`, without numbers until something reads them (`formed`).
+
+    Attributes:
+        rows (Tensor[columns, ...]): Own and halo rows.
+        source (Sources): One for each edge.
+        factors (Tensor[edges, ...] or None): Numbers of edges, of as many axes as the message.
+        made (Tensor or None): The numbers, once they are formed.
+    """
+
+    rows: Tensor
+    source: Sources
+    factors: Tensor | None
+    made: Tensor | None = None
+    versions: list[int]
+
+    @classmethod
+    def of_rows(cls, rows: Tensor, source: Sources, factors: Tensor | None = None) -> Message:
+        """A message of no numbers: any kernel refuses its device, if one is given it."""
+        empty = torch.empty(len(source), *rows.shape[1:], dtype=rows.dtype, device="meta")
+        if not torch.is_grad_enabled():
+            rows, factors = rows.detach(), None if factors is None else factors.detach()
+        found = spread(empty, 0, None)
+        what = {"rows": rows, "source": source, "factors": factors}
+        return marked(found, cls, **vars(found), **what, versions=_versions(rows, factors))
+
+    def read(self) -> tuple[Tensor, Tensor | None]:
+        """The rows and factors; InputError if they have changed since they were taken."""
+        if _versions(self.rows, self.factors) != self.versions:
+            raise InputError(
+                "the network changes rows in place between reading and summing them: change a copy"
+            )
+        return self.rows, self.factors
+
+    def formed(self) -> Tensor:
+        """The numbers."""
+        if self.made is None:
+            with torch.enable_grad():  # what has no gradient is detached
+                rows, factors = self.read()
+                found = rows.index_select(0, plain(self.source))
+                self.made = found if factors is None else found * factors
+        return self.made
+
+
+def _versions(*tensors: Tensor | None) -> list[int]:
+    return [x._version for x in tensors if x is not None]
+
+
 class Unknown(Mark):
     """int64[...]: places among all rows, which no rank knows; whatever reads them is refused."""
 
@@ -202,7 +250,9 @@ def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
 
 
 def plain(x: Any) -> Any:
-    """x without marks, also in lists, tuples, dicts."""
+    """x without marks, also in lists, tuples, dicts; messages with their numbers."""
+    if isinstance(x, Message):
+        return x.formed()
     if isinstance(x, Mark):
         return x.as_subclass(Tensor)
     if isinstance(x, dict):

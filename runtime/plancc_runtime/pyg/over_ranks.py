@@ -24,6 +24,7 @@ from plancc_runtime.pyg.marks import (
     spread,
 )
 from plancc_runtime.pyg.moved import FetchedColumns, largest, returned, summed
+from plancc_runtime.pyg.products import Patterns
 from plancc_runtime.pyg.spaces import TypeRows
 from plancc_runtime.transport.base import Transport
 
@@ -33,6 +34,7 @@ class OverRanks(TorchFunctionMode):
 
     Parameters:
         columns: Of this forward pass.
+        patterns: Of its edges.
         mask (callable): From (tensor, rate, numbers of its entries or None) to the tensor after
             dropout.
         num_vertices: Of the graph.
@@ -42,11 +44,12 @@ class OverRanks(TorchFunctionMode):
         self,
         transport: Transport,
         columns: FetchedColumns,
+        patterns: Patterns,
         mask: Callable[[Tensor, float, Tensor | None], Tensor],
         num_vertices: int,
     ) -> None:
         super().__init__()
-        self.transport, self.columns, self.mask = transport, columns, mask
+        self.transport, self.columns, self.patterns, self.mask = transport, columns, patterns, mask
         self.num_vertices = num_vertices
         self.calls: list[str] = []  # of functions of rows or edges
         self.edges: EdgeEnds | None = None  # those that ends were last taken from

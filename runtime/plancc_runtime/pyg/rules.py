@@ -25,8 +25,10 @@ from plancc_runtime.pyg.calls import (
     COMPARED,
     DROPOUTS,
     ENDS,
+    INTO_SUMS,
     JOINS,
     KEPT,
+    LIKE_ROWS,
     MADE,
     PRODUCTS,
     RANDOM,
@@ -45,6 +47,7 @@ from plancc_runtime.pyg.marks import (
     Count,
     EdgeEnds,
     Mark,
+    Message,
     OneEnd,
     Sources,
     Spread,
@@ -63,6 +66,7 @@ from plancc_runtime.pyg.marks import (
 )
 from plancc_runtime.pyg.moved import summed
 from plancc_runtime.pyg.over_ranks import OverRanks
+from plancc_runtime.pyg.products import is_message, is_message_sum, times_message
 from plancc_runtime.pyg.spaces import TypeRows
 
 
@@ -77,6 +81,8 @@ class TorchRules(OverRanks):
             args = tuple(kwargs.pop(k) for k in ("input", "tensors") if k in kwargs)
         call = Call(name, func, args, kwargs)
         found = list(marks_in([*args, *call.kwargs.values()]))
+        if any(isinstance(each, Message) for each in found):
+            return self._call_on_messages(call)
         if found and name in ASKED:
             return call.run()
         if name in RANDOM:
@@ -127,6 +133,35 @@ class TorchRules(OverRanks):
         ):
             return marked(call.run(), Targets, of=counts[0].of)
         return refuse(call, "makes numbers of this rank's rows")
+
+    def _call_on_messages(self, call: Call) -> Any:
+        """Functions of messages: a product with numbers of edges, or a sum at targets, forms none.
+
+        Others are given the numbers, or rows of the same kind where these do not matter.
+        """
+        if call.name in SIZES:
+            return self._sizes(call, call.args[0])
+        if call.name in ("mul", "rmul"):
+            product = times_message(*call.args)
+            if product is not None:
+                self.calls.append(call.name)
+                return product
+        if call.name == "expand_as" and isinstance(call.args[0], OneEnd):
+            return self._call_on_ends(call, call.args)
+        if call.name.rstrip("_") in INTO_SUMS and is_message_sum(call):
+            self.calls.append(call.name)
+            return self._scattered(call)
+        of_kind = call.name in LIKE_ROWS
+
+        def read(x: Any) -> Any:
+            if isinstance(x, list | tuple):
+                return type(x)(map(read, x))
+            if not isinstance(x, Message):
+                return x
+            return x.rows if of_kind else spread(x.formed(), 0, None)
+
+        kwargs = {k: read(each) for k, each in call.kwargs.items()}
+        return self.__torch_function__(call.func, None, read(tuple(call.args)), kwargs)
 
     def _on_any(self, found: Tensor) -> bool:
         """Whether anything is true on any rank. Collective."""
@@ -254,6 +289,8 @@ class TorchRules(OverRanks):
             dim, index = call.get(1, "dim"), call.get(2, "index")
             if isinstance(x, EdgeEnds):
                 return self._index_ends(call, x, (slice(None), index) if dim % 2 else index)
+            if is_message(x, dim % x.ndim, index):
+                return Message.of_rows(plain(self.columns.of(x, index.relations)), index)
             return self._at(call, x, dim % x.ndim, index)
         key = call.args[1]
         if isinstance(x, EdgeEnds | OneEnd):
@@ -364,13 +401,15 @@ class TorchRules(OverRanks):
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
         src = call.get(3, "source" if base.startswith("index") else "src")
         dim %= out.ndim
-        sums = base in ("scatter_add", "index_add")
+        sums = base in INTO_SUMS
         reduce = "sum" if sums else str(call.get(4, "reduce", "copy"))
         if isinstance(index, OneEnd) and (
             out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
         ):
             refuse(call, "puts edges to entries that are not rows of their ends")
-        if isinstance(index, Targets):
+        if isinstance(src, Message):
+            found = plain(out) + self.patterns.total(src, index)
+        elif isinstance(index, Targets):
             found = call.run()
         elif isinstance(index, Sources):
             found = self._by_index(call, dim, index, src, reduce)

@@ -19,7 +19,9 @@ from torch_geometric.utils import degree
 
 from plancc.errors import InputError
 from plancc_runtime.pyg import distributed
+from plancc_runtime.pyg.marks import Message
 from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.transport.single import SingleTransport
 
 pytestmark = pytest.mark.usefixtures("float64")
 ROWS, WHOLE = True, False
@@ -384,7 +386,8 @@ def curved(x, edge_index):
     x = F.dropout(x, 0.0)
     h = nn.SimpleConv()(x.tanh(), edge_index)
     told = torch.zeros_like(h).index_add(0, source, h[target].sin())
-    return told * x.exp().mean(0)
+    message = x.index_select(0, source) * h[target][:, :1]
+    return told * x.exp().mean(0) + torch.zeros_like(h).index_add(0, target, message)
 
 
 def slope_of_slope(net, x, edge_index):
@@ -406,6 +409,39 @@ def test_second_derivatives():
         torch.testing.assert_close(found, expected[mine], rtol=1e-12, atol=1e-12)
 
     run_ranks(3, work, 180)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: nn.GCNConv(W, OUT),
+        lambda: nn.SAGEConv(W, OUT),
+        lambda: nn.GraphConv(W, OUT),
+        lambda: nn.GATConv(W, OUT, heads=2),
+    ],
+)
+def test_sums_form_no_message(layer, monkeypatch):
+    def formed(message):
+        assert message.shape[1:] == (2,), "more is formed than scores of heads"
+        return message.rows.index_select(0, message.source.as_subclass(torch.Tensor))
+
+    monkeypatch.setattr(Message, "formed", formed)
+    compare(lambda: Called(layer(), "x edge_index"), 3)
+
+
+def changed_between(x, edge_index):
+    y = x.clone()
+    message = y.index_select(0, edge_index[0])
+    y.mul_(2)
+    return y.index_add(0, edge_index[1], message)
+
+
+def test_rows_that_change_before_their_sum_are_refused():
+    net = torch.nn.Module()
+    net.forward = changed_between
+    graph = opened("directed", SingleTransport())
+    with pytest.raises(InputError, match="the network changes rows in place"):
+        distributed(net, graph)(world().by_vertex["x"], graph.edge_index)
 
 
 def test_rows_set_in_inference_mode_travel_again():

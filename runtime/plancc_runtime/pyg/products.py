@@ -1,0 +1,133 @@
+"""Messages that are summed by sparse products, which form no number for each edge and column.
+
+A row of a source that a network takes by `index_select`, as PyTorch Geometric does, is a
+`marks.Message`; times numbers of edges it is another one. Its sum at targets is a product.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple, TypeGuard
+
+import torch
+from torch import Tensor
+
+from plancc.plan.exchange import offsets
+from plancc_runtime.kernels.edges import Pattern
+from plancc_runtime.nn.operators import aggregate, weighted_sum
+from plancc_runtime.pyg.calls import Call
+from plancc_runtime.pyg.marks import Message, Sources, Spread, Targets, is_rows, plain
+
+
+def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
+    """Whether ``x.index_select(dim, index)`` is a message that products serve."""
+    return (
+        is_rows(x, 0)
+        and dim == 0
+        and isinstance(index, Sources)
+        and index.ndim == 1
+        and x.of == index.of
+        and x.ndim > 1
+        and prod(x.shape[1:]) > 0  # rows or none: alike on all ranks
+        and x.dtype in (torch.float32, torch.float64)
+        and x.device.type == "cpu"
+        and not x.is_inference()  # whose changes nobody counts
+    )
+
+
+def times_message(x: Any, y: Any) -> Message | None:
+    """The product of a message and numbers of its edges; None if products do not serve it.
+
+    The numbers have as many axes as the message, the first ones of its sizes, the others of 1.
+    """
+    message, values = (x, y) if isinstance(x, Message) else (y, x)
+    if (
+        message.factors is not None
+        or message.made is not None
+        or not isinstance(values, Spread)
+        or isinstance(values, Message)
+        or (values.axis, values.of, values.each, values.dtype) != (0, None, 1, message.dtype)
+        or values.ndim != message.ndim
+        or len(values) != len(message)
+    ):
+        return None
+    sizes = values.shape[1:]
+    heads = sum(size > 1 for size in sizes)
+    if sizes[:heads] != message.shape[1 : 1 + heads] or any(size != 1 for size in sizes[heads:]):
+        return None
+    return Message.of_rows(message.read()[0], message.source, plain(values))
+
+
+def is_message_sum(call: Call) -> bool:
+    """Whether a function adds all of a message at targets of its edges."""
+    out, index = call.args[0], call.get(2, "index")
+    src = call.get(3, "source" if "index" in call.name else "src")
+    return (
+        isinstance(src, Message)
+        and src.made is None
+        and isinstance(index, Targets)
+        and call.get(1, "dim") == 0
+        and len(index) == len(src)
+        and out.shape[1:] == src.shape[1:]
+        and out.dtype == src.dtype
+        and call.kwargs.get("alpha", 1) == 1
+        and (index.ndim == 1 or (index.shape == src.shape and not any(index.stride()[1:])))
+    )
+
+
+class _KeptPattern(NamedTuple):
+    """A pattern of edges, copies of their ends, and their order by targets; None: as they are."""
+
+    ends: Tensor
+    pattern: Pattern
+    order: Tensor | None
+
+
+class Patterns:
+    """Patterns of edges in a forward pass; those of the last one are kept for the next."""
+
+    def __init__(self) -> None:
+        self._last: list[_KeptPattern] = []
+        self._now: list[_KeptPattern] = []
+
+    def end_pass(self) -> None:
+        """Forget patterns that this pass did not use."""
+        self._last, self._now = self._now, []
+
+    def total(self, message: Message, targets: Targets) -> Tensor:
+        """The sum of a message at every own row: Tensor[num_rows, ...]."""
+        rows, factors = message.read()
+        at = plain(targets).flatten(1)[:, 0] if targets.ndim > 1 else plain(targets)
+        ends = torch.stack([plain(message.source), at])
+        _, pattern, order = self._kept_of(ends, targets.of.num_rows, len(rows))
+        shape = rows.shape[1:]
+        if factors is None:
+            return aggregate(pattern, rows.flatten(1)).unflatten(1, shape)
+        factors = factors.flatten(1)
+        factors = factors if order is None else factors.index_select(0, order)
+        heads = factors.shape[1]
+        by_heads = rows.reshape(len(rows), heads, prod(shape) // heads)
+        return weighted_sum(pattern, factors, by_heads).flatten(1).unflatten(1, shape)
+
+    def _kept_of(self, ends: Tensor, num_rows: int, num_columns: int) -> _KeptPattern:
+        for kept in (*self._now, *self._last):
+            pattern = kept.pattern
+            if (num_rows, num_columns) == (pattern.num_rows, pattern.num_columns) and torch.equal(
+                kept.ends, ends
+            ):
+                break
+        else:
+            kept = _pattern_of(ends, num_rows, num_columns)
+        if all(kept is not each for each in self._now):
+            self._now.append(kept)
+        return kept
+
+
+def _pattern_of(ends: Tensor, num_rows: int, num_columns: int) -> _KeptPattern:
+    source, target = ends
+    order = None
+    if (target[1:] < target[:-1]).any():
+        order = target.argsort(stable=True)
+        source = source[order]
+    row_ptr = offsets(target.bincount(minlength=num_rows).numpy())
+    return _KeptPattern(ends, Pattern.from_csr(row_ptr, source.numpy(), num_columns), order)
