@@ -72,8 +72,8 @@ class Papers(Typed):
 
 
 class Venues(Typed):
-    def __init__(self, *given, **named):
-        super().__init__(*given, **named)
+    def __init__(self, in_channels, out_channels, metadata):
+        super().__init__(in_channels, out_channels, metadata)
         del self.last
 
     def forward(self, x_dict, edge_index_dict):
