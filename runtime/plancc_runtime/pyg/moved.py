@@ -82,7 +82,10 @@ class FetchedColumns:
             found = [_with_rows(x, y, places, rows) for x, y in zip(found, came, strict=True)]
         for x, columns in zip(tensors, found, strict=True):
             kept: weakref.ref[Spread] = weakref.ref(x, _forgetting(self._kept, id(x)))
-            self._kept[id(x)] = kept, version(x), columns.movedim(0, x.axis), here | read
+            columns = columns.movedim(0, x.axis)
+            if not torch.is_grad_enabled():  # an alias would still say that it requires gradients
+                columns = columns.detach()
+            self._kept[id(x)] = kept, version(x), columns, here | read
 
 
 def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -> Tensor:

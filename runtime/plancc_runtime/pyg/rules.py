@@ -142,8 +142,8 @@ class TorchRules(OverRanks):
         if call.name in SIZES:
             return self._sizes(call, call.args[0])
         if call.name in ("mul", "rmul"):
-            product = times_message(*call.args)
-            if product is not None:
+            product = times_message(call.args[0], call.get(1, "other"))
+            if product is not None and call.kwargs.get("out") is None:
                 self.calls.append(call.name)
                 return product
         if call.name == "expand_as" and isinstance(call.args[0], OneEnd):
@@ -187,7 +187,9 @@ class TorchRules(OverRanks):
         out = call.run()
         if isinstance(x, OneEnd | EdgeEnds) and out.dtype != x.dtype:
             refuse(call, ENDS)
-        return alike(out, x) if isinstance(x, Mark) and isinstance(out, Tensor) else out
+        if out is x or not isinstance(x, Mark) or not isinstance(out, Tensor):
+            return out
+        return alike(out, x)
 
     def _made(self, call: Call) -> Any:
         """New tensors, spread where their size says so."""
