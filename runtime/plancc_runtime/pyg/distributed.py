@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import sha256
 from inspect import signature
@@ -38,7 +37,6 @@ from plancc_runtime.pyg.marks import (
     Spread,
     Targets,
     alike,
-    marks_in,
     plain,
     spread,
 )
@@ -46,6 +44,7 @@ from plancc_runtime.pyg.moved import FetchedColumns, largest, version, with_zero
 from plancc_runtime.pyg.products import Patterns
 from plancc_runtime.pyg.rules import TorchRules
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
+from plancc_runtime.pyg.trees import Path, all_in, changed, leaves_of
 from plancc_runtime.transport.base import TransportError
 from plancc_runtime.transport.local import LocalTransport
 from plancc_runtime.typed import TypedGraph
@@ -233,7 +232,7 @@ class Distributed(nn.Module):
         if are_new:
             self._kinds[shapes] = self.kinds_of(named)
         kinds = iter(self._kinds[shapes])
-        made: dict[Any, Any] = with_tensors(named, lambda x: self._as_kind(x, next(kinds)))
+        made: dict[Any, Any] = changed(named, Tensor, lambda x: self._as_kind(x, next(kinds)))
         return made
 
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
@@ -291,7 +290,7 @@ class Distributed(nn.Module):
             )
         return kinds
 
-    def _key_of(self, path: Sequence[Any]) -> Key:
+    def _key_of(self, path: Path) -> Key:
         """The type or relation that a tensor in arguments is of: the innermost key."""
         names = [k for k in reversed(path) if k in self._rows or k in self._edges]
         return names[0] if names else ""
@@ -428,7 +427,7 @@ class Distributed(nn.Module):
             if of is not None:
                 inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}
                 given["dim_size"] = size.here if isinstance(size, Count) else size
-            if pads and not [*marks_in([*inputs, *given.values()])]:
+            if pads and not all_in([inputs, given], Mark):
                 # of all ranks, as rows are padded to the most edges of one
                 most = given["index"].bincount(minlength=1).max()
                 given = {**given, "max_num_elements": int(largest(most, self._graph.transport))}
@@ -437,7 +436,7 @@ class Distributed(nn.Module):
                 axis = dim % x.ndim
                 return spread(x, axis, of) if of and x.shape[axis] == of.num_rows else x
 
-            return inputs, given, lambda out: with_tensors(out, of_rows)
+            return inputs, given, lambda out: changed(out, Tensor, of_rows)
 
         return _around(layer, enter)
 
@@ -460,21 +459,17 @@ class Distributed(nn.Module):
 def _constants_of(model: nn.Module) -> dict[str, Any]:
     """Tensors and arrays that modules have beside parameters and buffers, and floats, by name."""
     return {
-        f"{name}{'.' * bool(name)}{key}": x
+        ".".join(map(str, (*filter(None, [name]), each, *path))): x
         for name, layer in model.named_modules()
         for each, value in vars(layer).items()
         if each not in ("_parameters", "_buffers", "_modules")
-        for key, x in ([(each, value)] if isinstance(value, float) else _tensors_of(value, each))
+        for path, x in leaves_of(value)
+        if _is_array(x) or (isinstance(x, float) and not path)
     }
 
 
-def _tensors_of(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Tensor | np.ndarray):
-        if not isinstance(value, Mark) and value.dtype != object:
-            yield name, value
-    elif isinstance(value, dict | list | tuple):
-        for k, each in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _tensors_of(each, f"{name}.{k}")
+def _is_array(x: Any) -> bool:
+    return isinstance(x, Tensor | np.ndarray) and not isinstance(x, Mark) and x.dtype != object
 
 
 def _stamps(constants: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
@@ -504,7 +499,7 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 
 def _as_one_function(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
     """Arguments of a layer that treats each row by itself, by functions that do not."""
-    x = next(marks_in(inputs), None)
+    x = next(iter(all_in(inputs, Mark)), None)
     return plain(inputs), given, lambda out: out if x is None else alike(out, x)
 
 
@@ -523,50 +518,25 @@ def _is_alone(layer: Any) -> bool:
     return (is_own or is_known) and not getattr(layer, "dropout", 0)
 
 
-def tensors_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Tensor]]:
-    """The tensors of a value, and of what it has (`_parts`), with their keys and places."""
-    if isinstance(value, Tensor):
-        return [(path, value)]
-    return [found for k, each in _parts(value) for found in tensors_in(each, (*path, k))]
-
-
-def _parts(value: Any) -> list[tuple[Any, Any]]:
-    """What a list, tuple, dict or dataclass has, by key, place or name.
+def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
+    """The tensors in a value, with the ways to them.
 
     Raises:
-        InputError: If it is another object that has a tensor.
+        InputError: If an object that is no list, tuple, dict or dataclass has a tensor.
     """
-    if isinstance(value, Mapping):
-        return [*value.items()]
-    if isinstance(value, list | tuple):
-        return [*zip(getattr(value, "_fields", range(len(value))), value, strict=True)]
-    if is_dataclass(value) and not isinstance(value, type):
-        return [(each.name, getattr(value, each.name)) for each in fields(value)]
-    if any(isinstance(each, Tensor) for each in getattr(value, "__dict__", {}).values()):
-        raise InputError(
-            f"an argument is a {type(value).__name__}, which has tensors: give the network these"
-        )
-    return []
+    leaves = [*leaves_of(value)]
+    for _, each in leaves:
+        of_object = () if isinstance(each, Tensor) else getattr(each, "__dict__", {}).values()
+        if any(isinstance(x, Tensor) for x in of_object):
+            raise InputError(
+                f"an argument is a {type(each).__name__}, which has tensors: give the network these"
+            )
+    return [(path, each) for path, each in leaves if isinstance(each, Tensor)]
 
 
-def _in_words(path: Sequence[Any]) -> str:
+def _in_words(path: Path) -> str:
     """What an argument, or a tensor in it, is called."""
     return str(path[0]) + "".join(f"[{key!r}]" for key in path[1:])
-
-
-def with_tensors(value: Any, change: Any) -> Any:
-    """value with every tensor in it changed; in what it has (`_parts`) too."""
-    if isinstance(value, Tensor):
-        return change(value)
-    made = {k: with_tensors(each, change) for k, each in _parts(value)}
-    if isinstance(value, Mapping):
-        return made
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **made)
-    if isinstance(value, list | tuple):
-        made_of = type(value)
-        return made_of(*made.values()) if hasattr(value, "_fields") else made_of(made.values())
-    return value
 
 
 def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[str]:

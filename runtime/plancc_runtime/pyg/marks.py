@@ -9,13 +9,14 @@ A mark is a class and an attribute, and changes nothing that torch computes: out
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
 
 from plancc.errors import InputError
+from plancc_runtime.pyg.trees import changed
 
 if TYPE_CHECKING:
     from plancc_runtime.pyg.spaces import TypeRows
@@ -222,24 +223,9 @@ def counted(size: int, of: TypeRows | None, total: Callable[[], int]) -> Count:
     return found
 
 
-def counts_in(values: Iterable[Any]) -> Iterator[Count]:
-    """Sizes of spread axes among values, and in lists and tuples of these."""
-    for each in values:
-        if isinstance(each, Count):
-            yield each
-        elif isinstance(each, list | tuple):
-            yield from counts_in(each)
-
-
 def totals(x: Any) -> Any:
-    """x with the number of all ranks for every `Count`, also in lists, tuples, dicts."""
-    if isinstance(x, Count):
-        return x.total()
-    if isinstance(x, dict):
-        return {key: totals(each) for key, each in x.items()}
-    if isinstance(x, list | tuple) and [*counts_in(x)]:
-        return type(x)([totals(each) for each in x])
-    return x
+    """x with the number of all ranks for every `Count` in it."""
+    return changed(x, Count, lambda count: count.total())
 
 
 def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
@@ -250,23 +236,9 @@ def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
 
 
 def plain(x: Any) -> Any:
-    """x without marks, also in lists, tuples, dicts; messages with their numbers."""
-    if isinstance(x, Message):
-        return x.formed()
-    if isinstance(x, Mark):
-        return x.as_subclass(Tensor)
-    if isinstance(x, dict):
-        return {key: plain(each) for key, each in x.items()}
-    if isinstance(x, list | tuple) and any(isinstance(each, Tensor | list | tuple) for each in x):
-        made = [plain(each) for each in x]
-        return type(x)(*made) if hasattr(x, "_fields") else type(x)(made)
-    return x
-
-
-def marks_in(values: Iterable[Any]) -> Iterator[Mark]:
-    """Marked tensors among values, and in lists and tuples of these."""
-    for each in values:
-        if isinstance(each, Mark):
-            yield each
-        elif isinstance(each, list | tuple):
-            yield from marks_in(each)
+    """x without marks on what is in it; messages with their numbers."""
+    return changed(
+        x,
+        Mark,
+        lambda mark: mark.formed() if isinstance(mark, Message) else mark.as_subclass(Tensor),
+    )

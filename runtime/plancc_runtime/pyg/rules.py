@@ -55,11 +55,9 @@ from plancc_runtime.pyg.marks import (
     Unknown,
     alike,
     counted,
-    counts_in,
     is_rows,
     mark_in_place,
     marked,
-    marks_in,
     plain,
     spread,
     totals,
@@ -68,6 +66,7 @@ from plancc_runtime.pyg.moved import summed
 from plancc_runtime.pyg.over_ranks import OverRanks
 from plancc_runtime.pyg.products import is_message, is_message_sum, times_message
 from plancc_runtime.pyg.spaces import TypeRows
+from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
@@ -80,7 +79,7 @@ class TorchRules(OverRanks):
         if not args and name != "where":
             args = tuple(kwargs.pop(k) for k in ("input", "tensors") if k in kwargs)
         call = Call(name, func, args, kwargs)
-        found = list(marks_in([*args, *call.kwargs.values()]))
+        found = all_in([args, kwargs], Mark)
         if any(isinstance(each, Message) for each in found):
             return self._call_on_messages(call)
         if found and name in ASKED:
@@ -91,7 +90,7 @@ class TorchRules(OverRanks):
             return self._dropout(call)
         if name in MADE:
             return self._made(call)
-        counts = [*counts_in([*args, *kwargs.values()])]
+        counts = all_in([args, kwargs], Count)
         if counts and is_pointwise(name):
             call = call._replace(args=totals(args), kwargs=totals(kwargs))
         elif counts and name not in SIZED:
@@ -119,7 +118,7 @@ class TorchRules(OverRanks):
 
     def _call_on_plain(self, call: Call) -> Any:
         """Functions of tensors that are not spread; maybe of sizes that are."""
-        counts = [*counts_in([*call.args, *call.kwargs.values()])]
+        counts = all_in([call.args, call.kwargs], Count)
         if not counts:
             return call.run()
         if call.name in ("expand", "repeat", "broadcast_to"):
@@ -153,15 +152,11 @@ class TorchRules(OverRanks):
             return self._scattered(call)
         of_kind = call.name in LIKE_ROWS
 
-        def read(x: Any) -> Any:
-            if isinstance(x, list | tuple):
-                return type(x)(map(read, x))
-            if not isinstance(x, Message):
-                return x
+        def read(x: Message) -> Tensor:
             return x.rows if of_kind else spread(x.formed(), 0, None)
 
-        kwargs = {k: read(each) for k, each in call.kwargs.items()}
-        return self.__torch_function__(call.func, None, read(tuple(call.args)), kwargs)
+        args, kwargs = changed((call.args, call.kwargs), Message, read)
+        return self.__torch_function__(call.func, None, args, kwargs)
 
     def _on_any(self, found: Tensor) -> bool:
         """Whether anything is true on any rank. Collective."""
@@ -194,7 +189,7 @@ class TorchRules(OverRanks):
         sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]
         flat = [k for each in sizes for k in (each if isinstance(each, list | tuple) else [each])]
         numbers, found = [k for k in flat if isinstance(k, int)], call.run()
-        counts = [*counts_in([*call.args, *call.kwargs.values()])]
+        counts = all_in([call.args, call.kwargs], Count)
         if not counts:
             return found
         places = [k for k, each in enumerate(numbers[: found.ndim]) if isinstance(each, Count)]
