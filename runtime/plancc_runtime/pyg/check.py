@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -326,7 +327,7 @@ def _run(
         found = entry, x.clone().requires_grad_()
         return leaves.setdefault(f"{name}.{len(leaves)}", found)[1]
 
-    made = {k: changed(value, Tensor, lambda x, k=k: leaf(k, x)) for k, value in named.items()}
+    made = {k: changed(value, Tensor, partial(leaf, k)) for k, value in named.items()}
     args = [made.pop(k) for k in range(num_args)]
     if together is None:
         out = _Undropped(inner, graph, 0)(*args, **made)

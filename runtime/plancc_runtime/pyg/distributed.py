@@ -31,12 +31,12 @@ from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.pyg.calls import names
 from plancc_runtime.pyg.marks import (
     Count,
-    EdgeEnds,
+    Ends,
     Mark,
     Message,
     Spread,
-    Targets,
     alike,
+    is_end,
     plain,
     spread,
 )
@@ -341,7 +341,7 @@ class Distributed(nn.Module):
 
         def fetch(_: Any, inputs: tuple[Any, Any, dict[str, Any]]) -> None:
             edges, _, given = inputs
-            if isinstance(edges, EdgeEnds):
+            if isinstance(edges, Ends) and edges.axis:
                 values = [given.get(name) for name in read]
                 first = [each[0] if isinstance(each, list | tuple) else each for each in values]
                 rows = [k for k in first if isinstance(k, Spread) and k.of == edges.sources]
@@ -355,7 +355,7 @@ class Distributed(nn.Module):
         Inside tensors have no marks, and halo rows behind own ones. Keys and values of halo rows
         come from their owners, once for all relations; what else they have is 0 or left out.
         """
-        inside: list[tuple[dict[str, TypeRows], dict[Any, EdgeEnds]]] = []
+        inside: list[tuple[dict[str, TypeRows], dict[Any, Ends]]] = []
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
             x_dict, edges = (*inputs, *given.values())
@@ -391,9 +391,9 @@ class Distributed(nn.Module):
     def _with_colours(self, layer: Any) -> list[Any]:
         """Hooks of WLConv, which numbers hashes of neighbourhoods as it meets them: by vertex."""
 
-        def enter(inputs: tuple[Spread, EdgeEnds], given: dict[str, Any]) -> Any:
+        def enter(inputs: tuple[Spread, Ends], given: dict[str, Any]) -> Any:
             x, edges = inputs
-            rows, known = edges.targets, dict(layer.hashmap)
+            rows, known = edges.ends[1 - edges.source_row].of, dict(layer.hashmap)
 
             def after(out: Tensor) -> Tensor:
                 hash_of = {colour: each for each, colour in layer.hashmap.items()}
@@ -422,7 +422,7 @@ class Distributed(nn.Module):
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
             index, size, dim = given["index"], given["dim_size"], given["dim"]
             is_product = is_sum and isinstance(inputs[0], Message)  # for the rules
-            apart = is_alone and isinstance(index, Targets) and not is_product
+            apart = is_alone and is_end(index, False) and not is_product
             of = index.of if apart else None
             if of is not None:
                 inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 from sys import _getframe
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,16 +45,15 @@ from plancc_runtime.pyg.calls import (
 )
 from plancc_runtime.pyg.marks import (
     Count,
-    EdgeEnds,
+    End,
+    Ends,
     Mark,
     Message,
-    OneEnd,
-    Sources,
     Spread,
-    Targets,
     Unknown,
     alike,
     counted,
+    is_end,
     is_rows,
     mark_in_place,
     marked,
@@ -112,7 +111,7 @@ class TorchRules(OverRanks):
             return self._indexed(call)
         if name == "__setitem__":
             return self._set(call)
-        if any(isinstance(each, EdgeEnds | OneEnd) for each in found):
+        if any(isinstance(each, Ends) for each in found):
             return self._call_on_ends(call, found)
         return self._call_on_spread(call, [each for each in found if isinstance(each, Spread)])
 
@@ -130,7 +129,7 @@ class TorchRules(OverRanks):
             and counts[0].of is not None
             and not call.kwargs.keys() & {"start", "step"}
         ):
-            return marked(call.run(), Targets, of=counts[0].of)
+            return marked(call.run(), Ends, ends=(End(counts[0].of, False),))
         return refuse(call, "makes numbers of this rank's rows")
 
     def _call_on_messages(self, call: Call) -> Any:
@@ -145,7 +144,7 @@ class TorchRules(OverRanks):
             if product is not None:
                 self.calls.append(call.name)
                 return product
-        if call.name == "expand_as" and isinstance(call.args[0], OneEnd):
+        if call.name == "expand_as" and is_end(call.args[0]):
             return self._call_on_ends(call, call.args)
         if call.name.rstrip("_") in INTO_SUMS and is_message_sum(call):
             self.calls.append(call.name)
@@ -180,7 +179,7 @@ class TorchRules(OverRanks):
     def _copied(self, call: Call, x: Tensor) -> Any:
         """A copy, perhaps of another type; numbers of rows stay what they are."""
         out = call.run()
-        if isinstance(x, OneEnd | EdgeEnds) and out.dtype != x.dtype:
+        if isinstance(x, Ends) and out.dtype != x.dtype:
             refuse(call, ENDS)
         return alike(out, x) if isinstance(x, Mark) and isinstance(out, Tensor) else out
 
@@ -220,9 +219,9 @@ class TorchRules(OverRanks):
 
     def _call_on_ends(self, call: Call, found: Sequence[Mark]) -> Any:
         """Functions of one end of edges or of both, where these are no index."""
-        name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds | OneEnd))
-        ends = _ends(x)
-        if name in COMPARED and all(isinstance(k, OneEnd) for k in call.args):
+        name, x = call.name, next(each for each in found if isinstance(each, Ends))
+        ends = [*x.ends]
+        if name in COMPARED and all(map(is_end, call.args)):
             _only(call, (k.of for k in call.args))
             return spread(call.run(), 0, None)
         if name == "max" and len(call.args) == 1 and not call.kwargs:
@@ -245,9 +244,9 @@ class TorchRules(OverRanks):
 
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
         """One end below another, or ends behind ends: sources where any are, as own rows may be."""
-        if not all(isinstance(each, EdgeEnds | OneEnd) for each in parts):
+        if not all(isinstance(each, Ends) for each in parts):
             refuse(call, ENDS)
-        of_parts = [*map(_ends, parts)]
+        of_parts = [each.ends for each in parts]
         size = max(map(len, of_parts))
         if (call.name == "stack" or size == 2) and call.dims(1, 0, 2) != {size - 1}:
             refuse(call, ENDS)
@@ -259,11 +258,11 @@ class TorchRules(OverRanks):
         relations = frozenset[int]().union(*(each.relations for each in parts))
         return _with_ends(call, call.run(), ends, relations)
 
-    def _index_ends(self, call: Call, x: EdgeEnds | OneEnd, key: Any) -> Tensor:
+    def _index_ends(self, call: Call, x: Ends, key: Any) -> Tensor:
         """Part of the edges, or of their ends."""
         keys = key if isinstance(key, tuple) else (key,)
-        ends, others = _ends(x), [*keys]
-        if isinstance(x, EdgeEnds):
+        ends, others = [*x.ends], [*keys]
+        if len(ends) == 2:
             first, *others = keys
             rows = [0, 1] if first is Ellipsis or first == slice(None) else first
             rows = [rows] if isinstance(rows, int) else rows
@@ -282,13 +281,13 @@ class TorchRules(OverRanks):
         x = call.args[0]
         if call.name == "index_select":
             dim, index = call.get(1, "dim"), call.get(2, "index")
-            if isinstance(x, EdgeEnds):
+            if isinstance(x, Ends) and x.axis:
                 return self._index_ends(call, x, (slice(None), index) if dim % 2 else index)
             if is_message(x, dim % x.ndim, index):
                 return Message.of_rows(plain(self.columns.of(x, index.relations)), index)
             return self._at(call, x, dim % x.ndim, index)
         key = call.args[1]
-        if isinstance(x, EdgeEnds | OneEnd):
+        if isinstance(x, Ends):
             return self._index_ends(call, x, key)
         keys = key if isinstance(key, tuple) else (key,)
         index = keys[0] if keys else None
@@ -320,14 +319,12 @@ class TorchRules(OverRanks):
     def _at(self, call: Call, x: Any, dim: int, index: Any) -> Tensor:
         """``x.index_select(dim, index)``, for an index of any number of axes if `dim` is 0."""
         along = isinstance(x, Spread) and x.axis == dim
-        if isinstance(index, Sources):
+        if is_end(index, True):
             if not is_rows(x, dim) or x.of != index.of:
                 shape = [*x.shape]
                 refuse(call, f"takes by sources of a tensor {shape} that has no axis of their rows")
             x = self.columns.of(x, index.relations)
-        elif along != isinstance(index, Targets) or (
-            along and not (is_rows(x) and x.of == index.of)
-        ):
+        elif along != is_end(index, False) or (along and not (is_rows(x) and x.of == index.of)):
             refuse(call, "picks entries by number")
         if isinstance(x, Spread) and isinstance(index, Spread):
             refuse(call, "takes all rows or edges for each of them")
@@ -377,9 +374,9 @@ class TorchRules(OverRanks):
         first = keys[0]
         if not isinstance(x, Spread) or any(isinstance(k, Mark) for k in keys[1:]):
             refuse(call, "sets entries by number")
-        elif isinstance(first, Sources) and self._on_any(plain(first) >= len(x)):
+        elif is_end(first, True) and self._on_any(plain(first) >= len(x)):
             refuse(call, "sets rows of other ranks")
-        elif isinstance(first, OneEnd):
+        elif is_end(first):
             if not is_rows(x, 0) or x.of != first.of:
                 refuse(call, "sets entries by number")
         elif isinstance(first, Spread):
@@ -398,15 +395,15 @@ class TorchRules(OverRanks):
         dim %= out.ndim
         sums = base in INTO_SUMS
         reduce = "sum" if sums else str(call.get(4, "reduce", "copy"))
-        if isinstance(index, OneEnd) and (
+        if is_end(index) and (
             out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
         ):
             refuse(call, "puts edges to entries that are not rows of their ends")
         if isinstance(src, Message):
             found = plain(out) + self.patterns.total(src, index)
-        elif isinstance(index, Targets):
+        elif is_end(index, False):
             found = call.run()
-        elif isinstance(index, Sources):
+        elif is_end(index, True):
             found = self._by_index(call, dim, index, src, reduce)
         elif any(isinstance(k, Spread) and k.axis == dim for k in (index, src)):
             found = self._by_index(call, dim, index, src, reduce)
@@ -486,9 +483,9 @@ class TorchRules(OverRanks):
         return self._row_by_row(call, [x])
 
     def _nonzero(self, call: Call, x: Spread) -> Tensor:
-        if x.ndim != 1 or not is_rows(x) or call.kwargs:
+        if x.of is None or x.ndim != 1 or not is_rows(x) or call.kwargs:
             refuse(call, "picks entries by number")
-        return marked(call.run(), Targets, of=x.of)
+        return marked(call.run(), Ends, ends=(End(x.of, False),))
 
     def _unique(self, call: Call, x: Spread) -> Tensor:
         asked = [*call.args[2:], *(v for k, v in call.kwargs.items() if k != "sorted")]
@@ -509,21 +506,6 @@ class TorchRules(OverRanks):
     _gru = _lstm
 
 
-class _EdgeEnd(NamedTuple):
-    """What numbers of rows are: `Sources` or `Targets`, of these rows."""
-
-    kind: type[OneEnd]
-    of: TypeRows
-
-
-def _ends(x: EdgeEnds | OneEnd) -> list[_EdgeEnd]:
-    """What is in each row of edges; of one end alone, once."""
-    if isinstance(x, OneEnd):
-        return [_EdgeEnd(type(x), x.of)]
-    ends = [_EdgeEnd(Sources, x.sources), _EdgeEnd(Targets, x.targets)]
-    return ends[::-1] if x.source_row else ends
-
-
 def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
     """The rows that all are of; None if some are of no rows."""
     of = {*rows}
@@ -532,22 +514,19 @@ def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
     return of.pop() if len(of) == 1 else None
 
 
-def _joined_end(call: Call, ends: Sequence[_EdgeEnd]) -> _EdgeEnd:
+def _joined_end(call: Call, ends: Sequence[End]) -> End:
     _only(call, (end.of for end in ends))
-    return next((end for end in ends if end.kind is Sources), ends[0])
+    return next((end for end in ends if end.is_source), ends[0])
 
 
-def _with_ends(
-    call: Call, x: Tensor, ends: Sequence[_EdgeEnd], relations: frozenset[int]
-) -> Tensor:
+def _with_ends(call: Call, x: Tensor, ends: Sequence[End], relations: frozenset[int]) -> Tensor:
     """The mark of one end, or of both: with sources, or own rows in their place, in one row."""
-    if len(ends) == 1:
-        return marked(x, ends[0].kind, of=ends[0].of, relations=relations)
-    row = int(ends[1].kind is Sources)
-    if x.shape[:-1] != (2,) or len(ends) > 2 or ends[1 - row].kind is Sources:
-        refuse(call, ENDS)
-    of = {"sources": ends[row].of, "targets": ends[1 - row].of}
-    return marked(x, EdgeEnds, source_row=row, relations=relations, **of)
+    if len(ends) != 1:
+        row = int(ends[1].is_source)
+        if x.shape[:-1] != (2,) or len(ends) > 2 or ends[1 - row].is_source:
+            refuse(call, ENDS)
+        ends = [end._replace(is_source=k == row) for k, end in enumerate(ends)]
+    return marked(x, Ends, ends=tuple(ends), relations=relations)
 
 
 def _is_whole(key: Any) -> bool:
