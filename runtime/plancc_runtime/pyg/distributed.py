@@ -245,7 +245,9 @@ class Distributed(nn.Module):
                 vertices are beyond this rank's, or nothing has rows.
         """
         transport = self._graph.transport
-        named = {self._named_argument(k): value for k, value in named.items()}
+        names = {k: f"argument {k}" for k in named if isinstance(k, int)}
+        names |= enumerate(self._arguments)
+        named = {names.get(k, k): value for k, value in named.items()}
         for name, value in named.items():
             if not isinstance(value, Tensor) and hasattr(value, "edge_index"):
                 raise InputError(
@@ -302,12 +304,6 @@ class Distributed(nn.Module):
             return x
         of = None if kind.what == "edges" else self._rows[kind.key]
         return spread(x, x.ndim - 2 if kind.what == "inner rows" else 0, of)
-
-    def _named_argument(self, key: Any) -> str:
-        """What the model calls an argument."""
-        if isinstance(key, int):
-            return self._arguments[key] if key < len(self._arguments) else f"argument {key}"
-        return str(key)
 
     # Messages of PyTorch Geometric
 

@@ -60,7 +60,7 @@ class OverRanks(TorchFunctionMode):
         whole, at = plain(call.args[0]), plain(index)
         src = plain(src) if isinstance(src, Tensor) else whole.new_tensor(src).expand(at.shape)
         shape = list(whole.shape)
-        if is_end(index, True):
+        if of_rows:
             shape[dim] = len(index.of.vertices)
         if call.name.startswith("index"):
             at = at.view(-1, *[1] * (src.ndim - dim - 1)).expand_as(src)

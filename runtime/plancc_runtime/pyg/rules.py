@@ -17,32 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plancc_runtime.pyg import calls
 from plancc_runtime.pyg.axes import places_of_rows
-from plancc_runtime.pyg.calls import (
-    ALONG,
-    ASKED,
-    BY_ROW,
-    COMPARED,
-    DROPOUTS,
-    ENDS,
-    INTO_SUMS,
-    JOINS,
-    KEPT,
-    LIKE_ROWS,
-    MADE,
-    PRODUCTS,
-    RANDOM,
-    SAME,
-    SCATTERED,
-    SIZED,
-    SIZES,
-    SPECIAL,
-    SUMS,
-    Call,
-    is_pointwise,
-    name_of,
-    refuse,
-)
+from plancc_runtime.pyg.calls import Call, is_pointwise, name_of, refuse
 from plancc_runtime.pyg.marks import (
     Count,
     End,
@@ -81,31 +58,31 @@ class TorchRules(OverRanks):
         found = all_in([args, kwargs], Mark)
         if any(isinstance(each, Message) for each in found):
             return self._call_on_messages(call)
-        if found and name in ASKED:
+        if found and name in calls.ASKED:
             return call.run()
-        if name in RANDOM:
+        if name in calls.RANDOM:
             refuse(call, "draws random numbers")
-        if name in DROPOUTS:
+        if name in calls.DROPOUTS:
             return self._dropout(call)
-        if name in MADE:
+        if name in calls.MADE:
             return self._made(call)
         counts = all_in([args, kwargs], Count)
         if counts and is_pointwise(name):
             call = call._replace(args=totals(args), kwargs=totals(kwargs))
-        elif counts and name not in SIZED:
+        elif counts and name not in calls.SIZED:
             refuse(call, "makes numbers of this rank's rows")
         if not found:
             return self._call_on_plain(call)
         if any(isinstance(each, Unknown) for each in found):
             refuse(call, "reads the place of an extreme among all rows")
-        if name in SIZES:
+        if name in calls.SIZES:
             return self._sizes(call, args[0])
-        if name in SAME:
+        if name in calls.SAME:
             return self._copied(call, args[0])
         self.calls.append(name)
         if call.kwargs.get("out") is not None:
             refuse(call, "writes into `out`")
-        if name.rstrip("_") in SCATTERED:
+        if name.rstrip("_") in calls.SCATTERED:
             return self._scattered(call)
         if name in ("index_select", "__getitem__"):
             return self._indexed(call)
@@ -137,7 +114,7 @@ class TorchRules(OverRanks):
 
         Others are given the numbers, or rows of the same kind where these do not matter.
         """
-        if call.name in SIZES:
+        if call.name in calls.SIZES:
             return self._sizes(call, call.args[0])
         if call.name in ("mul", "rmul"):
             product = times_message(*call.args)
@@ -146,10 +123,10 @@ class TorchRules(OverRanks):
                 return product
         if call.name == "expand_as" and is_end(call.args[0]):
             return self._call_on_ends(call, call.args)
-        if call.name.rstrip("_") in INTO_SUMS and is_message_sum(call):
+        if call.name.rstrip("_") in calls.INTO_SUMS and is_message_sum(call):
             self.calls.append(call.name)
             return self._scattered(call)
-        of_kind = call.name in LIKE_ROWS
+        of_kind = call.name in calls.LIKE_ROWS
 
         def read(x: Message) -> Tensor:
             return x.rows if of_kind else spread(x.formed(), 0, None)
@@ -180,7 +157,7 @@ class TorchRules(OverRanks):
         """A copy, perhaps of another type; numbers of rows stay what they are."""
         out = call.run()
         if isinstance(x, Ends) and out.dtype != x.dtype:
-            refuse(call, ENDS)
+            refuse(call, calls.ENDS)
         return alike(out, x) if isinstance(x, Mark) and isinstance(out, Tensor) else out
 
     def _made(self, call: Call) -> Any:
@@ -221,7 +198,7 @@ class TorchRules(OverRanks):
         """Functions of one end of edges or of both, where these are no index."""
         name, x = call.name, next(each for each in found if isinstance(each, Ends))
         ends = [*x.ends]
-        if name in COMPARED and all(map(is_end, call.args)):
+        if name in calls.COMPARED and all(map(is_end, call.args)):
             _only(call, (k.of for k in call.args))
             return spread(call.run(), 0, None)
         if name == "max" and len(call.args) == 1 and not call.kwargs:
@@ -229,7 +206,7 @@ class TorchRules(OverRanks):
             assert of is not None
             # PyTorch Geometric makes a size of it, others may divide by it
             if not str(_getframe(2).f_globals.get("__name__")).startswith("torch_geometric."):
-                refuse(call, f"{ENDS} (the number of rows is `x.size(0)`)")
+                refuse(call, f"{calls.ENDS} (the number of rows is `x.size(0)`)")
             return plain(x).new_tensor(of.num_rows - 1)  # vertices that it may index
         if name in ("cat", "concat", "stack"):
             return self._joined_ends(call, call.args[0])
@@ -238,18 +215,18 @@ class TorchRules(OverRanks):
             return taken if name == "unbind" else iter(taken)
         if name == "flip" and len(ends) == 2 and call.dims(1, None, 2) == {0}:
             ends.reverse()
-        elif name not in KEPT or x is not call.args[0] or len(ends) == 2:
-            refuse(call, ENDS)
+        elif name not in calls.KEPT or x is not call.args[0] or len(ends) == 2:
+            refuse(call, calls.ENDS)
         return _with_ends(call, call.run(), ends, x.relations)
 
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
         """One end below another, or ends behind ends: sources where any are, as own rows may be."""
         if not all(isinstance(each, Ends) for each in parts):
-            refuse(call, ENDS)
+            refuse(call, calls.ENDS)
         of_parts = [each.ends for each in parts]
         size = max(map(len, of_parts))
         if (call.name == "stack" or size == 2) and call.dims(1, 0, 2) != {size - 1}:
-            refuse(call, ENDS)
+            refuse(call, calls.ENDS)
         if call.name == "stack":
             ends = [end for of_part in of_parts for end in of_part]
         else:
@@ -267,7 +244,7 @@ class TorchRules(OverRanks):
             rows = [0, 1] if first is Ellipsis or first == slice(None) else first
             rows = [rows] if isinstance(rows, int) else rows
             if not isinstance(rows, list):
-                refuse(call, ENDS)
+                refuse(call, calls.ENDS)
             ends = [ends[row] for row in rows]
             self.edges = x if len(ends) == 1 else self.edges
         masks = [isinstance(k, Spread) and k.dtype == torch.bool for k in others]
@@ -393,7 +370,7 @@ class TorchRules(OverRanks):
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
         src = call.get(3, "source" if base.startswith("index") else "src")
         dim %= out.ndim
-        sums = base in INTO_SUMS
+        sums = base in calls.INTO_SUMS
         reduce = "sum" if sums else str(call.get(4, "reduce", "copy"))
         if is_end(index) and (
             out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
@@ -403,11 +380,10 @@ class TorchRules(OverRanks):
             found = plain(out) + self.patterns.total(src, index)
         elif is_end(index, False):
             found = call.run()
-        elif is_end(index, True):
+        elif is_end(index) or any(isinstance(k, Spread) and k.axis == dim for k in (index, src)):
             found = self._by_index(call, dim, index, src, reduce)
-        elif any(isinstance(k, Spread) and k.axis == dim for k in (index, src)):
-            found = self._by_index(call, dim, index, src, reduce)
-            return out.copy_(found) if in_place else found
+            if not is_end(index):
+                return out.copy_(found) if in_place else found
         elif isinstance(out, Spread) and out.axis == dim:
             return refuse(call, "adds to entries by number")
         else:
@@ -425,18 +401,18 @@ class TorchRules(OverRanks):
     def _call_on_spread(self, call: Call, found: list[Spread]) -> Any:
         """Functions of entries that are spread."""
         name, x = call.name, found[0]
-        if name in SPECIAL:
+        if name in calls.SPECIAL:
             return getattr(self, f"_{name}")(call, x)
-        of_two = name in SUMS and isinstance(call.get(1, "other"), Tensor)
-        if name in ALONG and not of_two:
-            axes = call.dims(*ALONG[name], x.ndim)
-            if x.axis in axes and name in SUMS:
+        of_two = name in calls.SUMS and isinstance(call.get(1, "other"), Tensor)
+        if name in calls.ALONG and not of_two:
+            axes = call.dims(*calls.ALONG[name], x.ndim)
+            if x.axis in axes and name in calls.SUMS:
                 return self._by_axes(call, x, axes)
-            if x.axis in axes and name in JOINS:
+            if x.axis in axes and name in calls.JOINS:
                 return self._joined(call, found)
             if x.axis in axes:
                 refuse(call, "goes along all rows or edges")
-        elif not (name in BY_ROW or name.rstrip("_") in BY_ROW or is_pointwise(name)):
+        elif not (name in calls.BY_ROW or name.rstrip("_") in calls.BY_ROW or is_pointwise(name)):
             refuse(call, "is not known to treat each row by itself")
         return self._row_by_row(call, found)
 
@@ -446,7 +422,7 @@ class TorchRules(OverRanks):
         places = places_of_rows(call)
         if places is None:
             call.run()  # which says it if the shapes do not fit at all
-        if places == [] and call.name in PRODUCTS:
+        if places == [] and call.name in calls.PRODUCTS:
             return summed(call.run(), self.transport)
         if not places:
             refuse(call, "mixes rows or edges, or reads numbers that are not known to be of them")
@@ -524,7 +500,7 @@ def _with_ends(call: Call, x: Tensor, ends: Sequence[End], relations: frozenset[
     if len(ends) != 1:
         row = int(ends[1].is_source)
         if x.shape[:-1] != (2,) or len(ends) > 2 or ends[1 - row].is_source:
-            refuse(call, ENDS)
+            refuse(call, calls.ENDS)
         ends = [end._replace(is_source=k == row) for k, end in enumerate(ends)]
     return marked(x, Ends, ends=tuple(ends), relations=relations)
 
