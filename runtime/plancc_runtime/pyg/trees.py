@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
+from itertools import count
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
 T = TypeVar("T")
 Path = tuple[Any, ...]
 """Keys, places and names from a value to what is in it."""
 
-SINGLE = (Tensor, int, float, str, type(None))
+SINGLE = (Tensor, int, float, str, type(None), slice, torch.dtype, torch.device)
 """Most values: first, for speed."""
 
 
@@ -21,8 +23,8 @@ def _parts(value: Any) -> list[tuple[Any, Any]] | None:
     if isinstance(value, SINGLE):
         return None
     if isinstance(value, list | tuple):
-        return [*zip(getattr(value, "_fields", range(len(value))), value, strict=True)]
-    if isinstance(value, Mapping):
+        return [*zip(getattr(value, "_fields", count()), value, strict=False)]
+    if isinstance(value, (dict, Mapping)):  # dict first: for speed
         return [*value.items()]
     if is_dataclass(value) and not isinstance(value, type):
         return [(each.name, getattr(value, each.name, None)) for each in fields(value)]
@@ -40,7 +42,9 @@ def leaves_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 def all_in(value: Any, kind: type[T]) -> list[T]:
     """The objects of a class in a value."""
-    return [each for _, each in leaves_of(value) if isinstance(each, kind)]
+    if isinstance(value, kind):
+        return [value]
+    return [found for _, each in _parts(value) or () for found in all_in(each, kind)]
 
 
 def changed(value: Any, kind: type[T], change: Callable[[T], Any]) -> Any:
