@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from plancc_runtime.pyg.calls import PRODUCTS, Call
-from plancc_runtime.pyg.marks import Count, Spread, marks_in
+from plancc_runtime.pyg.marks import Count, Mark, Spread
+from plancc_runtime.pyg.trees import all_in
 
 MANY = 1_000_003
 """A prime, as the number of rows: no other axis has a multiple of it."""
@@ -69,7 +70,7 @@ def _shapes(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _places(call: Call) -> list[RowAxis] | None:
-    first, *others = marks_in((*call.args, *call.kwargs.values()))
+    first, *others = all_in([call.args, call.kwargs], Mark)
     assert isinstance(first, Spread)
     apart = [tuple(range(len(others) + 1))] * bool(others)
     if call.name in ("einsum", *PRODUCTS):  # whose axes of rows may be two, of several tensors each

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,9 +24,10 @@ from plancc.plan.parts import Part
 from plancc_runtime.graph import Graph
 from plancc_runtime.kernels.hashing import mixed
 from plancc_runtime.pyg.calls import Call, name_of
-from plancc_runtime.pyg.distributed import ArgumentKind, Distributed, tensors_in, with_tensors
+from plancc_runtime.pyg.distributed import ArgumentKind, Distributed, tensors_in
 from plancc_runtime.pyg.marks import is_rows, plain
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
+from plancc_runtime.pyg.trees import changed
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.typed import TypedGraph
@@ -259,7 +261,7 @@ def _given(
         axis = x.ndim - 2 if kind.what == "inner rows" else 0
         return x if entry is None else take(x.movedim(axis, 0), entry).movedim(0, axis)
 
-    return {name: with_tensors(value, of_part) for name, value in named.items()}
+    return {name: changed(value, Tensor, of_part) for name, value in named.items()}
 
 
 def _entry(kind: ArgumentKind) -> Entry | None:
@@ -325,7 +327,7 @@ def _run(
         found = entry, x.clone().requires_grad_()
         return leaves.setdefault(f"{name}.{len(leaves)}", found)[1]
 
-    made = {k: with_tensors(value, lambda x, k=k: leaf(k, x)) for k, value in named.items()}
+    made = {k: changed(value, Tensor, partial(leaf, k)) for k, value in named.items()}
     args = [made.pop(k) for k in range(num_args)]
     if together is None:
         out = _Undropped(inner, graph, 0)(*args, **made)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import sha256
 from inspect import signature
@@ -32,13 +31,12 @@ from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.pyg.calls import names
 from plancc_runtime.pyg.marks import (
     Count,
-    EdgeEnds,
+    Ends,
     Mark,
     Message,
     Spread,
-    Targets,
     alike,
-    marks_in,
+    is_end,
     plain,
     spread,
 )
@@ -46,6 +44,7 @@ from plancc_runtime.pyg.moved import FetchedColumns, largest, version, with_zero
 from plancc_runtime.pyg.products import Patterns
 from plancc_runtime.pyg.rules import TorchRules
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
+from plancc_runtime.pyg.trees import Path, all_in, changed, leaves_of
 from plancc_runtime.transport.base import TransportError
 from plancc_runtime.transport.local import LocalTransport
 from plancc_runtime.typed import TypedGraph
@@ -233,7 +232,7 @@ class Distributed(nn.Module):
         if are_new:
             self._kinds[shapes] = self.kinds_of(named)
         kinds = iter(self._kinds[shapes])
-        made: dict[Any, Any] = with_tensors(named, lambda x: self._as_kind(x, next(kinds)))
+        made: dict[Any, Any] = changed(named, Tensor, lambda x: self._as_kind(x, next(kinds)))
         return made
 
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
@@ -246,7 +245,9 @@ class Distributed(nn.Module):
                 vertices are beyond this rank's, or nothing has rows.
         """
         transport = self._graph.transport
-        named = {self._named_argument(k): value for k, value in named.items()}
+        names = {k: f"argument {k}" for k in named if isinstance(k, int)}
+        names |= enumerate(self._arguments)
+        named = {names.get(k, k): value for k, value in named.items()}
         for name, value in named.items():
             if not isinstance(value, Tensor) and hasattr(value, "edge_index"):
                 raise InputError(
@@ -291,7 +292,7 @@ class Distributed(nn.Module):
             )
         return kinds
 
-    def _key_of(self, path: Sequence[Any]) -> Key:
+    def _key_of(self, path: Path) -> Key:
         """The type or relation that a tensor in arguments is of: the innermost key."""
         names = [k for k in reversed(path) if k in self._rows or k in self._edges]
         return names[0] if names else ""
@@ -303,12 +304,6 @@ class Distributed(nn.Module):
             return x
         of = None if kind.what == "edges" else self._rows[kind.key]
         return spread(x, x.ndim - 2 if kind.what == "inner rows" else 0, of)
-
-    def _named_argument(self, key: Any) -> str:
-        """What the model calls an argument."""
-        if isinstance(key, int):
-            return self._arguments[key] if key < len(self._arguments) else f"argument {key}"
-        return str(key)
 
     # Messages of PyTorch Geometric
 
@@ -342,7 +337,7 @@ class Distributed(nn.Module):
 
         def fetch(_: Any, inputs: tuple[Any, Any, dict[str, Any]]) -> None:
             edges, _, given = inputs
-            if isinstance(edges, EdgeEnds):
+            if isinstance(edges, Ends) and edges.axis:
                 values = [given.get(name) for name in read]
                 first = [each[0] if isinstance(each, list | tuple) else each for each in values]
                 rows = [k for k in first if isinstance(k, Spread) and k.of == edges.sources]
@@ -356,7 +351,7 @@ class Distributed(nn.Module):
         Inside tensors have no marks, and halo rows behind own ones. Keys and values of halo rows
         come from their owners, once for all relations; what else they have is 0 or left out.
         """
-        inside: list[tuple[dict[str, TypeRows], dict[Any, EdgeEnds]]] = []
+        inside: list[tuple[dict[str, TypeRows], dict[Any, Ends]]] = []
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
             x_dict, edges = (*inputs, *given.values())
@@ -392,9 +387,9 @@ class Distributed(nn.Module):
     def _with_colours(self, layer: Any) -> list[Any]:
         """Hooks of WLConv, which numbers hashes of neighbourhoods as it meets them: by vertex."""
 
-        def enter(inputs: tuple[Spread, EdgeEnds], given: dict[str, Any]) -> Any:
+        def enter(inputs: tuple[Spread, Ends], given: dict[str, Any]) -> Any:
             x, edges = inputs
-            rows, known = edges.targets, dict(layer.hashmap)
+            rows, known = edges.ends[1 - edges.source_row].of, dict(layer.hashmap)
 
             def after(out: Tensor) -> Tensor:
                 hash_of = {colour: each for each, colour in layer.hashmap.items()}
@@ -423,12 +418,12 @@ class Distributed(nn.Module):
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
             index, size, dim = given["index"], given["dim_size"], given["dim"]
             is_product = is_sum and isinstance(inputs[0], Message)  # for the rules
-            apart = is_alone and isinstance(index, Targets) and not is_product
+            apart = is_alone and is_end(index, False) and not is_product
             of = index.of if apart else None
             if of is not None:
                 inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}
                 given["dim_size"] = size.here if isinstance(size, Count) else size
-            if pads and not [*marks_in([*inputs, *given.values()])]:
+            if pads and not all_in([inputs, given], Mark):
                 # of all ranks, as rows are padded to the most edges of one
                 most = given["index"].bincount(minlength=1).max()
                 given = {**given, "max_num_elements": int(largest(most, self._graph.transport))}
@@ -437,7 +432,7 @@ class Distributed(nn.Module):
                 axis = dim % x.ndim
                 return spread(x, axis, of) if of and x.shape[axis] == of.num_rows else x
 
-            return inputs, given, lambda out: with_tensors(out, of_rows)
+            return inputs, given, lambda out: changed(out, Tensor, of_rows)
 
         return _around(layer, enter)
 
@@ -460,21 +455,17 @@ class Distributed(nn.Module):
 def _constants_of(model: nn.Module) -> dict[str, Any]:
     """Tensors and arrays that modules have beside parameters and buffers, and floats, by name."""
     return {
-        f"{name}{'.' * bool(name)}{key}": x
+        ".".join(map(str, (*filter(None, [name]), each, *path))): x
         for name, layer in model.named_modules()
         for each, value in vars(layer).items()
         if each not in ("_parameters", "_buffers", "_modules")
-        for key, x in ([(each, value)] if isinstance(value, float) else _tensors_of(value, each))
+        for path, x in leaves_of(value)
+        if _is_array(x) or (isinstance(x, float) and not path)
     }
 
 
-def _tensors_of(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Tensor | np.ndarray):
-        if not isinstance(value, Mark) and value.dtype != object:
-            yield name, value
-    elif isinstance(value, dict | list | tuple):
-        for k, each in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _tensors_of(each, f"{name}.{k}")
+def _is_array(x: Any) -> bool:
+    return isinstance(x, Tensor | np.ndarray) and not isinstance(x, Mark) and x.dtype != object
 
 
 def _stamps(constants: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
@@ -504,7 +495,7 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 
 def _as_one_function(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
     """Arguments of a layer that treats each row by itself, by functions that do not."""
-    x = next(marks_in(inputs), None)
+    x = next(iter(all_in(inputs, Mark)), None)
     return plain(inputs), given, lambda out: out if x is None else alike(out, x)
 
 
@@ -523,50 +514,25 @@ def _is_alone(layer: Any) -> bool:
     return (is_own or is_known) and not getattr(layer, "dropout", 0)
 
 
-def tensors_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], Tensor]]:
-    """The tensors of a value, and of what it has (`_parts`), with their keys and places."""
-    if isinstance(value, Tensor):
-        return [(path, value)]
-    return [found for k, each in _parts(value) for found in tensors_in(each, (*path, k))]
-
-
-def _parts(value: Any) -> list[tuple[Any, Any]]:
-    """What a list, tuple, dict or dataclass has, by key, place or name.
+def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
+    """The tensors in a value, with the ways to them.
 
     Raises:
-        InputError: If it is another object that has a tensor.
+        InputError: If an object that is no list, tuple, dict or dataclass has a tensor.
     """
-    if isinstance(value, Mapping):
-        return [*value.items()]
-    if isinstance(value, list | tuple):
-        return [*zip(getattr(value, "_fields", range(len(value))), value, strict=True)]
-    if is_dataclass(value) and not isinstance(value, type):
-        return [(each.name, getattr(value, each.name)) for each in fields(value)]
-    if any(isinstance(each, Tensor) for each in getattr(value, "__dict__", {}).values()):
-        raise InputError(
-            f"an argument is a {type(value).__name__}, which has tensors: give the network these"
-        )
-    return []
+    leaves = [*leaves_of(value)]
+    for _, each in leaves:
+        of_object = () if isinstance(each, Tensor) else getattr(each, "__dict__", {}).values()
+        if any(isinstance(x, Tensor) for x in of_object):
+            raise InputError(
+                f"an argument is a {type(each).__name__}, which has tensors: give the network these"
+            )
+    return [(path, each) for path, each in leaves if isinstance(each, Tensor)]
 
 
-def _in_words(path: Sequence[Any]) -> str:
+def _in_words(path: Path) -> str:
     """What an argument, or a tensor in it, is called."""
     return str(path[0]) + "".join(f"[{key!r}]" for key in path[1:])
-
-
-def with_tensors(value: Any, change: Any) -> Any:
-    """value with every tensor in it changed; in what it has (`_parts`) too."""
-    if isinstance(value, Tensor):
-        return change(value)
-    made = {k: with_tensors(each, change) for k, each in _parts(value)}
-    if isinstance(value, Mapping):
-        return made
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **made)
-    if isinstance(value, list | tuple):
-        made_of = type(value)
-        return made_of(*made.values()) if hasattr(value, "_fields") else made_of(made.values())
-    return value
 
 
 def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[str]:

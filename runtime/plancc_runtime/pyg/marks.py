@@ -9,13 +9,14 @@ A mark is a class and an attribute, and changes nothing that torch computes: out
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
 
 from plancc.errors import InputError
+from plancc_runtime.pyg.trees import changed
 
 if TYPE_CHECKING:
     from plancc_runtime.pyg.spaces import TypeRows
@@ -51,36 +52,48 @@ class Spread(Mark):
     each: int = 1
 
 
-class EdgeEnds(Mark):
-    """int64[2, edges]: both ends of edges.
+class End(NamedTuple):
+    """What numbers of rows are.
 
     Attributes:
-        source_row: The row that has sources.
-        sources, targets (TypeRows): Of which the ends are.
+        of: The rows.
+        is_source: Whether columns of the rows, [own rows | halo rows], are numbered, or own rows.
+    """
+
+    of: TypeRows
+    is_source: bool
+
+
+class Ends(Mark):
+    """int64[...]: numbers of rows, such as one end of edges; or int64[2, edges]: both ends.
+
+    Attributes:
+        ends: What is in each row; of one end alone, once.
         relations: Numbers of the relations that have the edges.
     """
 
-    axis = 1
-    source_row: int
-    sources: TypeRows
-    targets: TypeRows
-    relations: frozenset[int]
-
-
-class OneEnd(Mark):
-    """Numbers of the rows `of`, such as one end of edges of `relations`."""
-
-    axis = 0
-    of: TypeRows
+    ends: tuple[End, ...]
     relations: frozenset[int] = frozenset()
 
+    @property
+    def axis(self) -> int:
+        """The axis of edges."""
+        return len(self.ends) - 1
 
-class Sources(OneEnd):
-    """int64[...]: numbers of columns of the rows `of`, [own rows | halo rows]."""
+    @property
+    def of(self) -> TypeRows:
+        """The rows of the first end."""
+        return self.ends[0].of
 
+    @property
+    def source_row(self) -> int:
+        """The row that has sources, of both ends."""
+        return int(self.ends[1].is_source)
 
-class Targets(OneEnd):
-    """int64[...]: numbers of own rows of the rows `of`."""
+    @property
+    def sources(self) -> TypeRows:
+        """The rows that sources are of."""
+        return self.ends[self.source_row].of
 
 
 class Message(Spread):
@@ -88,19 +101,19 @@ class Message(Spread):
 
     Attributes:
         rows (Tensor[columns, ...]): Own and halo rows.
-        source (Sources): One for each edge.
+        source: Numbers of columns, one for each edge.
         factors (Tensor[edges, ...] or None): Numbers of edges, of as many axes as the message.
         made (Tensor or None): The numbers, once they are formed.
     """
 
     rows: Tensor
-    source: Sources
+    source: Ends
     factors: Tensor | None
     made: Tensor | None = None
     versions: list[int]
 
     @classmethod
-    def of_rows(cls, rows: Tensor, source: Sources, factors: Tensor | None = None) -> Message:
+    def of_rows(cls, rows: Tensor, source: Ends, factors: Tensor | None = None) -> Message:
         """A message of no numbers: any kernel refuses its device, if one is given it."""
         empty = torch.empty(len(source), *rows.shape[1:], dtype=rows.dtype, device="meta")
         if not torch.is_grad_enabled():
@@ -222,24 +235,9 @@ def counted(size: int, of: TypeRows | None, total: Callable[[], int]) -> Count:
     return found
 
 
-def counts_in(values: Iterable[Any]) -> Iterator[Count]:
-    """Sizes of spread axes among values, and in lists and tuples of these."""
-    for each in values:
-        if isinstance(each, Count):
-            yield each
-        elif isinstance(each, list | tuple):
-            yield from counts_in(each)
-
-
 def totals(x: Any) -> Any:
-    """x with the number of all ranks for every `Count`, also in lists, tuples, dicts."""
-    if isinstance(x, Count):
-        return x.total()
-    if isinstance(x, dict):
-        return {key: totals(each) for key, each in x.items()}
-    if isinstance(x, list | tuple) and [*counts_in(x)]:
-        return type(x)([totals(each) for each in x])
-    return x
+    """x with the number of all ranks for every `Count` in it."""
+    return changed(x, Count, lambda count: count.total())
 
 
 def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
@@ -249,24 +247,15 @@ def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
     return x.of is not None and x.each == 1 and axis in (None, x.axis)
 
 
+def is_end(x: Any, is_source: bool | None = None) -> TypeGuard[Ends]:
+    """Whether x is one end of edges: the source, the target, or (None) either."""
+    return isinstance(x, Ends) and len(x.ends) == 1 and is_source in (None, x.ends[0].is_source)
+
+
 def plain(x: Any) -> Any:
-    """x without marks, also in lists, tuples, dicts; messages with their numbers."""
-    if isinstance(x, Message):
-        return x.formed()
-    if isinstance(x, Mark):
-        return x.as_subclass(Tensor)
-    if isinstance(x, dict):
-        return {key: plain(each) for key, each in x.items()}
-    if isinstance(x, list | tuple) and any(isinstance(each, Tensor | list | tuple) for each in x):
-        made = [plain(each) for each in x]
-        return type(x)(*made) if hasattr(x, "_fields") else type(x)(made)
-    return x
-
-
-def marks_in(values: Iterable[Any]) -> Iterator[Mark]:
-    """Marked tensors among values, and in lists and tuples of these."""
-    for each in values:
-        if isinstance(each, Mark):
-            yield each
-        elif isinstance(each, list | tuple):
-            yield from marks_in(each)
+    """x without marks on what is in it; messages with their numbers."""
+    return changed(
+        x,
+        Mark,
+        lambda mark: mark.formed() if isinstance(mark, Message) else mark.as_subclass(Tensor),
+    )

@@ -13,11 +13,11 @@ from torch.overrides import TorchFunctionMode
 
 from plancc_runtime.pyg.calls import Call, refuse
 from plancc_runtime.pyg.marks import (
-    EdgeEnds,
-    Sources,
+    Ends,
     Spread,
     Unknown,
     alike,
+    is_end,
     is_rows,
     marked,
     plain,
@@ -52,15 +52,15 @@ class OverRanks(TorchFunctionMode):
         self.transport, self.columns, self.patterns, self.mask = transport, columns, patterns, mask
         self.num_vertices = num_vertices
         self.calls: list[str] = []  # of functions of rows or edges
-        self.edges: EdgeEnds | None = None  # those that ends were last taken from
+        self.edges: Ends | None = None  # those that ends were last taken from
 
     def _by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
         """Entries of all ranks, in bins: sources of edges, or groups such as a batch's graphs."""
-        transport, of_rows = self.transport, isinstance(index, Sources)
+        transport, of_rows = self.transport, is_end(index, True)
         whole, at = plain(call.args[0]), plain(index)
         src = plain(src) if isinstance(src, Tensor) else whole.new_tensor(src).expand(at.shape)
         shape = list(whole.shape)
-        if isinstance(index, Sources):
+        if of_rows:
             shape[dim] = len(index.of.vertices)
         if call.name.startswith("index"):
             at = at.view(-1, *[1] * (src.ndim - dim - 1)).expand_as(src)
@@ -143,7 +143,7 @@ class OverRanks(TorchFunctionMode):
         if edges is None or of is not None or x.shape[x.axis] != edges.shape[1]:
             return None
         row, ends = edges.source_row, plain(edges)
-        target = edges.targets.vertices[ends[1 - row]]
+        target = edges.ends[1 - row].of.vertices[ends[1 - row]]
         return edges.sources.vertices[ends[row]] + self.num_vertices * target
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:

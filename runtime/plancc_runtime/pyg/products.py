@@ -16,7 +16,7 @@ from plancc.plan.exchange import offsets
 from plancc_runtime.kernels.edges import Pattern
 from plancc_runtime.nn.operators import aggregate, weighted_sum
 from plancc_runtime.pyg.calls import Call
-from plancc_runtime.pyg.marks import Message, Sources, Spread, Targets, is_rows, plain
+from plancc_runtime.pyg.marks import Ends, Message, Spread, is_end, is_rows, plain
 
 
 def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
@@ -24,7 +24,7 @@ def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
     return (
         is_rows(x, 0)
         and dim == 0
-        and isinstance(index, Sources)
+        and is_end(index, True)
         and index.ndim == 1
         and x.of == index.of
         and x.ndim > 1
@@ -65,7 +65,7 @@ def is_message_sum(call: Call) -> bool:
     return (
         isinstance(src, Message)
         and src.made is None
-        and isinstance(index, Targets)
+        and is_end(index, False)
         and call.get(1, "dim") == 0
         and len(index) == len(src)
         and out.shape[1:] == src.shape[1:]
@@ -94,7 +94,7 @@ class Patterns:
         """Forget patterns that this pass did not use."""
         self._last, self._now = self._now, []
 
-    def total(self, message: Message, targets: Targets) -> Tensor:
+    def total(self, message: Message, targets: Ends) -> Tensor:
         """The sum of a message at every own row: Tensor[num_rows, ...]."""
         rows, factors = message.read()
         at = plain(targets).flatten(1)[:, 0] if targets.ndim > 1 else plain(targets)

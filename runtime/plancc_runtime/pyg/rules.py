@@ -12,54 +12,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 from sys import _getframe
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from plancc_runtime.pyg import calls
 from plancc_runtime.pyg.axes import places_of_rows
-from plancc_runtime.pyg.calls import (
-    ALONG,
-    ASKED,
-    BY_ROW,
-    COMPARED,
-    DROPOUTS,
-    ENDS,
-    INTO_SUMS,
-    JOINS,
-    KEPT,
-    LIKE_ROWS,
-    MADE,
-    PRODUCTS,
-    RANDOM,
-    SAME,
-    SCATTERED,
-    SIZED,
-    SIZES,
-    SPECIAL,
-    SUMS,
-    Call,
-    is_pointwise,
-    name_of,
-    refuse,
-)
+from plancc_runtime.pyg.calls import Call, is_pointwise, name_of, refuse
 from plancc_runtime.pyg.marks import (
     Count,
-    EdgeEnds,
+    End,
+    Ends,
     Mark,
     Message,
-    OneEnd,
-    Sources,
     Spread,
-    Targets,
     Unknown,
     alike,
     counted,
-    counts_in,
+    is_end,
     is_rows,
     mark_in_place,
     marked,
-    marks_in,
     plain,
     spread,
     totals,
@@ -68,6 +42,7 @@ from plancc_runtime.pyg.moved import summed
 from plancc_runtime.pyg.over_ranks import OverRanks
 from plancc_runtime.pyg.products import is_message, is_message_sum, times_message
 from plancc_runtime.pyg.spaces import TypeRows
+from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
@@ -80,46 +55,46 @@ class TorchRules(OverRanks):
         if not args and name != "where":
             args = tuple(kwargs.pop(k) for k in ("input", "tensors") if k in kwargs)
         call = Call(name, func, args, kwargs)
-        found = list(marks_in([*args, *call.kwargs.values()]))
+        found = all_in([args, kwargs], Mark)
         if any(isinstance(each, Message) for each in found):
             return self._call_on_messages(call)
-        if found and name in ASKED:
+        if found and name in calls.ASKED:
             return call.run()
-        if name in RANDOM:
+        if name in calls.RANDOM:
             refuse(call, "draws random numbers")
-        if name in DROPOUTS:
+        if name in calls.DROPOUTS:
             return self._dropout(call)
-        if name in MADE:
+        if name in calls.MADE:
             return self._made(call)
-        counts = [*counts_in([*args, *kwargs.values()])]
+        counts = all_in([args, kwargs], Count)
         if counts and is_pointwise(name):
             call = call._replace(args=totals(args), kwargs=totals(kwargs))
-        elif counts and name not in SIZED:
+        elif counts and name not in calls.SIZED:
             refuse(call, "makes numbers of this rank's rows")
         if not found:
             return self._call_on_plain(call)
         if any(isinstance(each, Unknown) for each in found):
             refuse(call, "reads the place of an extreme among all rows")
-        if name in SIZES:
+        if name in calls.SIZES:
             return self._sizes(call, args[0])
-        if name in SAME:
+        if name in calls.SAME:
             return self._copied(call, args[0])
         self.calls.append(name)
         if call.kwargs.get("out") is not None:
             refuse(call, "writes into `out`")
-        if name.rstrip("_") in SCATTERED:
+        if name.rstrip("_") in calls.SCATTERED:
             return self._scattered(call)
         if name in ("index_select", "__getitem__"):
             return self._indexed(call)
         if name == "__setitem__":
             return self._set(call)
-        if any(isinstance(each, EdgeEnds | OneEnd) for each in found):
+        if any(isinstance(each, Ends) for each in found):
             return self._call_on_ends(call, found)
         return self._call_on_spread(call, [each for each in found if isinstance(each, Spread)])
 
     def _call_on_plain(self, call: Call) -> Any:
         """Functions of tensors that are not spread; maybe of sizes that are."""
-        counts = [*counts_in([*call.args, *call.kwargs.values()])]
+        counts = all_in([call.args, call.kwargs], Count)
         if not counts:
             return call.run()
         if call.name in ("expand", "repeat", "broadcast_to"):
@@ -131,7 +106,7 @@ class TorchRules(OverRanks):
             and counts[0].of is not None
             and not call.kwargs.keys() & {"start", "step"}
         ):
-            return marked(call.run(), Targets, of=counts[0].of)
+            return marked(call.run(), Ends, ends=(End(counts[0].of, False),))
         return refuse(call, "makes numbers of this rank's rows")
 
     def _call_on_messages(self, call: Call) -> Any:
@@ -139,29 +114,25 @@ class TorchRules(OverRanks):
 
         Others are given the numbers, or rows of the same kind where these do not matter.
         """
-        if call.name in SIZES:
+        if call.name in calls.SIZES:
             return self._sizes(call, call.args[0])
         if call.name in ("mul", "rmul"):
             product = times_message(call.args[0], call.get(1, "other"))
             if product is not None and call.kwargs.get("out") is None:
                 self.calls.append(call.name)
                 return product
-        if call.name == "expand_as" and isinstance(call.args[0], OneEnd):
+        if call.name == "expand_as" and is_end(call.args[0]):
             return self._call_on_ends(call, call.args)
-        if call.name.rstrip("_") in INTO_SUMS and is_message_sum(call):
+        if call.name.rstrip("_") in calls.INTO_SUMS and is_message_sum(call):
             self.calls.append(call.name)
             return self._scattered(call)
-        of_kind = call.name in LIKE_ROWS
+        of_kind = call.name in calls.LIKE_ROWS
 
-        def read(x: Any) -> Any:
-            if isinstance(x, list | tuple):
-                return type(x)(map(read, x))
-            if not isinstance(x, Message):
-                return x
+        def read(x: Message) -> Tensor:
             return x.rows if of_kind else spread(x.formed(), 0, None)
 
-        kwargs = {k: read(each) for k, each in call.kwargs.items()}
-        return self.__torch_function__(call.func, None, read(tuple(call.args)), kwargs)
+        args, kwargs = changed((call.args, call.kwargs), Message, read)
+        return self.__torch_function__(call.func, None, args, kwargs)
 
     def _on_any(self, found: Tensor) -> bool:
         """Whether anything is true on any rank. Collective."""
@@ -185,8 +156,8 @@ class TorchRules(OverRanks):
     def _copied(self, call: Call, x: Tensor) -> Any:
         """A copy, perhaps of another type; numbers of rows stay what they are."""
         out = call.run()
-        if isinstance(x, OneEnd | EdgeEnds) and out.dtype != x.dtype:
-            refuse(call, ENDS)
+        if isinstance(x, Ends) and out.dtype != x.dtype:
+            refuse(call, calls.ENDS)
         if out is x or not isinstance(x, Mark) or not isinstance(out, Tensor):
             return out
         return alike(out, x)
@@ -196,7 +167,7 @@ class TorchRules(OverRanks):
         sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]
         flat = [k for each in sizes for k in (each if isinstance(each, list | tuple) else [each])]
         numbers, found = [k for k in flat if isinstance(k, int)], call.run()
-        counts = [*counts_in([*call.args, *call.kwargs.values()])]
+        counts = all_in([call.args, call.kwargs], Count)
         if not counts:
             return found
         places = [k for k, each in enumerate(numbers[: found.ndim]) if isinstance(each, Count)]
@@ -227,9 +198,9 @@ class TorchRules(OverRanks):
 
     def _call_on_ends(self, call: Call, found: Sequence[Mark]) -> Any:
         """Functions of one end of edges or of both, where these are no index."""
-        name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds | OneEnd))
-        ends = _ends(x)
-        if name in COMPARED and all(isinstance(k, OneEnd) for k in call.args):
+        name, x = call.name, next(each for each in found if isinstance(each, Ends))
+        ends = [*x.ends]
+        if name in calls.COMPARED and all(map(is_end, call.args)):
             _only(call, (k.of for k in call.args))
             return spread(call.run(), 0, None)
         if name == "max" and len(call.args) == 1 and not call.kwargs:
@@ -237,7 +208,7 @@ class TorchRules(OverRanks):
             assert of is not None
             # PyTorch Geometric makes a size of it, others may divide by it
             if not str(_getframe(2).f_globals.get("__name__")).startswith("torch_geometric."):
-                refuse(call, f"{ENDS} (the number of rows is `x.size(0)`)")
+                refuse(call, f"{calls.ENDS} (the number of rows is `x.size(0)`)")
             return plain(x).new_tensor(of.num_rows - 1)  # vertices that it may index
         if name in ("cat", "concat", "stack"):
             return self._joined_ends(call, call.args[0])
@@ -246,18 +217,18 @@ class TorchRules(OverRanks):
             return taken if name == "unbind" else iter(taken)
         if name == "flip" and len(ends) == 2 and call.dims(1, None, 2) == {0}:
             ends.reverse()
-        elif name not in KEPT or x is not call.args[0] or len(ends) == 2:
-            refuse(call, ENDS)
+        elif name not in calls.KEPT or x is not call.args[0] or len(ends) == 2:
+            refuse(call, calls.ENDS)
         return _with_ends(call, call.run(), ends, x.relations)
 
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
         """One end below another, or ends behind ends: sources where any are, as own rows may be."""
-        if not all(isinstance(each, EdgeEnds | OneEnd) for each in parts):
-            refuse(call, ENDS)
-        of_parts = [*map(_ends, parts)]
+        if not all(isinstance(each, Ends) for each in parts):
+            refuse(call, calls.ENDS)
+        of_parts = [each.ends for each in parts]
         size = max(map(len, of_parts))
         if (call.name == "stack" or size == 2) and call.dims(1, 0, 2) != {size - 1}:
-            refuse(call, ENDS)
+            refuse(call, calls.ENDS)
         if call.name == "stack":
             ends = [end for of_part in of_parts for end in of_part]
         else:
@@ -266,16 +237,16 @@ class TorchRules(OverRanks):
         relations = frozenset[int]().union(*(each.relations for each in parts))
         return _with_ends(call, call.run(), ends, relations)
 
-    def _index_ends(self, call: Call, x: EdgeEnds | OneEnd, key: Any) -> Tensor:
+    def _index_ends(self, call: Call, x: Ends, key: Any) -> Tensor:
         """Part of the edges, or of their ends."""
         keys = key if isinstance(key, tuple) else (key,)
-        ends, others = _ends(x), [*keys]
-        if isinstance(x, EdgeEnds):
+        ends, others = [*x.ends], [*keys]
+        if len(ends) == 2:
             first, *others = keys
             rows = [0, 1] if first is Ellipsis or first == slice(None) else first
             rows = [rows] if isinstance(rows, int) else rows
             if not isinstance(rows, list):
-                refuse(call, ENDS)
+                refuse(call, calls.ENDS)
             ends = [ends[row] for row in rows]
             self.edges = x if len(ends) == 1 else self.edges
         masks = [isinstance(k, Spread) and k.dtype == torch.bool for k in others]
@@ -289,13 +260,13 @@ class TorchRules(OverRanks):
         x = call.args[0]
         if call.name == "index_select":
             dim, index = call.get(1, "dim"), call.get(2, "index")
-            if isinstance(x, EdgeEnds):
+            if isinstance(x, Ends) and x.axis:
                 return self._index_ends(call, x, (slice(None), index) if dim % 2 else index)
             if is_message(x, dim % x.ndim, index):
                 return Message.of_rows(plain(self.columns.of(x, index.relations)), index)
             return self._at(call, x, dim % x.ndim, index)
         key = call.args[1]
-        if isinstance(x, EdgeEnds | OneEnd):
+        if isinstance(x, Ends):
             return self._index_ends(call, x, key)
         keys = key if isinstance(key, tuple) else (key,)
         index = keys[0] if keys else None
@@ -327,14 +298,12 @@ class TorchRules(OverRanks):
     def _at(self, call: Call, x: Any, dim: int, index: Any) -> Tensor:
         """``x.index_select(dim, index)``, for an index of any number of axes if `dim` is 0."""
         along = isinstance(x, Spread) and x.axis == dim
-        if isinstance(index, Sources):
+        if is_end(index, True):
             if not is_rows(x, dim) or x.of != index.of:
                 shape = [*x.shape]
                 refuse(call, f"takes by sources of a tensor {shape} that has no axis of their rows")
             x = self.columns.of(x, index.relations)
-        elif along != isinstance(index, Targets) or (
-            along and not (is_rows(x) and x.of == index.of)
-        ):
+        elif along != is_end(index, False) or (along and not (is_rows(x) and x.of == index.of)):
             refuse(call, "picks entries by number")
         if isinstance(x, Spread) and isinstance(index, Spread):
             refuse(call, "takes all rows or edges for each of them")
@@ -384,9 +353,9 @@ class TorchRules(OverRanks):
         first = keys[0]
         if not isinstance(x, Spread) or any(isinstance(k, Mark) for k in keys[1:]):
             refuse(call, "sets entries by number")
-        elif isinstance(first, Sources) and self._on_any(plain(first) >= len(x)):
+        elif is_end(first, True) and self._on_any(plain(first) >= len(x)):
             refuse(call, "sets rows of other ranks")
-        elif isinstance(first, OneEnd):
+        elif is_end(first):
             if not is_rows(x, 0) or x.of != first.of:
                 refuse(call, "sets entries by number")
         elif isinstance(first, Spread):
@@ -403,21 +372,20 @@ class TorchRules(OverRanks):
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
         src = call.get(3, "source" if base.startswith("index") else "src")
         dim %= out.ndim
-        sums = base in INTO_SUMS
+        sums = base in calls.INTO_SUMS
         reduce = "sum" if sums else str(call.get(4, "reduce", "copy"))
-        if isinstance(index, OneEnd) and (
+        if is_end(index) and (
             out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
         ):
             refuse(call, "puts edges to entries that are not rows of their ends")
         if isinstance(src, Message):
             found = plain(out) + self.patterns.total(src, index)
-        elif isinstance(index, Targets):
+        elif is_end(index, False):
             found = call.run()
-        elif isinstance(index, Sources):
+        elif is_end(index) or any(isinstance(k, Spread) and k.axis == dim for k in (index, src)):
             found = self._by_index(call, dim, index, src, reduce)
-        elif any(isinstance(k, Spread) and k.axis == dim for k in (index, src)):
-            found = self._by_index(call, dim, index, src, reduce)
-            return out.copy_(found) if in_place else found
+            if not is_end(index):
+                return out.copy_(found) if in_place else found
         elif isinstance(out, Spread) and out.axis == dim:
             return refuse(call, "adds to entries by number")
         else:
@@ -435,18 +403,18 @@ class TorchRules(OverRanks):
     def _call_on_spread(self, call: Call, found: list[Spread]) -> Any:
         """Functions of entries that are spread."""
         name, x = call.name, found[0]
-        if name in SPECIAL:
+        if name in calls.SPECIAL:
             return getattr(self, f"_{name}")(call, x)
-        of_two = name in SUMS and isinstance(call.get(1, "other"), Tensor)
-        if name in ALONG and not of_two:
-            axes = call.dims(*ALONG[name], x.ndim)
-            if x.axis in axes and name in SUMS:
+        of_two = name in calls.SUMS and isinstance(call.get(1, "other"), Tensor)
+        if name in calls.ALONG and not of_two:
+            axes = call.dims(*calls.ALONG[name], x.ndim)
+            if x.axis in axes and name in calls.SUMS:
                 return self._by_axes(call, x, axes)
-            if x.axis in axes and name in JOINS:
+            if x.axis in axes and name in calls.JOINS:
                 return self._joined(call, found)
             if x.axis in axes:
                 refuse(call, "goes along all rows or edges")
-        elif not (name in BY_ROW or name.rstrip("_") in BY_ROW or is_pointwise(name)):
+        elif not (name in calls.BY_ROW or name.rstrip("_") in calls.BY_ROW or is_pointwise(name)):
             refuse(call, "is not known to treat each row by itself")
         return self._row_by_row(call, found)
 
@@ -456,7 +424,7 @@ class TorchRules(OverRanks):
         places = places_of_rows(call)
         if places is None:
             call.run()  # which says it if the shapes do not fit at all
-        if places == [] and call.name in PRODUCTS:
+        if places == [] and call.name in calls.PRODUCTS:
             return summed(call.run(), self.transport)
         if not places:
             refuse(call, "mixes rows or edges, or reads numbers that are not known to be of them")
@@ -493,9 +461,9 @@ class TorchRules(OverRanks):
         return self._row_by_row(call, [x])
 
     def _nonzero(self, call: Call, x: Spread) -> Tensor:
-        if x.ndim != 1 or not is_rows(x) or call.kwargs:
+        if x.of is None or x.ndim != 1 or not is_rows(x) or call.kwargs:
             refuse(call, "picks entries by number")
-        return marked(call.run(), Targets, of=x.of)
+        return marked(call.run(), Ends, ends=(End(x.of, False),))
 
     def _unique(self, call: Call, x: Spread) -> Tensor:
         asked = [*call.args[2:], *(v for k, v in call.kwargs.items() if k != "sorted")]
@@ -516,21 +484,6 @@ class TorchRules(OverRanks):
     _gru = _lstm
 
 
-class _EdgeEnd(NamedTuple):
-    """What numbers of rows are: `Sources` or `Targets`, of these rows."""
-
-    kind: type[OneEnd]
-    of: TypeRows
-
-
-def _ends(x: EdgeEnds | OneEnd) -> list[_EdgeEnd]:
-    """What is in each row of edges; of one end alone, once."""
-    if isinstance(x, OneEnd):
-        return [_EdgeEnd(type(x), x.of)]
-    ends = [_EdgeEnd(Sources, x.sources), _EdgeEnd(Targets, x.targets)]
-    return ends[::-1] if x.source_row else ends
-
-
 def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
     """The rows that all are of; None if some are of no rows."""
     of = {*rows}
@@ -539,22 +492,19 @@ def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
     return of.pop() if len(of) == 1 else None
 
 
-def _joined_end(call: Call, ends: Sequence[_EdgeEnd]) -> _EdgeEnd:
+def _joined_end(call: Call, ends: Sequence[End]) -> End:
     _only(call, (end.of for end in ends))
-    return next((end for end in ends if end.kind is Sources), ends[0])
+    return next((end for end in ends if end.is_source), ends[0])
 
 
-def _with_ends(
-    call: Call, x: Tensor, ends: Sequence[_EdgeEnd], relations: frozenset[int]
-) -> Tensor:
+def _with_ends(call: Call, x: Tensor, ends: Sequence[End], relations: frozenset[int]) -> Tensor:
     """The mark of one end, or of both: with sources, or own rows in their place, in one row."""
-    if len(ends) == 1:
-        return marked(x, ends[0].kind, of=ends[0].of, relations=relations)
-    row = int(ends[1].kind is Sources)
-    if x.shape[:-1] != (2,) or len(ends) > 2 or ends[1 - row].kind is Sources:
-        refuse(call, ENDS)
-    of = {"sources": ends[row].of, "targets": ends[1 - row].of}
-    return marked(x, EdgeEnds, source_row=row, relations=relations, **of)
+    if len(ends) != 1:
+        row = int(ends[1].is_source)
+        if x.shape[:-1] != (2,) or len(ends) > 2 or ends[1 - row].is_source:
+            refuse(call, calls.ENDS)
+        ends = [end._replace(is_source=k == row) for k, end in enumerate(ends)]
+    return marked(x, Ends, ends=tuple(ends), relations=relations)
 
 
 def _is_whole(key: Any) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.pyg.marks import EdgeEnds, marked
+from plancc_runtime.pyg.marks import End, Ends, marked
 from plancc_runtime.typed import TypedGraph
 
 Key = str | tuple[str, ...]
@@ -43,23 +43,17 @@ class TypeRows:
 
 @dataclass(frozen=True, eq=False)
 class TypeEdges:
-    """This rank's edges of one relation, as `marks.EdgeEnds` has them."""
+    """This rank's edges of one relation, of sources and targets."""
 
     index: Tensor
     sources: TypeRows
     targets: TypeRows
     relation: int
 
-    def marked(self, ends: Tensor) -> EdgeEnds:
-        """Ends of some of these edges with marks."""
-        return marked(
-            ends,
-            EdgeEnds,
-            source_row=0,
-            sources=self.sources,
-            targets=self.targets,
-            relations=frozenset({self.relation}),
-        )
+    def marked(self, index: Tensor) -> Ends:
+        """Sources and targets of some of these edges with marks."""
+        ends = End(self.sources, True), End(self.targets, False)
+        return marked(index, Ends, ends=ends, relations=frozenset({self.relation}))
 
 
 def spaces_of(graph: EdgeGraph | TypedGraph) -> tuple[dict[Key, TypeRows], dict[Key, TypeEdges]]:

@@ -1,0 +1,63 @@
+"""Values in lists, tuples, dicts and dataclasses, such as arguments of a network or a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from itertools import count
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+Path = tuple[Any, ...]
+"""Keys, places and names from a value to what is in it."""
+
+SINGLE = (Tensor, int, float, str, type(None), slice, torch.dtype, torch.device)
+"""Most values: first, for speed."""
+
+
+def _parts(value: Any) -> list[tuple[Any, Any]] | None:
+    """What a value has, by key, place or name; None if it is no list, tuple, dict or dataclass."""
+    if isinstance(value, SINGLE):
+        return None
+    if isinstance(value, list | tuple):
+        return [*zip(getattr(value, "_fields", count()), value, strict=False)]
+    if isinstance(value, (dict, Mapping)):  # dict first: for speed
+        return [*value.items()]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [(each.name, getattr(value, each.name, None)) for each in fields(value)]
+    return None
+
+
+def leaves_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """What is no list, tuple, dict or dataclass itself, with the way to it."""
+    parts = _parts(value)
+    if parts is None:
+        yield path, value
+    for key, each in parts or ():
+        yield from leaves_of(each, (*path, key))
+
+
+def all_in(value: Any, kind: type[T]) -> list[T]:
+    """The objects of a class in a value."""
+    if isinstance(value, kind):
+        return [value]
+    return [found for _, each in _parts(value) or () for found in all_in(each, kind)]
+
+
+def changed(value: Any, kind: type[T], change: Callable[[T], Any]) -> Any:
+    """value with every object of a class in it changed; the same object if there is none."""
+    if isinstance(value, kind):
+        return change(value)
+    parts = _parts(value) or []
+    made = {key: changed(each, kind, change) for key, each in parts}
+    if all(made[key] is each for key, each in parts):
+        return value
+    if isinstance(value, Mapping):
+        return made
+    if isinstance(value, list | tuple):
+        made_of, new = type(value), [*made.values()]
+        return made_of(*new) if hasattr(value, "_fields") else made_of(new)
+    return replace(value, **made)
