@@ -31,7 +31,7 @@ from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.pyg.calls import names
 from plancc_runtime.pyg.marks import (
     Count,
-    Ends,
+    EdgeEnds,
     Mark,
     Message,
     Spread,
@@ -337,7 +337,7 @@ class Distributed(nn.Module):
 
         def fetch(_: Any, inputs: tuple[Any, Any, dict[str, Any]]) -> None:
             edges, _, given = inputs
-            if isinstance(edges, Ends) and edges.axis:
+            if isinstance(edges, EdgeEnds) and edges.axis:
                 values = [given.get(name) for name in read]
                 first = [each[0] if isinstance(each, list | tuple) else each for each in values]
                 rows = [k for k in first if isinstance(k, Spread) and k.of == edges.sources]
@@ -351,7 +351,7 @@ class Distributed(nn.Module):
         Inside tensors have no marks, and halo rows behind own ones. Keys and values of halo rows
         come from their owners, once for all relations; what else they have is 0 or left out.
         """
-        inside: list[tuple[dict[str, TypeRows], dict[Any, Ends]]] = []
+        inside: list[tuple[dict[str, TypeRows], dict[Any, EdgeEnds]]] = []
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
             x_dict, edges = (*inputs, *given.values())
@@ -387,7 +387,7 @@ class Distributed(nn.Module):
     def _with_colours(self, layer: Any) -> list[Any]:
         """Hooks of WLConv, which numbers hashes of neighbourhoods as it meets them: by vertex."""
 
-        def enter(inputs: tuple[Spread, Ends], given: dict[str, Any]) -> Any:
+        def enter(inputs: tuple[Spread, EdgeEnds], given: dict[str, Any]) -> Any:
             x, edges = inputs
             rows, known = edges.ends[1 - edges.source_row].of, dict(layer.hashmap)
 

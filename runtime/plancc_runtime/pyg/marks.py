@@ -52,7 +52,7 @@ class Spread(Mark):
     each: int = 1
 
 
-class End(NamedTuple):
+class RowNumbers(NamedTuple):
     """What numbers of rows are.
 
     Attributes:
@@ -64,7 +64,7 @@ class End(NamedTuple):
     is_source: bool
 
 
-class Ends(Mark):
+class EdgeEnds(Mark):
     """int64[...]: numbers of rows, such as one end of edges; or int64[2, edges]: both ends.
 
     Attributes:
@@ -72,7 +72,7 @@ class Ends(Mark):
         relations: Numbers of the relations that have the edges.
     """
 
-    ends: tuple[End, ...]
+    ends: tuple[RowNumbers, ...]
     relations: frozenset[int] = frozenset()
 
     @property
@@ -107,13 +107,13 @@ class Message(Spread):
     """
 
     rows: Tensor
-    source: Ends
+    source: EdgeEnds
     factors: Tensor | None
     made: Tensor | None = None
     versions: list[int]
 
     @classmethod
-    def of_rows(cls, rows: Tensor, source: Ends, factors: Tensor | None = None) -> Message:
+    def of_rows(cls, rows: Tensor, source: EdgeEnds, factors: Tensor | None = None) -> Message:
         """A message of no numbers: any kernel refuses its device, if one is given it."""
         empty = torch.empty(len(source), *rows.shape[1:], dtype=rows.dtype, device="meta")
         if not torch.is_grad_enabled():
@@ -247,9 +247,9 @@ def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
     return x.of is not None and x.each == 1 and axis in (None, x.axis)
 
 
-def is_end(x: Any, is_source: bool | None = None) -> TypeGuard[Ends]:
+def is_end(x: Any, is_source: bool | None = None) -> TypeGuard[EdgeEnds]:
     """Whether x is one end of edges: the source, the target, or (None) either."""
-    return isinstance(x, Ends) and len(x.ends) == 1 and is_source in (None, x.ends[0].is_source)
+    return isinstance(x, EdgeEnds) and len(x.ends) == 1 and is_source in (None, x.ends[0].is_source)
 
 
 def plain(x: Any) -> Any:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from plancc.errors import InputError
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.pyg.marks import Ends, Spread, plain
+from plancc_runtime.pyg.marks import EdgeEnds, Spread, plain
 from plancc_runtime.pyg.spaces import TypeRows
 from plancc_runtime.transport.base import Transport
 
@@ -136,7 +136,7 @@ def _as_sent(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
     return x.to(dtype)
 
 
-def returned(y: Tensor, axis: int, index: Ends, largest: bool = False) -> Tensor:
+def returned(y: Tensor, axis: int, index: EdgeEnds, largest: bool = False) -> Tensor:
     """Own rows of y and, added, what other ranks have of them. Collective.
 
     Parameters:

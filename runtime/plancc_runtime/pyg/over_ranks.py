@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from plancc_runtime.pyg.calls import Call, refuse
 from plancc_runtime.pyg.marks import (
-    Ends,
+    EdgeEnds,
     Spread,
     Unknown,
     alike,
@@ -52,7 +52,7 @@ class OverRanks(TorchFunctionMode):
         self.transport, self.columns, self.patterns, self.mask = transport, columns, patterns, mask
         self.num_vertices = num_vertices
         self.calls: list[str] = []  # of functions of rows or edges
-        self.edges: Ends | None = None  # those that ends were last taken from
+        self.edges: EdgeEnds | None = None  # those that ends were last taken from
 
     def _by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
         """Entries of all ranks, in bins: sources of edges, or groups such as a batch's graphs."""

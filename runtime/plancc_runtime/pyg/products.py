@@ -16,7 +16,7 @@ from plancc.plan.exchange import offsets
 from plancc_runtime.kernels.edges import Pattern
 from plancc_runtime.nn.operators import aggregate, weighted_sum
 from plancc_runtime.pyg.calls import Call
-from plancc_runtime.pyg.marks import Ends, Message, Spread, is_end, is_rows, plain
+from plancc_runtime.pyg.marks import EdgeEnds, Message, Spread, is_end, is_rows, plain
 
 
 def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
@@ -94,7 +94,7 @@ class Patterns:
         """Forget patterns that this pass did not use."""
         self._last, self._now = self._now, []
 
-    def total(self, message: Message, targets: Ends) -> Tensor:
+    def total(self, message: Message, targets: EdgeEnds) -> Tensor:
         """The sum of a message at every own row: Tensor[num_rows, ...]."""
         rows, factors = message.read()
         at = plain(targets).flatten(1)[:, 0] if targets.ndim > 1 else plain(targets)

@@ -22,10 +22,10 @@ from plancc_runtime.pyg.axes import places_of_rows
 from plancc_runtime.pyg.calls import Call, is_pointwise, name_of, refuse
 from plancc_runtime.pyg.marks import (
     Count,
-    End,
-    Ends,
+    EdgeEnds,
     Mark,
     Message,
+    RowNumbers,
     Spread,
     Unknown,
     alike,
@@ -88,7 +88,7 @@ class TorchRules(OverRanks):
             return self._indexed(call)
         if name == "__setitem__":
             return self._set(call)
-        if any(isinstance(each, Ends) for each in found):
+        if any(isinstance(each, EdgeEnds) for each in found):
             return self._call_on_ends(call, found)
         return self._call_on_spread(call, [each for each in found if isinstance(each, Spread)])
 
@@ -106,7 +106,7 @@ class TorchRules(OverRanks):
             and counts[0].of is not None
             and not call.kwargs.keys() & {"start", "step"}
         ):
-            return marked(call.run(), Ends, ends=(End(counts[0].of, False),))
+            return marked(call.run(), EdgeEnds, ends=(RowNumbers(counts[0].of, False),))
         return refuse(call, "makes numbers of this rank's rows")
 
     def _call_on_messages(self, call: Call) -> Any:
@@ -156,7 +156,7 @@ class TorchRules(OverRanks):
     def _copied(self, call: Call, x: Tensor) -> Any:
         """A copy, perhaps of another type; numbers of rows stay what they are."""
         out = call.run()
-        if isinstance(x, Ends) and out.dtype != x.dtype:
+        if isinstance(x, EdgeEnds) and out.dtype != x.dtype:
             refuse(call, calls.ENDS)
         if out is x or not isinstance(x, Mark) or not isinstance(out, Tensor):
             return out
@@ -198,7 +198,7 @@ class TorchRules(OverRanks):
 
     def _call_on_ends(self, call: Call, found: Sequence[Mark]) -> Any:
         """Functions of one end of edges or of both, where these are no index."""
-        name, x = call.name, next(each for each in found if isinstance(each, Ends))
+        name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds))
         ends = [*x.ends]
         if name in calls.COMPARED and all(map(is_end, call.args)):
             _only(call, (k.of for k in call.args))
@@ -223,7 +223,7 @@ class TorchRules(OverRanks):
 
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
         """One end below another, or ends behind ends: sources where any are, as own rows may be."""
-        if not all(isinstance(each, Ends) for each in parts):
+        if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)
         of_parts = [each.ends for each in parts]
         size = max(map(len, of_parts))
@@ -237,7 +237,7 @@ class TorchRules(OverRanks):
         relations = frozenset[int]().union(*(each.relations for each in parts))
         return _with_ends(call, call.run(), ends, relations)
 
-    def _index_ends(self, call: Call, x: Ends, key: Any) -> Tensor:
+    def _index_ends(self, call: Call, x: EdgeEnds, key: Any) -> Tensor:
         """Part of the edges, or of their ends."""
         keys = key if isinstance(key, tuple) else (key,)
         ends, others = [*x.ends], [*keys]
@@ -260,13 +260,13 @@ class TorchRules(OverRanks):
         x = call.args[0]
         if call.name == "index_select":
             dim, index = call.get(1, "dim"), call.get(2, "index")
-            if isinstance(x, Ends) and x.axis:
+            if isinstance(x, EdgeEnds) and x.axis:
                 return self._index_ends(call, x, (slice(None), index) if dim % 2 else index)
             if is_message(x, dim % x.ndim, index):
                 return Message.of_rows(plain(self.columns.of(x, index.relations)), index)
             return self._at(call, x, dim % x.ndim, index)
         key = call.args[1]
-        if isinstance(x, Ends):
+        if isinstance(x, EdgeEnds):
             return self._index_ends(call, x, key)
         keys = key if isinstance(key, tuple) else (key,)
         index = keys[0] if keys else None
@@ -463,7 +463,7 @@ class TorchRules(OverRanks):
     def _nonzero(self, call: Call, x: Spread) -> Tensor:
         if x.of is None or x.ndim != 1 or not is_rows(x) or call.kwargs:
             refuse(call, "picks entries by number")
-        return marked(call.run(), Ends, ends=(End(x.of, False),))
+        return marked(call.run(), EdgeEnds, ends=(RowNumbers(x.of, False),))
 
     def _unique(self, call: Call, x: Spread) -> Tensor:
         asked = [*call.args[2:], *(v for k, v in call.kwargs.items() if k != "sorted")]
@@ -492,19 +492,21 @@ def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
     return of.pop() if len(of) == 1 else None
 
 
-def _joined_end(call: Call, ends: Sequence[End]) -> End:
+def _joined_end(call: Call, ends: Sequence[RowNumbers]) -> RowNumbers:
     _only(call, (end.of for end in ends))
     return next((end for end in ends if end.is_source), ends[0])
 
 
-def _with_ends(call: Call, x: Tensor, ends: Sequence[End], relations: frozenset[int]) -> Tensor:
+def _with_ends(
+    call: Call, x: Tensor, ends: Sequence[RowNumbers], relations: frozenset[int]
+) -> Tensor:
     """The mark of one end, or of both: with sources, or own rows in their place, in one row."""
     if len(ends) != 1:
         row = int(ends[1].is_source)
         if x.shape[:-1] != (2,) or len(ends) > 2 or ends[1 - row].is_source:
             refuse(call, calls.ENDS)
         ends = [end._replace(is_source=k == row) for k, end in enumerate(ends)]
-    return marked(x, Ends, ends=tuple(ends), relations=relations)
+    return marked(x, EdgeEnds, ends=tuple(ends), relations=relations)
 
 
 def _is_whole(key: Any) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.pyg.marks import End, Ends, marked
+from plancc_runtime.pyg.marks import EdgeEnds, RowNumbers, marked
 from plancc_runtime.typed import TypedGraph
 
 Key = str | tuple[str, ...]
@@ -50,10 +50,10 @@ class TypeEdges:
     targets: TypeRows
     relation: int
 
-    def marked(self, index: Tensor) -> Ends:
+    def marked(self, index: Tensor) -> EdgeEnds:
         """Sources and targets of some of these edges with marks."""
-        ends = End(self.sources, True), End(self.targets, False)
-        return marked(index, Ends, ends=ends, relations=frozenset({self.relation}))
+        ends = RowNumbers(self.sources, True), RowNumbers(self.targets, False)
+        return marked(index, EdgeEnds, ends=ends, relations=frozenset({self.relation}))
 
 
 def spaces_of(graph: EdgeGraph | TypedGraph) -> tuple[dict[Key, TypeRows], dict[Key, TypeEdges]]:
