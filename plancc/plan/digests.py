@@ -93,8 +93,8 @@ def digests_of(
 
 def points_of(arrays: Arrays) -> dict[str, Int64Array]:
     """`cut_points` of everything that cuts one of these datasets."""
-    cuts = {dataset_of(name).cut for name in arrays} - {""}
-    return {cut: cut_points(cut, arrays.__getitem__) for cut in cuts}
+    cuts = dict.fromkeys(dataset_of(name).cut for name in arrays)  # in one order on all ranks
+    return {cut: cut_points(cut, arrays.__getitem__) for cut in cuts if cut}
 
 
 def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
