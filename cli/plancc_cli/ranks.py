@@ -80,7 +80,8 @@ class RankJob:
                 transport.close()
                 return code
         if transport.size > 1:
-            time.sleep(ALONE if transport.rank and isinstance(failure, InputError) else 0)
+            if transport.rank and isinstance(failure, InputError):
+                time.sleep(ALONE)  # if rank 0 fails alike, it ends the job before
             self.say(f"rank {transport.rank}: {sentence}", error=failure)
             transport.abort(code)
         else:

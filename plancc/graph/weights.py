@@ -21,7 +21,6 @@ from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.npz import map_array
 from plancc.graph.rowids import ROW_IDS, id_column, ids_of, is_of_ids
 from plancc.graph.textfile import StrPath, check_readable, fail, input_errors, is_number, open_input
-from plancc.graph.vertexchecks import RULE, first_wrong
 from plancc.graph.vertexdata import VertexData
 from plancc.graph.vertexsources import read_vertex_data, vertex_data_of
 from plancc.graph.vertextables import (
@@ -31,6 +30,7 @@ from plancc.graph.vertextables import (
     line_of,
     read_numbers,
 )
+from plancc.graph.wholeweights import RULE, first_wrong
 
 
 def weighted(graph: Graph, weights: Any) -> Graph:
@@ -65,7 +65,7 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
             text, plain or .gz, as the module describes.
 
     Returns:
-        int64[num_vertices, num_weights]: Fractions are scaled (`plancc.graph.vertexchecks`).
+        int64[num_vertices, num_weights]: Fractions are scaled (`plancc.graph.wholeweights`).
 
     Raises:
         InputError: For a file that cannot be read, a word that is no number, a number below 0,

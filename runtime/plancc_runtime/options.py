@@ -532,7 +532,8 @@ class TrainOptions:
             from plancc_runtime.nn.own_class import check_training
 
             check_training(self)
-            return object.__setattr__(self, "passes", ())  # which are for built-in models
+            object.__setattr__(self, "passes", ())  # which are for built-in models
+            return
         refuse_twice(self.chosen(OF_MODELS) | {"model_options": self.model_options})
         given = {**self.chosen(MODEL_OPTIONS), **(self.model_options or {})}
         if not given:

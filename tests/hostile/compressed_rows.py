@@ -42,7 +42,7 @@ class CompressedRows(Attack):
     """Compressed rows and edges in files of all kinds, against a reader in plain Python."""
 
     name = "compressed-rows"
-    quick, few = 300, 20
+    quick, few = 300, 40
 
     def case(self, rng: np.random.Generator) -> Case:
         kind = str(rng.choice(KINDS))

@@ -88,7 +88,7 @@ class Inputs(Attack):
     """Graphs, vertex data, part vectors, capacities of every format, damaged."""
 
     name = "inputs"
-    quick, few = 300, 10
+    quick, few = 300, 20
 
     def prepare(self, folder: Path) -> None:
         self.bases = {name: text.encode() for name, text in TEXTS.items()} | binaries(folder)

@@ -46,7 +46,7 @@ class Neighbours(Attack):
     """Files beside plans and graphs: machines, part vectors, weights, checkpoints, logs, ..."""
 
     name = "neighbours"
-    quick, few = 190, 8
+    quick, few = 190, 16
     bases: ClassVar[dict[str, list[bytes]]] = {
         "machine.toml": [
             files("plancc.predict").joinpath("machines", f"{name}.toml").read_bytes()

@@ -1,0 +1,64 @@
+"""Weights of vertices as whole numbers, in which partitioners count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError, warn
+
+SCALE = 10**6
+"""Mean weight of vertices whose weights are fractions."""
+LARGEST = 2**53
+
+
+def whole_weights(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
+    """Weights as they are where all are whole numbers, else scaled to a mean of `SCALE`.
+
+    Parameters:
+        array (number[n] or number[n, num_weights]): Finite, from 0 to `LARGEST`. Every column is
+            scaled on its own.
+        what: Names the array in messages.
+
+    Returns:
+        int64[n, num_weights]
+
+    Warns:
+        PlanccWarning: Of a column of zeros.
+
+    Raises:
+        InputError: For other numbers, of which the first is named with its row, and other shapes.
+    """
+    if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or 0 in array.shape[1:]:
+        raise InputError(
+            f"{what} must have a number, or several, for every vertex, not '{array.dtype}' of "
+            f"shape {array.shape}"
+        )
+    columns = array.reshape(len(array), -1)
+    wrong = first_wrong(columns)
+    if wrong is not None:
+        raise InputError(
+            f"{what} holds '{columns[wrong]}' in row {wrong[0]} (counted from 0): {RULE}"
+        )
+    if len(columns) and not (some := columns.any(axis=0)).all():
+        each = "all are 0" if not some.any() else f"column {np.argmin(some)} (from 0) is all 0"
+        warn(f"{what}: {each}: any partition balances such weights")
+    found = np.empty(columns.shape, np.int64)
+    for column, out in zip(columns.T, found.T, strict=True):
+        whole = column.dtype.kind != "f" or bool((column == np.floor(column)).all())
+        out[:] = column if whole else np.rint(column * (SCALE / column.mean(dtype=np.float64)))
+    return found
+
+
+RULE = f"weights are finite numbers from 0 to {LARGEST}"
+
+
+def first_wrong(columns: npt.NDArray[Any]) -> tuple[int, int] | None:
+    """Row and column of the first number that is no weight; None if all are."""
+    wrong = ~((columns >= 0) & (columns <= LARGEST))  # NaN is neither
+    if not wrong.any():
+        return None
+    row, column = divmod(int(np.argmax(wrong)), columns.shape[1])
+    return row, column
