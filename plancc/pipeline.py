@@ -200,9 +200,8 @@ def compile(
             found = numbered(matrix, found, task, report, in_the_end)
     wanted = found.balance or wanted
     with observer("lower"):
-        limits = found.limits
-        assert limits is not None
-        reached = limits.imbalance(limits.load(found.owners.sharers)).tolist()
+        assert found.limits is not None
+        reached = found.limits.reached(found.owners.sharers)
         plan, about_hops, relays = _with_hops(lowered(found), task, wishes)
         if links is not None:
             plan = with_links(plan, *links.columns(), links.per_link)
