@@ -10,7 +10,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 from plancc.cost.objectives import OBJECTIVES
-from plancc.errors import InputError
 from plancc.fields import check_options, checked, described, instance, like, option
 from plancc.graph.formats import ReadOptions
 from plancc.graph.graph import NORMALIZATIONS
@@ -22,6 +21,7 @@ from plancc.plan.topology import Topology
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine
 from plancc.predict.passes import DEFAULT_DIMS
+from plancc.refusals import OF_PLAN_OPTIONS, OF_REFINEMENTS, refuse
 from plancc.registry import check_choice
 
 if TYPE_CHECKING:
@@ -168,6 +168,11 @@ class SearchOptions(PartitionOptions):
         return {name: checked(known[name], own[name]) for name in WISHES if own[name] is not None}
 
     @property
+    def named_first(self) -> tuple[str, str] | None:
+        """Name and value of the first of `named`."""
+        return next(iter(self.named.items()), None)
+
+    @property
     def nodes(self) -> Topology | None:
         """The topology."""
         assert not isinstance(self.topology, str)
@@ -305,12 +310,19 @@ class PlanOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
-        if self.link_times is not None and self.link_split is None:
-            raise InputError("`link_times` are of links: give their shares (`link_split`) too")
+        refuse(OF_PLAN_OPTIONS, self)
         if self.link_split is not None:
-            check_shares(self.link_split, self.links)
-        elif self.links is None and self.disjoint_train_ratio:
-            raise InputError("`disjoint_train_ratio` is of links: give `links` or `link_split`")
+            check_shares(self.link_split)
+
+    @property
+    def learns_links(self) -> bool:
+        """Whether the plan has links to learn."""
+        return self.links is not None or self.link_split is not None
+
+    @property
+    def normalizing(self) -> dict[str, Any]:
+        """Options of `normalize` and of `lower`."""
+        return {"normalization": self.normalize, "self_loops": self.self_loops}
 
 
 @described
@@ -377,11 +389,7 @@ class RefineOptions:
         if isinstance(self.machine, str | PathLike):
             object.__setattr__(self, "machine", find_machine(self.machine))
         check_choice("objective", self.objective, OBJECTIVES)
-        if self.max_extra_volume is not None and self.objective == "volume":
-            raise InputError(
-                "objective 'volume' cannot take `max_extra_volume`: drop it, or choose "
-                f"objective {', '.join(name for name in OBJECTIVES if name != 'volume')}"
-            )
+        refuse(OF_REFINEMENTS, self)
 
 
 @described

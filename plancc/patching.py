@@ -45,13 +45,7 @@ from plancc.plan.parts import taken
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.predict.widths import DataWidths
-from plancc.revision import (
-    Revision,
-    kept_of,
-    lowered_like,
-    revised_options,
-    with_rows_placed,
-)
+from plancc.refinement import Revision, kept_of, lowered_like, revised_options, with_rows_placed
 from plancc.search.record import Judge, Record
 from plancc.text import shown
 

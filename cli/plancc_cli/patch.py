@@ -68,7 +68,6 @@ def command(
     source of PLAN was, unless reading options are given."""
     import plancc
     from plancc.patching import moves_of, write_moves
-    from plancc.report.provenance import decoded
     from plancc_cli.render import print_patch
     from plancc_cli.tables import print_data
 
@@ -85,44 +84,42 @@ def command(
     with progress(None) as shown:
         with shown.stage("read"):
             given = plancc.load(plan)
-            lists = {"add": add, "remove": remove}
-            edges = {name: _edges(given, name, texts) for name, texts in lists.items()}
+            settings |= {
+                "add": _edges(given, "add", add),
+                "remove": _edges(given, "remove", remove),
+            }
             changed: Any = graph
             if graph is not None and any(reading.values()):
                 changed = plancc.read_graph(graph, **reading)
-        patched = plancc.patch(
-            given,
-            changed,
-            **edges,
-            data=data or None,
-            command=command_line(),
-            observer=shown.stage,
-            **settings,
-        )
+        how: dict[str, Any] = {"command": command_line(), "observer": shown.stage}
+        patched = plancc.patch(given, changed, data=data or None, **how, **settings)
         rows = moves_of(given, patched)
         with shown.stage("write"):
             digest = patched.save(output, compress=compress)
             if migration is not None:
                 write_moves(rows, migration)
-    seconds = wall_seconds() - start
-    form = options.form()
-    if not form:
-        print_patch(given, patched, output, digest, seconds)
-        if migration is not None:
-            say(f"{migration}: {len(rows):,} rows with another owner")
+    seconds, form = wall_seconds() - start, options.form()
+    if form:
+        found = {"output": output, "content_sha256": digest}
+        print_data(form, found | _figures(given, patched, seconds))
         return
-    print_data(
-        form,
-        {
-            "output": output,
-            "content_sha256": digest,
-            "patched_from": patched.provenance["patched_from"],
-            "seconds": seconds,
-            **{name: patched.provenance[name] for name in COUNTS},
-            "metrics": {"before": given.metrics().figures(), "after": patched.metrics().figures()},
-            "provenance": decoded(patched.provenance),
-        },
-    )
+    print_patch(given, patched, output, digest, seconds)
+    if migration is not None:
+        say(f"{migration}: {len(rows):,} rows with another owner")
+
+
+def _figures(given: Plan, patched: Plan, seconds: float) -> dict[str, Any]:
+    """The figures of a plan and of the one before, for ``--json``."""
+    from plancc.report.provenance import decoded
+
+    provenance = patched.provenance
+    return {
+        "patched_from": provenance["patched_from"],
+        "seconds": seconds,
+        **{name: provenance[name] for name in COUNTS},
+        "metrics": {"before": given.metrics().figures(), "after": patched.metrics().figures()},
+        "provenance": decoded(provenance),
+    }
 
 
 def _edges(plan: Plan, name: str, texts: tuple[str, ...]) -> Any:

@@ -281,10 +281,8 @@ def _doubtful(
                 yield twice, f"{kind} links are there twice{ways}"
 
 
-def check_shares(shares: Sequence[float], links: Any = None) -> None:
-    """InputError unless these are the two shares of `link_split`, and no links are given."""
-    if links is not None:
-        raise InputError("`links` and `link_split` exclude each other: give one of them")
+def check_shares(shares: Sequence[float]) -> None:
+    """InputError unless these are the two shares of `link_split`."""
     if len(shares) != 2 or min(shares) < 0 or not 0 < sum(shares) < 1:
         raise InputError(
             f"`link_split` {','.join(map(str, shares))}: give the shares of validation and test "

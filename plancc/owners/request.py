@@ -9,40 +9,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 from plancc.errors import InputError
+from plancc.fields import divided
+from plancc.graph.graph import Graph
+from plancc.graph.rowids import warn_of_lines
 from plancc.graph.textfile import check_readable
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS, make_model
+from plancc.models.file import part_vector
 from plancc.models.process_grid import ProcessGridModel
+from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import DEFAULT_BALANCE, LOOSE, WEIGHTS, Balance, check_num_parts
-from plancc.options import SearchOptions
+from plancc.options import PlanOptions, SearchOptions
 from plancc.owners.task import Task
 from plancc.plan.grid import Grid
 from plancc.predict.passes import DEFAULT_DIMS
 from plancc.predict.widths import DataWidths
-
-
-def balance_of(balance: str | None, weights: Any) -> str | None:
-    """What is to be balanced where weights of vertices are given: these, unless it is said.
-
-    Parameters:
-        weights (path or array, optional): As of `plancc.graph.weights.weighted`.
-
-    Raises:
-        InputError: If the balance has no use for them, or there is no such file.
-    """
-    if weights is None:
-        return balance
-    if isinstance(weights, str | PathLike):
-        check_readable(weights)
-    names = [word.partition(":")[0].strip() for word in (balance or WEIGHTS).split(",")]
-    if WEIGHTS not in names:
-        raise InputError(
-            f"`weights`: balance '{balance}' does not use them; give `balance` {balance},{WEIGHTS}"
-        )
-    return balance or WEIGHTS
+from plancc.refusals import OF_COMPILES, Rows, refuse
 
 
 @dataclass(frozen=True)
@@ -76,17 +61,10 @@ class Assigner:
         grid = grid_of(chosen, num_ranks)
         return cls(model, grid, chosen.blocks, grid.num_parts, chosen.block_options)
 
-    def check_options(self, dims: Sequence[int] | None, topology: object | None) -> None:
-        """InputError unless the grid suits the widths of the layers and the topology."""
-        if self.grid is None:
-            return
-        for width in dims or ():
+    def check_widths(self, dims: Sequence[int] | None) -> None:
+        """InputError unless the grid suits the widths of the layers."""
+        for width in dims or () if self.grid is not None else ():
             self.grid.check_width(width)
-        if topology is not None and not self.grid.exchanges_rows:
-            raise InputError(
-                f"topology {topology}: ranks of grid '{self.grid}' cannot be mapped to nodes; "
-                "those of row plans and of cagnet-1d with `sparse` can"
-            )
 
     def with_capacities(self, options: SearchOptions) -> SearchOptions:
         """The options with a capacity for every part: those given, or the machine's speeds.
@@ -129,45 +107,90 @@ class Assigner:
             ) from None
 
 
-def prepared(
-    model: str,
-    num_ranks: int,
-    model_options: Mapping[str, Any],
-    options: SearchOptions,
-    balance: str | None,
-) -> tuple[Assigner, Task, Balance]:
+@dataclass(frozen=True, eq=False)
+class Request:
     """What `compile` is asked for, checked before any graph is read.
 
-    Parameters:
-        model: The model that the user names.
-        num_ranks: Parts, or ranks of a grid.
-        balance: None: the default of the objective.
-
-    Raises:
-        InputError
+    Attributes:
+        options: Of the model that the user names.
+        search, plan_options: As they are given.
+        task: Its options have a capacity for every part.
+        balance: What parts share evenly: as given, else `plan_options.weights`, else
+            `default_balance`.
     """
-    assigner = Assigner.of(model, num_ranks, model_options)
-    if balance is None:
-        balance = default_balance(assigner.model, options)
-    wanted = Balance.parse(balance, options.dims or DEFAULT_DIMS)
-    assigner.check_options(options.dims, options.nodes)
-    options = replace(assigner.with_capacities(options), grid=assigner.grid)
-    options.predictor.machine.check_ranks(num_ranks)
-    wanted = replace(wanted, capacities=options.capacities)
-    with assigner.explained():
-        chosen = make_model(assigner.model, assigner.options)
-        task = Task(assigner.model, chosen, assigner.num_parts, options)
-    return assigner, task, wanted
 
+    assigner: Assigner
+    options: Mapping[str, Any]
+    search: SearchOptions
+    plan_options: PlanOptions
+    task: Task
+    balance: Balance
 
-def with_dims(task: Task, data: VertexData) -> Task:
-    """The task with the widths of the layers: given, of the data, or the default ones."""
-    widths, dims = DataWidths.of(data), task.options.dims
-    if dims is None:
-        dims = widths.dims
-    else:
-        widths.check(dims)
-    return replace(task, options=replace(task.options, dims=dims))
+    @classmethod
+    def of(
+        cls,
+        model: str,
+        num_ranks: int,
+        options: Mapping[str, Any],
+        search: SearchOptions,
+        plan_options: PlanOptions,
+        refused: Rows = OF_COMPILES,
+    ) -> Self:
+        """The request for a number of parts, or of ranks of a grid.
+
+        Raises:
+            InputError: One of the combinations `refused`, or of those of tasks; what model, grid,
+                balance or machine cannot be.
+        """
+        assigner, balance = Assigner.of(model, num_ranks, options), plan_options.balance
+        if isinstance(plan_options.weights, str | PathLike):
+            check_readable(plan_options.weights)
+        if balance is None:
+            weighted = plan_options.weights is not None
+            balance = WEIGHTS if weighted else default_balance(assigner.model, search)
+        shared = Balance.parse(balance, search.dims or DEFAULT_DIMS)
+        assigner.check_widths(search.dims)
+        own = replace(assigner.with_capacities(search), grid=assigner.grid)
+        own.predictor.machine.check_ranks(num_ranks)
+        with assigner.explained():
+            chosen = make_model(assigner.model, assigner.options)
+            task = Task(assigner.model, chosen, assigner.num_parts, own)
+        if isinstance(chosen, StochasticModel) and search.dims is not None:
+            chosen.check_layers(len(search.dims) - 1)
+        shared = replace(shared, capacities=own.capacities)
+        request = cls(assigner, options, search, plan_options, task, shared)
+        refuse(refused, request)
+        return request
+
+    @classmethod
+    def read(cls, model: str, num_ranks: int, options: Mapping[str, Any]) -> Self:
+        """The request that options of model, search and plan make."""
+        search, plan, own = divided(options, SearchOptions, PlanOptions)
+        return cls.of(model, num_ranks, own, SearchOptions(**search), PlanOptions(**plan))
+
+    def for_graph(self, graph: Graph, data: VertexData) -> Self:
+        """The request with the widths of the layers, the training mask and the fixed rows.
+
+        Widths are those that are given, those of the data, or the default ones.
+
+        Raises:
+            InputError: Graph and data do not suit number of parts, balance, widths or fixed rows.
+        """
+        widths, options = DataWidths.of(data), self.task.options
+        self.assigner.check_graph(graph.num_vertices, data)
+        balance = replace(self.balance, train_mask=data.train_mask)
+        if self.task.model.layout == "row":  # others share nonzeros alone, and say so
+            balance.check_given(graph)
+        if options.dims is None:
+            options = replace(options, dims=widths.dims)
+        else:
+            widths.check(options.dims)
+        if options.fixed is not None:
+            fixed = part_vector(options.fixed, graph.num_vertices, self.task.num_parts, -1)
+            warn_of_lines(graph, options.fixed)
+            options = replace(options, fixed=fixed)
+        task = replace(self.task, options=options)
+        return replace(self, task=task, balance=replace(balance, dims=options.dims))
 
 
 def default_balance(model: str, options: SearchOptions) -> str:

@@ -27,11 +27,11 @@ from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
 from plancc.models.stochastic import AUTO as EXACT_OR_ENOUGH
 from plancc.models.stochastic import StochasticModel
-from plancc.models.weights import Balance, check_num_parts
+from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
 from plancc.owners.nodes import search_on_nodes
 from plancc.owners.provenance import empty_parts
-from plancc.owners.task import REBALANCED, REFINED, Observer, Ownership, Report, Task
+from plancc.owners.task import REBALANCED, REFINED, Ownership, Report, Task, Unowned
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner, partition
@@ -61,19 +61,14 @@ class _Rows:
     report: Report | None
 
 
-def find_row_owners(
-    matrix: Graph,
-    task: Task,
-    balance: Balance,
-    observer: Observer,
-    report: Report | None = None,
-) -> Ownership:
-    """Owners of the rows of `matrix`; see `plancc.owners.find.find_owners`."""
+def find_row_owners(asked: Unowned) -> Ownership:
+    """Owners of the rows of a matrix; see `plancc.owners.find.find_owners`."""
+    matrix, task, observer = asked.matrix, asked.task, asked.observer
     model, options, num_parts = task.model, task.options, task.num_parts
-    balance = replace(balance, capacities=options.capacities)
+    balance = replace(asked.balance, capacities=options.capacities)
     limits = balance.limits(matrix, num_parts, options.epsilon)
-    expectation = _expectation(matrix, task, limits, observer)
-    job = _Rows(matrix, task, limits, expectation, report)
+    expectation = _expectation(asked, limits)
+    job = _Rows(matrix, task, limits, expectation, asked.report)
     problem = None
     if not task.searches:
         with observer(f"model {task.name}"):
@@ -101,29 +96,20 @@ def find_row_owners(
     return replace(found, limits=limits)
 
 
-def _expectation(
-    matrix: Graph, task: Task, limits: Limits, observer: Observer
-) -> Expectation | None:
+def _expectation(asked: Unowned, limits: Limits) -> Expectation | None:
     """What a model of mini-batches minimises; None for other models."""
-    model, options = task.model, task.options
+    task, model, options = asked.task, asked.task.model, asked.task.options
     if not isinstance(model, StochasticModel):
         if model.of_batches:
             raise BackendUnavailable(
                 f"model '{task.name}' is of mini-batches: it must derive from StochasticModel"
             )
         return None
-    given = model.batches != EXACT_OR_ENOUGH and not task.searches
-    if given and options.budget is not None:
-        raise InputError(
-            f"`budget` is for a refinement, but the nets of {model.batches} batches are "
-            "partitioned and no more: drop one of the two"
-        )
     from plancc.search.expectation import expectation_of
 
-    with observer("mini-batches"):
-        return expectation_of(
-            model, matrix, limits.vertex_weights, task.num_parts, options.seed, options.threads
-        )
+    with asked.observer("mini-batches"):
+        weights, parts = limits.vertex_weights, task.num_parts
+        return expectation_of(model, asked.matrix, weights, parts, options.seed, options.threads)
 
 
 def _searched(job: _Rows) -> Ownership:
