@@ -37,7 +37,6 @@ from plancc.clock import compilation
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.models.medium_grain import lighter_columns
-from plancc.options import PlanOptions, SearchOptions
 from plancc.owners.find import find_owners
 from plancc.owners.request import Request
 from plancc.owners.task import Unowned
@@ -85,9 +84,8 @@ class Setting:
 
     def measured(self, matrix: Graph, num_parts: int, seed: int, without: str) -> dict[str, Any]:
         """Make one search: value, volume, overload, CPU seconds, and the passes that it called."""
-        asked = SearchOptions(effort=self.effort, objective=self.objective, seed=seed)
-        plan = PlanOptions(balance=self.balance)
-        request = Request.of(self.model, num_parts, self.options, asked, plan)
+        asked = {"effort": self.effort, "objective": self.objective, "balance": self.balance}
+        request = Request.of(self.model, num_parts, {**self.options, **asked, "seed": seed})
         called: set[str] = set()
         with warnings.catch_warnings(), _noted(called), _left_out(without):
             warnings.simplefilter("ignore")

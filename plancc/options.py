@@ -21,7 +21,7 @@ from plancc.plan.topology import Topology
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine
 from plancc.predict.passes import DEFAULT_DIMS
-from plancc.refusals import OF_PLAN_OPTIONS, OF_REFINEMENTS, refuse
+from plancc.refusals import PLAN_OPTIONS, REFINEMENTS, refuse
 from plancc.registry import check_choice
 
 if TYPE_CHECKING:
@@ -156,21 +156,17 @@ class SearchOptions(PartitionOptions):
         return replace(self, capacities=tuple(machine.speeds(num_parts))) if machine.speed else self
 
     @property
-    def named(self) -> dict[str, str]:
-        """Partitioner and preset, where they are named; they replace the search."""
+    def named(self) -> tuple[str, str] | None:
+        """Name and value of partitioner or preset, where one is given; they replace the search."""
         own, usual = vars(self), vars(PartitionOptions)
-        return {name: own[name] for name in ("partitioner", "preset") if own[name] != usual[name]}
+        given = [name for name in ("partitioner", "preset") if own[name] != usual[name]]
+        return (given[0], own[given[0]]) if given else None
 
     @property
     def wishes(self) -> dict[str, Any]:
         """Those of `WISHES` that are given."""
         own, known = vars(self), self.__dataclass_fields__
         return {name: checked(known[name], own[name]) for name in WISHES if own[name] is not None}
-
-    @property
-    def named_first(self) -> tuple[str, str] | None:
-        """Name and value of the first of `named`."""
-        return next(iter(self.named.items()), None)
 
     @property
     def nodes(self) -> Topology | None:
@@ -310,7 +306,7 @@ class PlanOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
-        refuse(OF_PLAN_OPTIONS, self)
+        refuse(PLAN_OPTIONS, self)
         if self.link_split is not None:
             check_shares(self.link_split)
 
@@ -389,7 +385,7 @@ class RefineOptions:
         if isinstance(self.machine, str | PathLike):
             object.__setattr__(self, "machine", find_machine(self.machine))
         check_choice("objective", self.objective, OBJECTIVES)
-        refuse(OF_REFINEMENTS, self)
+        refuse(REFINEMENTS, self)
 
 
 @described

@@ -39,6 +39,7 @@ from plancc.owners.task import Observer
 from plancc.passes.context import Context
 from plancc.passes.edges import RefineEdges
 from plancc.passes.migration import Migrate
+from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.matrix import ends_of, ends_of_links, graph_of, owners_of, source_graph_of
 from plancc.plan.metrics import summarize
 from plancc.plan.parts import taken
@@ -94,7 +95,7 @@ def patch(
     Warns:
         PlanccWarning: A balance that is missed.
     """
-    asked, record = PatchOptions(**options), Record()
+    asked = PatchOptions(**options)
     with observer("load"):
         plan = load(plan) if not isinstance(plan, Plan) else plan
         new, given = _changed(plan, graph, (add, remove), data)
@@ -108,12 +109,11 @@ def patch(
         widths, mask = DataWidths.of(new_data), new_data.train_mask
         search, balance = revised_options(plan, widths, mask, like)
     with observer("matrix"):
-        how = {"normalization": plan.header.normalization, "self_loops": plan.header.self_loops}
-        whole = normalize(new, **how, dtype=plan.value.dtype)
+        whole = normalize(new, **plan.header.normalizing, dtype=plan.value.dtype)
         revision = Revision.of(plan, whole, search, balance)
     with observer("patch"):
         before = np.where(old < 0, np.int32(NO_PART), plan.owner()[old])
-        owners = _patched(revision, old, before, asked, record)
+        owners, record = _patched(revision, old, before, asked)
     with observer("lower"):
         made = lowered_like(plan, whole, owners, ends)
     notes += revision.notes(owners)
@@ -142,13 +142,9 @@ def patch(
 
 
 def _patched(
-    revision: Revision,
-    old: npt.NDArray[np.int64],
-    before: npt.NDArray[np.int32],
-    asked: PatchOptions,
-    record: Record,
-) -> Owners:
-    """Owners of the changed matrix, of which few are others than before.
+    revision: Revision, old: Int64Array, before: Int32Array, asked: PatchOptions
+) -> tuple[Owners, Record]:
+    """Owners of the changed matrix, of which few are others than before, and their record.
 
     Parameters:
         old: See `_before`.
@@ -161,10 +157,10 @@ def _patched(
         problem = hypergraph_of(matrix, limits)
         owners = Owners(Migrate(most).refine(before, problem, context))
     else:
-        owners = _edge_owners(revision.plan, matrix, old, before, asked.max_moves, context)
-    member = Judge(matrix, "volume", None, limits).of(owners)
+        owners = _edge_owners(revision, old, before, asked.max_moves, context)
+    record, member = Record(), Judge(matrix, "volume", None, limits).of(owners)
     record.add("patched", wall_seconds() - start, member)
-    return owners
+    return owners, record
 
 
 def _changed(
@@ -207,7 +203,7 @@ def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any
     return {key: each.turned for key, each in edges.items()} if turned else edges
 
 
-def _before(plan: Plan, graph: Graph) -> npt.NDArray[np.int64]:
+def _before(plan: Plan, graph: Graph) -> Int64Array:
     """The vertex of the plan that every vertex of the graph is: int64[n], -1 where it is new."""
     of_graph_are, of_plan_are = are_names(graph.original_ids), are_names(plan.original_id)
     if of_graph_are != of_plan_are:
@@ -247,14 +243,14 @@ def _ids(
     ]
 
 
-def _now(old: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+def _now(old: Int64Array, size: int) -> Int64Array:
     """The inverse of `_before`, int64[size]: -1 where a vertex of the plan is gone."""
     place = np.full(size, NO_PART, np.int64)
     place[old[old >= 0]] = np.flatnonzero(old >= 0)
     return place
 
 
-def _with_columns(plan: Plan, graph: Graph, old: npt.NDArray[np.int64]) -> Graph:
+def _with_columns(plan: Plan, graph: Graph, old: Int64Array) -> Graph:
     """The changed graph with all columns, its own or the plan's; `old`: see `_before`."""
     missing = plan.columns.keys() - graph.columns.keys()
     if not missing:
@@ -274,12 +270,7 @@ def _with_columns(plan: Plan, graph: Graph, old: npt.NDArray[np.int64]) -> Graph
 
 
 def _edge_owners(
-    plan: Plan,
-    matrix: Graph,
-    old: npt.NDArray[np.int64],
-    before: npt.NDArray[np.int32],
-    max_moves: float,
-    context: Context,
+    revision: Revision, old: Int64Array, before: Int32Array, max_moves: float, context: Context
 ) -> Owners:
     """Owners of the rows and nonzeros of the changed matrix of an edge plan.
 
@@ -290,6 +281,7 @@ def _edge_owners(
         old: See `_before`.
         before (int32[n]): Owners of the rows, -1 for new ones.
     """
+    plan, matrix = revision.plan, revision.matrix
     given, known = graph_of(plan), owners_of(plan)
     place, row = _now(old, plan.num_vertices), given.nonzero_rows()
     number = nonzeros_of_edges(matrix, ListedEdges(place[row], place[given.indices]))
@@ -311,7 +303,7 @@ def _edge_owners(
     )
 
 
-def _ends_of_links(plan: Plan, old: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | None:
+def _ends_of_links(plan: Plan, old: Int64Array) -> Int32Array | None:
     """Both ends of the plan's links in the changed graph, int32[2, links]; `old`: see `_before`."""
     if plan.links is None:
         return None
@@ -321,7 +313,7 @@ def _ends_of_links(plan: Plan, old: npt.NDArray[np.int64]) -> npt.NDArray[np.int
     return ends.astype(np.int32)
 
 
-def _apart(plan: Plan, graph: Graph, ends: npt.NDArray[np.int32] | None) -> Graph:
+def _apart(plan: Plan, graph: Graph, ends: Int32Array | None) -> Graph:
     """The changed graph without the edges of links that `plancc.graph.links.withheld` names."""
     if ends is None or plan.links is None:
         return graph
@@ -330,10 +322,7 @@ def _apart(plan: Plan, graph: Graph, ends: npt.NDArray[np.int32] | None) -> Grap
 
 
 def _data(
-    plan: Plan,
-    given: VertexData | None,
-    old: npt.NDArray[np.int64],
-    types: Types | None,
+    plan: Plan, given: VertexData | None, old: Int64Array, types: Types | None
 ) -> tuple[VertexData, list[str]]:
     """Vertex data of the changed graph in vertex order, and what the user should know.
 

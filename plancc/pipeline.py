@@ -6,7 +6,7 @@ graph -> matrix (normalised) -> owners (search, partitioner or model) -> plan ->
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -44,7 +44,7 @@ from plancc.plan.routes import with_routes
 from plancc.predict.forecast import Forecast
 from plancc.predict.relays import MANY, best_relays
 from plancc.predict.schedules import tables_of
-from plancc.refusals import OF_GRAPHS_FOR_GRIDS, refusal
+from plancc.refusals import GRAPHS_OF_GRIDS, refusal
 from plancc.text import four_digits
 
 SLOWER = 1.02
@@ -88,7 +88,7 @@ def compile(
         PlanccWarning: Fallbacks, a missed balance, a partition that another run may not repeat;
             what vertex data hold and is seldom meant (`plancc.graph.remarks`).
     """
-    request = Request.read(DEFAULT_MODEL if model is None else model, num_parts, options)
+    request = Request.of(DEFAULT_MODEL if model is None else model, num_parts, options)
     give_back_at_once()
     work = normalise(read(request, graph, observer), observer)
     for remark in (*work.remarks, *work.notes):  # before the search
@@ -103,13 +103,30 @@ def compile(
     notes = [*found.warnings, *hops, *_slower(work, found, plan, forecast)]
     for note in notes:
         warn(note)
-    notes = [*work.notes, *notes]
+    request, assigner = work.request, work.request.assigner  # with what the graph says
+    options = {**request.options, **request.task.handed_on}
+    more = {
+        **({} if assigner.grid is None else {"blocks": assigner.model}),
+        **forecast.provenance(),
+        **found.how,
+        **relays,
+        **of_wishes(request.plan_options, request.search.seed, work.memory),
+    }
+    assert found.limits is not None
     return replace(
         plan,
         vertex_data=work.data.take(plan.global_id),
         original_id=work.graph.original_ids,
         baseline=baseline,
-        provenance=recorded(work, found, forecast, relays, notes, command or "plancc.compile(...)"),
+        provenance=provenance(
+            of_graph(work.matrix.source, assigner.named, options),
+            command or "plancc.compile(...)",
+            found.balance or request.balance,
+            found.limits.reached(found.owners.sharers),
+            request.search,
+            more,
+            [*work.notes, *notes],
+        ),
     )
 
 
@@ -154,7 +171,7 @@ def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
         found, links = _without_links(source, request)
         if options.weights is not None:
             found = weighted(found, options.weights)
-        if request.assigner.grid is not None and (why := refusal(OF_GRAPHS_FOR_GRIDS, found)):
+        if request.assigner.grid is not None and (why := refusal(GRAPHS_OF_GRIDS, found)):
             raise InputError(f"{why}: choose another `model`")
         united, data = without_relations(found), source.data
         request = request.for_graph(united, data)
@@ -217,7 +234,7 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
         from plancc.owners.choice import choose
 
         straight = task.options.nodes is None and exchange != "relays"
-        able = not (work.links or work.graph.types or refusal(OF_GRAPHS_FOR_GRIDS, work.graph))
+        able = not (work.links or work.graph.types or refusal(GRAPHS_OF_GRIDS, work.graph))
         return choose(asked, grids=straight and able, hops=straight and exchange != "flat")
     found = find_owners(asked)
     if work.request.assigner.grid is not None:
@@ -228,7 +245,7 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
         return task.options.predictor.epoch(tables_of(plan)).seconds
 
     with observer("number"):
-        return numbered(work.matrix, found, task, report, seconds)
+        return numbered(asked, found, seconds)
 
 
 def lowered(work: PreparedGraph, found: Ownership) -> tuple[Plan, dict[str, str], list[str]]:
@@ -245,31 +262,6 @@ def lowered(work: PreparedGraph, found: Ownership) -> tuple[Plan, dict[str, str]
     if work.links is not None:
         plan = with_links(plan, *work.links.columns(), work.links.per_link)
     return plan, {"relays": relays} if relays else {}, notes
-
-
-def recorded(
-    work: PreparedGraph,
-    found: Ownership,
-    forecast: Forecast,
-    relays: Mapping[str, str],
-    notes: Sequence[str],
-    command: str,
-) -> dict[str, Any]:
-    """The provenance; `relays`: how they were chosen."""
-    assert found.limits is not None
-    request, assigner = work.request, work.request.assigner
-    options = {**request.options, **request.task.handed_on}
-    more = {
-        **({} if assigner.grid is None else {"blocks": assigner.model}),
-        **forecast.provenance(),
-        **found.how,
-        **relays,
-        **of_wishes(request.plan_options, request.search.seed, work.memory),
-    }
-    first = of_graph(work.matrix.source, assigner.named, options)
-    reached = found.limits.reached(found.owners.sharers)
-    shared = found.balance or request.balance
-    return provenance(first, command, shared, reached, request.search, more, notes)
 
 
 def _with_hops(plan: Plan, task: Task, wishes: PlanOptions) -> tuple[Plan, list[str], str]:

@@ -42,7 +42,7 @@ from plancc.plan.reader import load
 from plancc.plan.routes import routed_like
 from plancc.predict.forecast import RECORDED, Forecast
 from plancc.predict.widths import DataWidths
-from plancc.refusals import OF_REVISIONS, refuse
+from plancc.refusals import REVISIONS, refuse
 from plancc.registry import check_choice
 from plancc.report.epochs import Basis
 from plancc.report.payback import search_seconds
@@ -332,8 +332,7 @@ def lowered_like(
         ends (int32[2, links]): Vertices of the links of `plan`; None: the same as there.
     """
     header, links = plan.header, plan.links
-    how = {"normalization": header.normalization, "self_loops": header.self_loops}
-    new = lower(matrix, owners, plan.num_parts, **how)
+    new = lower(matrix, owners, plan.num_parts, **header.normalizing)
     if header.grid is not None:
         new = with_grid(new, header.grid)
     new = routed_like(new, plan)
@@ -378,7 +377,7 @@ def _asked_balance(
             f"the plan records balance '{shown(recorded)}', of another version of plancc: give "
             f"`balance`, such as {DEFAULT_BALANCE}"
         ) from error
-    refuse(OF_REVISIONS, wanted)
+    refuse(REVISIONS, wanted)
     if plan.fold is not None and wanted.names != ("nnz",):
         raise InputError(f"balance {wanted}: edge plans share nonzeros evenly (nnz)")
     if epsilon is None:

@@ -6,7 +6,7 @@ returns something true where it holds, which the sentence calls ``{0}``. The fir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from plancc.cost.objectives import OBJECTIVES
@@ -54,18 +54,17 @@ def _objective_of_others(asked: Any) -> tuple[str, str] | None:
     return None if name in known or not owners else (" and ".join(owners), ", ".join(known))
 
 
-def _not_taken_by_ranks(asked: Sequence[Any]) -> str:
+def _not_taken_by_ranks(options: Any) -> str:
     """The first option that ranks do not take and whose value is not the default."""
-    for each in asked:
-        for one in options_of(each):
-            value = getattr(each, one.name)
-            default = isinstance(value, int | float) and value == one.default
-            if one.name not in TAKEN_BY_RANKS and value is not one.default and not default:
-                return one.name
+    for one in options_of(options):
+        value = getattr(options, one.name)
+        default = isinstance(value, int | float) and value == one.default
+        if one.name not in TAKEN_BY_RANKS and value is not one.default and not default:
+            return one.name
     return ""
 
 
-OF_PLAN_OPTIONS: Rows = {
+PLAN_OPTIONS: Rows = {
     "`link_times` are of links: give their shares (`link_split`) too": lambda asked: (
         asked.link_times is not None and asked.link_split is None
     ),
@@ -76,14 +75,14 @@ OF_PLAN_OPTIONS: Rows = {
         asked.disjoint_train_ratio and not asked.learns_links
     ),
 }
-OF_REFINEMENTS: Rows = {
+REFINEMENTS: Rows = {
     "objective 'volume' cannot take `max_extra_volume`: drop it, or choose objective {0}": lambda asked: (
         asked.max_extra_volume is not None
         and asked.objective == "volume"
         and ", ".join(name for name in OBJECTIVES if name != "volume")
     ),
 }
-OF_TASKS: Rows = {
+TASKS: Rows = {
     "model '{asked.name}' has no option `objective`": lambda asked: (
         asked.objectives and not asked.model.searched
     ),
@@ -94,7 +93,7 @@ OF_TASKS: Rows = {
     "objective '{asked.options.objective}' is model {0[0]}'s: for model '{asked.name}' choose "
     "from {0[1]}": lambda asked: asked.objectives and _objective_of_others(asked),
     "`{0[0]}` {0[1]}: model '{asked.name}' needs no partitioner": lambda asked: (
-        asked.model.problem is None and asked.options.named_first
+        asked.model.problem is None and asked.options.named
     ),
     "`budget` is for a refinement, but the nets of {asked.model.batches} batches are partitioned and "
     "no more: drop one of the two": lambda asked: (
@@ -120,10 +119,10 @@ OF_TASKS: Rows = {
         not asked.model.searched and asked.wish and (asked.wish, _models("searched"))
     ),
     "`effort` chooses partitioners itself: drop `{0[0]}` {0[1]}": lambda asked: (
-        asked.wish == "effort" and asked.options.named_first
+        asked.wish == "effort" and asked.options.named
     ),
     "`{asked.wish}` is for `effort`, which chooses partitioners itself: drop `{0[0]}` {0[1]}": lambda asked: (
-        asked.wish and asked.options.named_first
+        asked.wish and asked.options.named
     ),
     "`{asked.wish}` is for the objectives {0}: drop `objective` {asked.options.objective}": lambda asked: (
         asked.options.objective in asked.model.own_objectives
@@ -131,7 +130,7 @@ OF_TASKS: Rows = {
         and ", ".join(OBJECTIVES)
     ),
 }
-OF_COMPILES: Rows = {
+COMPILES: Rows = {
     "`exchange` nodes: needs a topology, nodes x ranks per node (`topology`)": lambda asked: (
         asked.plan_options.exchange == "nodes" and asked.search.topology is None
     ),
@@ -157,15 +156,18 @@ OF_COMPILES: Rows = {
         asked.task.model.layout == "any" and asked.balance.names not in (("nnz",), ("nnz", "rows"))
     ),
 }
-OF_GRAPHS_FOR_GRIDS: Rows = {
+GRAPHS_OF_GRIDS: Rows = {
     "{asked.source.name}: `edge_features`: process grids keep none": lambda asked: (
         asked.edge_features is not None
     ),
     "{asked.source.name}: several relations from one type to one type; a process grid "
     "multiplies with their sum": lambda asked: asked.relation is not None,
 }
-OF_OPTIONS_ON_RANKS: Rows = {"`{0}` is for a compile by one process": _not_taken_by_ranks}
-ON_RANKS: Rows = {
+READING_ON_RANKS: Rows = {"`{0}` is for a compile by one process": _not_taken_by_ranks}
+COMPILES_ON_RANKS: Rows = {
+    "`{0}` is for a compile by one process": lambda asked: (
+        _not_taken_by_ranks(asked.search) or _not_taken_by_ranks(asked.plan_options)
+    ),
     "model '{asked.assigner.named}' is compiled by one process; several ranks compile models "
     "{0}": lambda asked: (
         (asked.assigner.grid or not asked.task.model.on_ranks) and _models("on_ranks")
@@ -183,7 +185,7 @@ ON_RANKS: Rows = {
         asked.plan_options.exchange in ("nodes", "relays")
     ),
 }
-OF_REVISIONS: Rows = {
+REVISIONS: Rows = {
     "balance '{asked}': cannot balance by the 'weights' of the graph file, which a plan does "
     "not keep; choose another (`balance`)": lambda asked: "weights" in asked.names,
     f"balance '{{asked}}': cannot balance by the '{BATCH}' of mini-batches, which a plan does "

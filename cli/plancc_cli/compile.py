@@ -19,7 +19,7 @@ from plancc_cli.run import started_by_launcher
 from plancc_runtime.launch import TIMEOUT
 
 if TYPE_CHECKING:
-    from plancc.owners.task import Observer, Report, Task
+    from plancc.owners.task import Task
     from plancc.plan.plan import Plan
 
 TAKEN = options.taken()
@@ -136,6 +136,11 @@ def command(
         return
     options.refuse_given(["timeout"], "is for several ranks, which a launcher starts: drop it")
     options.check_plan_output(output, *inputs)
+    import plancc
+    from plancc.graph.folders import check_reading
+    from plancc.graph.read_source import read_source
+    from plancc.memory import give_back_at_once
+    from plancc.owners.memory import allowed_memory
     from plancc_cli.render import print_summary
     from plancc_cli.tables import print_data
 
@@ -144,25 +149,30 @@ def command(
     settings = options.of_class(settings, MODELS[model].option_fields())
     task = _checked(model, parts, settings)
     start = wall_seconds()
+    give_back_at_once()
     with progress(settings["budget"]) as shown:
-        report = partial(shown.incumbent, *_searching(task))
-        plan = _compiled(graph, reading, model, parts, report, shown.stage, settings)
+        with shown.stage("read"):
+            check_reading(graph, allowed_memory(settings["memory"]), format=reading["format"])
+            reading |= {name: settings[name] for name in ("split", "edge_features")}
+            source = read_source(graph, settings["data"], settings["link_times"], **reading)
+        how: Any = {"command": command_line(), "observer": shown.stage}
+        how["report"] = partial(shown.incumbent, *_searching(task))
+        plan = plancc.compile(source, model, parts, **how, **settings)
         with shown.stage("write"):
             digest = plan.save(output, compress=compress)
-            features = plan.edge_features
     seconds, form = wall_seconds() - start, options.form()
     if not form:
         print_summary(plan, output, digest, seconds, verbosity_level() == QUIET)
         return
     found = {"output": output, "content_sha256": digest, "seconds": seconds}
-    print_data(form, found | _figures(plan, task.objective, features))
+    print_data(form, found | _figures(plan, task.objective))
 
 
 def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
     """What is asked for, refused before GRAPH is read where that is wrong."""
     from plancc.owners.request import Request
 
-    task = Request.read(model, parts, settings).task
+    task = Request.of(model, parts, settings).task
     if task.model.problem is None and task.model.layout != "any":
         options.refuse_given(["time_limit"], f"is for partitioners: model '{task.name}' needs none")
     return task
@@ -176,38 +186,14 @@ def _searching(task: Task) -> tuple[str, str]:
     return task.effort if task.searches else who, "expected rows" if task.model.of_batches else goal
 
 
-def _compiled(
-    graph: str,
-    reading: dict[str, Any],
-    model: str,
-    parts: int,
-    report: Report,
-    observer: Observer,
-    settings: dict[str, Any],
-) -> Plan:
-    """Read GRAPH, and compile it."""
-    import plancc
-    from plancc.graph.folders import check_reading
-    from plancc.graph.read_source import read_source
-    from plancc.memory import give_back_at_once
-    from plancc.owners.memory import allowed_memory
-
-    give_back_at_once()
-    with observer("read"):
-        check_reading(graph, allowed_memory(settings["memory"]), format=reading["format"])
-        reading |= {name: settings[name] for name in ("split", "edge_features")}
-        source = read_source(graph, settings["data"], settings["link_times"], **reading)
-    how: dict[str, Any] = {"command": command_line(), "observer": observer, "report": report}
-    return plancc.compile(source, model, parts, **how, **settings)
-
-
-def _figures(plan: Plan, objective: str | None, features: Any) -> dict[str, Any]:
+def _figures(plan: Plan, objective: str | None) -> dict[str, Any]:
     """The figures of a plan for ``--json``."""
     from plancc.report.costs import product_of
     from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import decoded, reached, read_tried
 
     tried, product = read_tried(plan.provenance), product_of(plan)
+    features = plan.edge_features
     return {
         "objective": objective or ("volume" if tried else None),
         "value": reached(tried),

@@ -48,7 +48,7 @@ from plancc.plan.exchange import Int32Array
 from plancc.plan.metrics import Metrics
 from plancc.plan.plan import attributes_of
 from plancc.plan.values import Header
-from plancc.refusals import OF_OPTIONS_ON_RANKS, ON_RANKS, refuse
+from plancc.refusals import COMPILES_ON_RANKS, READING_ON_RANKS, refuse
 from plancc.search.footprint import ProblemSizes, shown, work_of_rank
 from plancc.search.starts import is_uneven
 
@@ -115,8 +115,8 @@ def compile_folder(
     """
     ranks = Ranks(transport)
     give_back_at_once()
-    request, reading = _requested(ranks, model, num_parts, output, options)
-    work = _read(ranks, request, folder, reading)
+    asked = {"model": model, "num_parts": num_parts, "output": os.path.realpath(output)}
+    work = _read(ranks, folder, asked, options)
     share, whole, links, counts = _shares(ranks, work, observer)
     loops, *lost = counts.tolist()
     source = work.graph.source.counting(LOOPS, loops)
@@ -124,8 +124,7 @@ def compile_folder(
     for remark in (*work.remarks, *lost) if ranks.rank == 0 else ():
         warn(remark)
     owner, reached, how, notes = _owners(ranks, work, share, observer)
-    task = work.request.task
-    predictor = task.options.predictor
+    request, predictor = work.request, work.request.task.options.predictor
     with observer("baseline"):
         baseline, random = random_figures(ranks, share, num_parts)
         if predictor.machine.speed:
@@ -142,12 +141,12 @@ def compile_folder(
         metrics = metrics_of(ranks, parts)
         forecast = forecast_of(ranks, predictor, parts, random)
         del random
-    if forecast.slower and not task.model.even_random:
+    if forecast.slower and not request.task.model.even_random:
         notes = [*notes, f"{forecast.comparison}; try fewer parts"]
     how = {"ranks": ranks.size, **forecast.provenance(), **how}
     how |= of_wishes(request.plan_options, request.search.seed, work.memory)
-    first, balance = of_graph(source, model, request.options), work.request.balance
-    written = provenance(first, command, balance, reached, task.options, how, notes)
+    first, search = of_graph(source, model, request.options), request.task.options
+    written = provenance(first, command, request.balance, reached, search, how, notes)
     with observer("write"):
         parts = replace(
             parts,
@@ -193,45 +192,38 @@ class PreparedFolder:
         )
 
 
-def _requested(
-    ranks: Ranks, model: str, num_parts: int, output: str | PathLike[str], options: dict[str, Any]
-) -> tuple[Request, ReadOptions]:
-    """What all ranks are asked for alike. Collective."""
-    declared = SearchOptions, PlanOptions, ReadOptions
-    *given, own = divided(options, *declared)
-    with ranks.agreement():
-        every: Any = [each(**one) for each, one in zip(declared, given, strict=True)]
-        search, plan_options, reading = every
-    said = {"num_parts": num_parts, "model": model, "model_options": own}
-    said |= {"output": os.path.realpath(output)}
-    ranks.check_alike(said | vars(reading) | vars(plan_options) | vars(search))
-    with ranks.agreement():
-        refuse(OF_OPTIONS_ON_RANKS, every)
-        request = Request.of(model, num_parts, own, search, plan_options, ON_RANKS)
-        if ranks.size > num_parts:
-            raise InputError(
-                f"{ranks.size} ranks for {num_parts} parts: start at most as many ranks as parts"
-            )
-    return request, reading
-
-
 def _read(
-    ranks: Ranks, request: Request, folder: str | PathLike[str], reading: ReadOptions
+    ranks: Ranks, folder: str | PathLike[str], asked: dict[str, Any], options: dict[str, Any]
 ) -> PreparedFolder:
-    """The graph and its vertex data, checked with what is asked for. Collective."""
-    options = request.plan_options
-    allowed = options.memory or (allowed_memory() or 0) // ranks.here
+    """The graph and its vertex data, checked with what all ranks are asked for alike. Collective.
+
+    Parameters:
+        asked: Model, number of parts and output; the same on all ranks, as `options` are.
+    """
+    of_file, others = divided(options, ReadOptions)
+    with ranks.agreement():
+        reading = ReadOptions(**of_file)
+        refuse(READING_ON_RANKS, reading)
+        request = Request.of(asked["model"], asked["num_parts"], others, COMPILES_ON_RANKS)
+        if ranks.size > request.task.num_parts:
+            raise InputError(
+                f"{ranks.size} ranks for {request.task.num_parts} parts: start at most as many "
+                "ranks as parts"
+            )
+    plan, search = request.plan_options, request.search
+    said = asked | {"model_options": request.options}
+    ranks.check_alike(said | vars(reading) | vars(plan) | vars(search))
+    allowed = plan.memory or (allowed_memory() or 0) // ranks.here
     with ranks.agreement():
         files, source = _opened(folder, reading.format)
     source = replace(source, sha256=_same_source(ranks, files.folder))
     with ranks.agreement():
-        held = LINK * len(files.indices) * options.learns_links
+        held = LINK * len(files.indices) * plan.learns_links
         memory = _check_memory(files, len(request.balance.names), held, ranks.size, allowed)
         graph = files.graph(source)
-        named: Any = {"split": options.split, "keys": options.keys, "format": FORMAT}
-        named["allow_large"] = reading.allow_large
-        data = data_beside(folder, graph, options.data, **named)
-        told = remarks(data, source.name, files_of_data(options.data))
+        named: Any = {"split": plan.split, "keys": plan.keys, "format": FORMAT}
+        data = data_beside(folder, graph, plan.data, **named, allow_large=reading.allow_large)
+        told = remarks(data, source.name, files_of_data(plan.data))
         request = request.for_graph(graph, data)
     return PreparedFolder(request, files, graph, data, memory, told)
 

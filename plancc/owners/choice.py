@@ -79,7 +79,7 @@ class Contest:
         goal: The objective that decides.
         hops: Whether rows may travel in hops between the nodes of the machine.
         why: Why a candidate is not tried, by its name; "" where it is.
-        begin: When the forms were priced.
+        begin, priced: When forms began to be priced, and the seconds that this took.
         table, answers: What became of the forms so far.
         least: Seconds of the quickest search above its share of the budget; 0: there was none.
         late: Candidates for which too little of the budget was left.
@@ -90,26 +90,13 @@ class Contest:
     hops: bool
     why: dict[str, str]
     prices: PricedForms
-    forms: list[Form] = field(default_factory=list)
-    begin: float = field(default_factory=wall_seconds)
-    priced: float = 0.0
+    forms: list[Form]
+    begin: float
+    priced: float
     table: list[Candidate] = field(default_factory=list)
     answers: list[Ownership | None] = field(default_factory=list)
     least: float = 0.0
     late: list[str] = field(default_factory=list)
-
-    def enter(self, names: Sequence[str], free: bool) -> None:
-        """Find the forms that compete; `free`: only the most promising are searched for."""
-        unfit = {name for name, said in self.why.items() if said}
-        self.forms = [f for name in names for f in self.prices.best_form(name, name in unfit)]
-        if free and self.goal == "time":
-            self.why |= self.prices.left_out(self.forms, self.why)
-        self.priced = wall_seconds() - self.begin
-        if not self.forms:
-            raise InputError(
-                f"candidates {', '.join(names)}: no grid has {self.asked.task.num_parts} ranks and "
-                "these widths"
-            )
 
     def try_form(self, form: Form) -> None:
         """Find the owners of a form, and note its figures, or why it has none."""
@@ -147,15 +134,16 @@ class Contest:
     def _tried(self, entry: Candidate, form: Form, task: Task) -> tuple[Candidate, Ownership]:
         """Figures and owners of a form."""
         shared, grid = self.prices.balance_of(form), form.assigner.grid
-        with self.asked.observer(f"candidate {form.label}"):
-            found = find_owners(replace(self.asked, task=task, balance=shared))
+        asked = replace(self.asked, task=task, balance=shared)
+        with asked.observer(f"candidate {form.label}"):
+            found = find_owners(asked)
         found = replace(found, balance=shared, grid=grid)
         if grid is None:
 
             def value(found: Ownership) -> float:
                 return self._judged(entry, found)[0].value
 
-            found = numbered(self.asked.matrix, found, task, self.asked.report, value)
+            found = numbered(asked, found, value)
         return self._judged(entry, found)
 
     def _judged(self, entry: Candidate, found: Ownership) -> tuple[Candidate, Ownership]:
@@ -262,10 +250,17 @@ def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Owners
     if any(unfits.values()):  # an extreme graph, on which much search gains little
         task = replace(task, options=replace(task.options, effort="fast"))
         asked = replace(asked, task=task)
-    prices = PricedForms(matrix, task, asked.balance)
-    contest = Contest(asked, goal, hops and free and goal == "time", dict(unfits), prices)
+    begin, prices, why = wall_seconds(), PricedForms(matrix, task, asked.balance), dict(unfits)
     with asked.observer("price"):
-        contest.enter(names, free)
+        forms = [form for name in names for form in prices.best_form(name, bool(why.get(name)))]
+        if free and goal == "time":
+            why |= prices.left_out(forms, unfits)
+    if not forms:
+        raise InputError(
+            f"candidates {', '.join(names)}: no grid has {task.num_parts} ranks and these widths"
+        )
+    hops, priced = hops and free and goal == "time", wall_seconds() - begin
+    contest = Contest(asked, goal, hops, why, prices, forms, begin, priced)
     for form in contest.forms:
         contest.try_form(form)
     return contest.winner(unfits)

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 from plancc.clock import wall_seconds
-from plancc.cost.objectives import OBJECTIVES
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models import build_problem
@@ -48,10 +47,10 @@ def find_edge_owners(asked: Unowned) -> Ownership:
 
 def _found(asked: Unowned) -> Ownership:
     """The same, under whatever numbers the parts have."""
-    matrix, task, report = asked.matrix, asked.task, asked.report
+    matrix, task = asked.matrix, asked.task
     if task.searches:
         with asked.observer("partition"):
-            return _searched(matrix, task, report)
+            return _searched(asked)
     with asked.observer(f"model {task.name}"):
         how: Any = {"balance": asked.balance, "seed": task.options.seed}
         how["takes"] = Assignment, EdgeProblem
@@ -64,14 +63,14 @@ def _found(asked: Unowned) -> Ownership:
             found = replace(found, owners=problem.owners(found.owners.rows))
     if task.objective is not None and found.how.get("partitioner") != TRIVIAL:
         with asked.observer("refine"):
-            found = _refined(matrix, found, task, report)
+            found = _refined(asked, found)
     return found
 
 
-def _searched(matrix: Graph, task: Task, report: Report | None) -> Ownership:
+def _searched(asked: Unowned) -> Ownership:
     """What `plancc.search` finds."""
+    task = asked.task
     model: Any = task.model
-    options = task.search_options
     from plancc.search.edges import search_edges
 
     def find(
@@ -79,10 +78,9 @@ def _searched(matrix: Graph, task: Task, report: Report | None) -> Ownership:
     ) -> SearchResult:
         return search_edges(matrix, model, num_parts, options, report=report)
 
-    shared = _limits(matrix, task) if options.fixed is None else None  # to get numbers by nodes
-    asked = task.options.objective in OBJECTIVES
-    found = search_on_nodes(find, matrix, task.num_parts, options, shared, report, asked)
-    return found_by_search(found, task)
+    free = task.options.fixed is None  # to get numbers by nodes
+    shared = _limits(asked.matrix, task) if free else None
+    return found_by_search(search_on_nodes(find, asked, shared), task)
 
 
 def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
@@ -99,14 +97,15 @@ def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
     return Ownership(owners, dict(problem.notes), about_owners=notes)
 
 
-def _refined(matrix: Graph, found: Ownership, task: Task, report: Report | None) -> Ownership:
+def _refined(asked: Unowned, found: Ownership) -> Ownership:
     """A partitioner's answer, refined for an objective that it does not have."""
     from plancc.passes.edges import RefineEdges
 
+    matrix, task = asked.matrix, asked.task
     assert task.objective is not None
     goal, start = task.objective, wall_seconds()
     epoch = task.search_options.time(matrix, task.num_parts)
-    record, options, limits = Record(report), task.options, _limits(matrix, task)
+    record, options, limits = Record(asked.report), task.options, _limits(matrix, task)
     deadline = Deadline.after(options.budget, options.stop)
     context = Context(limits, options.seed, deadline=deadline, time=epoch)
     result = RefineEdges(goal).refine(found.owners, matrix, context)

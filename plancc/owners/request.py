@@ -27,7 +27,7 @@ from plancc.owners.task import Task
 from plancc.plan.grid import Grid
 from plancc.predict.passes import DEFAULT_DIMS
 from plancc.predict.widths import DataWidths
-from plancc.refusals import OF_COMPILES, Rows, refuse
+from plancc.refusals import COMPILES, Rows, refuse
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,9 @@ class Assigner:
 
     def check_widths(self, dims: Sequence[int] | None) -> None:
         """InputError unless the grid suits the widths of the layers."""
-        for width in dims or () if self.grid is not None else ():
-            self.grid.check_width(width)
+        if self.grid is not None:
+            for width in dims or ():
+                self.grid.check_width(width)
 
     def with_capacities(self, options: SearchOptions) -> SearchOptions:
         """The options with a capacity for every part: those given, or the machine's speeds.
@@ -73,10 +74,8 @@ class Assigner:
             InputError: There are capacities, but of another number of parts, or for a model whose
                 parts are of one size; speeds of another number of ranks.
         """
-        of_ranks = self.grid is None or (self.grid.num_parts, self.grid.scheme) == (
-            self.grid.num_ranks,
-            "1d",
-        )
+        grid = self.grid
+        of_ranks = grid is None or (grid.scheme == "1d" and grid.num_parts == grid.num_ranks)
         if of_ranks and MODELS[self.model].takes_capacities():
             return options.of_parts(self.num_parts)
         if options.capacities is not None:
@@ -128,45 +127,38 @@ class Request:
 
     @classmethod
     def of(
-        cls,
-        model: str,
-        num_ranks: int,
-        options: Mapping[str, Any],
-        search: SearchOptions,
-        plan_options: PlanOptions,
-        refused: Rows = OF_COMPILES,
+        cls, model: str, num_ranks: int, options: Mapping[str, Any], refused: Rows = COMPILES
     ) -> Self:
         """The request for a number of parts, or of ranks of a grid.
 
+        Parameters:
+            options: Of model, search and plan.
+            refused: Combinations, beside those of the options and of tasks.
+
         Raises:
-            InputError: One of the combinations `refused`, or of those of tasks; what model, grid,
-                balance or machine cannot be.
+            InputError
         """
-        assigner, balance = Assigner.of(model, num_ranks, options), plan_options.balance
-        if isinstance(plan_options.weights, str | PathLike):
-            check_readable(plan_options.weights)
+        of_search, of_plan, own = divided(options, SearchOptions, PlanOptions)
+        search, plan_options = SearchOptions(**of_search), PlanOptions(**of_plan)
+        assigner, balance = Assigner.of(model, num_ranks, own), plan_options.balance
         if balance is None:
             weighted = plan_options.weights is not None
             balance = WEIGHTS if weighted else default_balance(assigner.model, search)
         shared = Balance.parse(balance, search.dims or DEFAULT_DIMS)
         assigner.check_widths(search.dims)
-        own = replace(assigner.with_capacities(search), grid=assigner.grid)
-        own.predictor.machine.check_ranks(num_ranks)
+        asked = replace(assigner.with_capacities(search), grid=assigner.grid)
+        asked.predictor.machine.check_ranks(num_ranks)
         with assigner.explained():
             chosen = make_model(assigner.model, assigner.options)
-            task = Task(assigner.model, chosen, assigner.num_parts, own)
+            task = Task(assigner.model, chosen, assigner.num_parts, asked)
         if isinstance(chosen, StochasticModel) and search.dims is not None:
             chosen.check_layers(len(search.dims) - 1)
-        shared = replace(shared, capacities=own.capacities)
-        request = cls(assigner, options, search, plan_options, task, shared)
+        shared = replace(shared, capacities=asked.capacities)
+        request = cls(assigner, own, search, plan_options, task, shared)
         refuse(refused, request)
+        if isinstance(plan_options.weights, str | PathLike):
+            check_readable(plan_options.weights)
         return request
-
-    @classmethod
-    def read(cls, model: str, num_ranks: int, options: Mapping[str, Any]) -> Self:
-        """The request that options of model, search and plan make."""
-        search, plan, own = divided(options, SearchOptions, PlanOptions)
-        return cls.of(model, num_ranks, own, SearchOptions(**search), PlanOptions(**plan))
 
     def for_graph(self, graph: Graph, data: VertexData) -> Self:
         """The request with the widths of the layers, the training mask and the fixed rows.

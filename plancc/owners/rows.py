@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from plancc.clock import wall_seconds
-from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import BackendUnavailable, InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -54,11 +53,9 @@ CLUSTER_EPSILON = 0.1
 class _Rows:
     """What every way to owners of rows works on."""
 
-    matrix: Graph
-    task: Task
+    asked: Unowned
     limits: Limits
     expectation: Expectation | None
-    report: Report | None
 
 
 def find_row_owners(asked: Unowned) -> Ownership:
@@ -68,7 +65,7 @@ def find_row_owners(asked: Unowned) -> Ownership:
     balance = replace(asked.balance, capacities=options.capacities)
     limits = balance.limits(matrix, num_parts, options.epsilon)
     expectation = _expectation(asked, limits)
-    job = _Rows(matrix, task, limits, expectation, asked.report)
+    job = _Rows(asked, limits, expectation)
     problem = None
     if not task.searches:
         with observer(f"model {task.name}"):
@@ -114,7 +111,7 @@ def _expectation(asked: Unowned, limits: Limits) -> Expectation | None:
 
 def _searched(job: _Rows) -> Ownership:
     """What `plancc.search` finds: for nodes first, where there are some."""
-    task, expectation = job.task, job.expectation
+    task, expectation = job.asked.task, job.expectation
 
     def find(
         matrix: Graph,
@@ -135,11 +132,7 @@ def _searched(job: _Rows) -> Ownership:
 
     free = expectation is None and task.options.fixed is None  # to be given numbers by nodes
     shared = job.limits if free else None
-    asked = task.options.objective in OBJECTIVES
-    result = search_on_nodes(
-        find, job.matrix, task.num_parts, task.search_options, shared, job.report, asked
-    )
-    return found_by_search(result, task)
+    return found_by_search(search_on_nodes(find, job.asked, shared), task)
 
 
 def found_by_search(result: SearchResult, task: Task) -> Ownership:
@@ -188,8 +181,8 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
     """
     if found.how["partitioner"] == TRIVIAL:
         return ""
-    batches = getattr(job.task.model, "batches", EXACT_OR_ENOUGH)
-    if job.task.objective is not None and batches == EXACT_OR_ENOUGH:
+    batches = getattr(job.asked.task.model, "batches", EXACT_OR_ENOUGH)
+    if job.asked.task.objective is not None and batches == EXACT_OR_ENOUGH:
         return "refine"
     limits = job.limits
     if len(limits.names) == 1 and not limits.unequal:
@@ -199,12 +192,12 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
 
 def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows) -> Ownership:
     """A partitioner's answer, refined for an objective that it does not have, or rebalanced."""
-    task, matrix, limits = job.task, job.matrix, job.limits
+    task, matrix, limits = job.asked.task, job.asked.matrix, job.limits
     num_parts, goal = task.num_parts, task.objective
     epoch = task.search_options.time(matrix, num_parts)
     seed = task.options.seed
     judge = Judge(matrix, goal or "volume", epoch, limits, job.expectation)
-    record = Record(job.report)
+    record = Record(job.asked.report)
     partitioner, given = found.how["partitioner"], found.owners.rows
     kind = problem.objective if isinstance(problem, WeightedGraph) else ""
     words = partitioner, kind, task.options.preset, f"seed {seed}"

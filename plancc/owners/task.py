@@ -27,7 +27,7 @@ from plancc.partitioners.options import AUTO
 from plancc.partitioners.run import check_accepts
 from plancc.plan.grid import Grid
 from plancc.plan.topology import Topology
-from plancc.refusals import OF_TASKS, refuse
+from plancc.refusals import TASKS, refuse
 from plancc.registry import check_choice
 from plancc.search.record import Trial
 
@@ -55,7 +55,7 @@ class Task:
     options: SearchOptions = field(default_factory=SearchOptions)
 
     def __post_init__(self) -> None:
-        refuse(OF_TASKS, self)
+        refuse(TASKS, self)
         if self.objectives:
             check_choice("objective", str(self.options.objective), self.objectives)
         if self.model.problem is not None and self.options.partitioner != AUTO:
@@ -159,7 +159,7 @@ class Unowned:
 
     matrix: Graph
     task: Task
-    balance: Balance
+    balance: Balance = Balance()
     observer: Observer = nullcontext
     report: Report | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from plancc.graph.types import Types
 from plancc.plan.exchange import Exchange, Side
@@ -55,6 +56,11 @@ class Header:
     def has_hops(self) -> bool:
         """Whether rows travel in hops, between nodes or over relays."""
         return self.relays or self.topology is not None
+
+    @property
+    def normalizing(self) -> dict[str, Any]:
+        """Options of `plancc.graph.normalize.normalize`, and of `plancc.plan.lowering.lower`."""
+        return {"normalization": self.normalization, "self_loops": self.self_loops}
 
     @property
     def num_ranks(self) -> int:

@@ -10,11 +10,13 @@ from cases import long
 import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.owners import Owners
+from plancc.models import make_model
 from plancc.models.limits import Limits
 from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners.nodes import pays, search_on_nodes
 from plancc.owners.numbering import mapped
+from plancc.owners.task import Task, Unowned
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.routes import hops_of
@@ -135,7 +137,8 @@ def test_a_node_without_enough_rows_is_no_answer():
     def find(matrix, num_parts, options, limits, report):
         return search(matrix, num_parts, options, limits=limits)
 
-    found = search_on_nodes(find, matrix, 16, options, limits)
+    asked = Unowned(matrix, Task("hp", make_model("hp", {}), 16, options))
+    found = search_on_nodes(find, asked, limits)
     assert isinstance(found.owners, Owners)
     assert found.how.get("topology", "4x4") == "4x4"
     plan = compiled((n, np.stack([np.r_[:n, :n], rows])), "hp", 16, topology="4x4")

@@ -150,9 +150,10 @@ def _tables_of_graph(
     if balance is None or edges:
         shared = default_balance(assigner.model, options)
         balance = Balance() if edges else Balance.parse(shared, options.dims)
-    found = find_owners(Unowned(matrix, task, balance))
+    asked = Unowned(matrix, task, balance)
+    found = find_owners(asked)
     if assigner.grid is None:
-        found = numbered(matrix, found, task)
+        found = numbered(asked, found)
     tables = tables_of_owners(matrix, found.owners, num_parts, assigner.grid, contender.label)
     return replace(
         tables, undirected=not matrix.directed and not edges, notes=tuple(found.warnings)
