@@ -45,7 +45,6 @@ from plancc.plan.metrics import summarize
 from plancc.plan.parts import taken
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
-from plancc.predict.widths import DataWidths
 from plancc.refinement import Revision, kept_of, lowered_like, revised_options, with_rows_placed
 from plancc.search.record import Judge, Record
 from plancc.text import shown
@@ -106,11 +105,10 @@ def patch(
         if data is None and graph is not None:
             notes += _not_taken(graph, new, new_data)
         like = RefineOptions(balance=asked.balance, epsilon=asked.epsilon, seed=asked.seed)
-        widths, mask = DataWidths.of(new_data), new_data.train_mask
-        search, balance = revised_options(plan, widths, mask, like)
+        wanted = revised_options(plan, new_data, like)
     with observer("matrix"):
         whole = normalize(new, **plan.header.normalizing, dtype=plan.value.dtype)
-        revision = Revision.of(plan, whole, search, balance)
+        revision = Revision.of(plan, whole, *wanted)
     with observer("patch"):
         before = np.where(old < 0, np.int32(NO_PART), plan.owner()[old])
         owners, record = _patched(revision, old, before, asked)

@@ -14,7 +14,7 @@ from typing import Any
 
 from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.owners import random_traffic
-from plancc.errors import InputError, warn
+from plancc.errors import warn
 from plancc.fields import taking
 from plancc.graph.graph import Graph
 from plancc.graph.links import SplitLinks, learnt
@@ -44,7 +44,7 @@ from plancc.plan.routes import with_routes
 from plancc.predict.forecast import Forecast
 from plancc.predict.relays import MANY, best_relays
 from plancc.predict.schedules import tables_of
-from plancc.refusals import GRAPHS_OF_GRIDS, refusal
+from plancc.refusals import GRAPHS_OF_GRIDS, refusal, refuse
 from plancc.text import four_digits
 
 SLOWER = 1.02
@@ -171,8 +171,8 @@ def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
         found, links = _without_links(source, request)
         if options.weights is not None:
             found = weighted(found, options.weights)
-        if request.assigner.grid is not None and (why := refusal(GRAPHS_OF_GRIDS, found)):
-            raise InputError(f"{why}: choose another `model`")
+        if request.assigner.grid is not None:
+            refuse(GRAPHS_OF_GRIDS, found)
         united, data = without_relations(found), source.data
         request = request.for_graph(united, data)
     task = request.task
@@ -188,8 +188,7 @@ def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLin
     if not options.learns_links:
         return source.apart(None), None
     first = None if source.times is None else source.times.first
-    ways = options.links, options.link_split, options.disjoint_train_ratio
-    links, away = learnt(source.graph, *ways, request.search.seed, first)
+    links, away = learnt(source.graph, options, request.search.seed, first)
     return source.apart(away, links.begins), links
 
 

@@ -21,6 +21,7 @@ from plancc.fields import options_of, taking
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.union import without_relations
+from plancc.graph.vertexdata import VertexData
 from plancc.models.file import part_vector
 from plancc.models.hypergraph import hypergraph_of
 from plancc.models.limits import Limits
@@ -101,9 +102,7 @@ def refine(
     asked, record = RefineOptions(objective, **options), Record(report)
     with observer("load"):
         plan = _loaded(plan, part)
-        mask = plan.vertex_data.train_mask
-        mask = None if mask is None else mask[plan.places()]  # in vertex order
-        given = revised_options(plan, DataWidths.of(plan.vertex_data), mask, asked)
+        given = revised_options(plan, plan.vertex_data, asked, plan.places())
     with observer("matrix"):
         revision = Revision.of(plan, directed_matrix_of(plan), *given)
     with observer("refine"):
@@ -252,11 +251,10 @@ class Revision:
     @classmethod
     def of(cls, plan: Plan, whole: Graph, search: SearchOptions, balance: Balance) -> Self:
         """The revision with limits for the matrix `whole`."""
-        matrix, parts = without_relations(whole), plan.num_parts
-        limits = balance.limits(matrix, parts, search.epsilon)
+        matrix, shared = without_relations(whole), (plan.num_parts, search.epsilon)
+        limits = balance.limits(matrix, *shared)
         if plan.fold is not None:
-            number, epsilon = matrix.num_nonzeros, search.epsilon
-            limits = Limits.of_nonzeros(number, parts, epsilon, balance.capacities)
+            limits = Limits.of_nonzeros(matrix.num_nonzeros, *shared, balance.capacities)
         return cls(plan, whole, matrix, search, balance, limits)
 
     def notes(self, owners: Owners) -> list[str]:
@@ -293,18 +291,18 @@ class Revision:
 
 
 def revised_options(
-    plan: Plan, widths: DataWidths, train_mask: npt.NDArray[np.bool_] | None, asked: RefineOptions
+    plan: Plan, data: VertexData, asked: RefineOptions, places: Any = slice(None)
 ) -> tuple[SearchOptions, Balance]:
     """Options of the search and the balance that are asked for, or that the plan records.
 
     Parameters:
-        widths, train_mask: Of the vertex data, in vertex order.
+        places (int64[n]): Of the vertices in `data`, in vertex order.
 
     Raises:
         InputError: The plan has no data for the balance, or its parts take no capacities.
     """
     assert not isinstance(asked.machine, str)  # it is found
-    predictor = Basis.of(plan.provenance, widths, asked.dims, asked.machine).predictor
+    predictor = Basis.of(plan.provenance, DataWidths.of(data), asked.dims, asked.machine).predictor
     dims, grid = tuple(predictor.dims), plan.header.grid
     balance, epsilon = _asked_balance(plan, asked.balance, asked.epsilon, dims)
     search = SearchOptions(
@@ -320,7 +318,8 @@ def revised_options(
         search = search.of_parts(plan.num_parts)
     elif search.capacities is not None:
         raise InputError(f"`capacities`: the parts of grid '{grid}' are all of one size")
-    return search, replace(balance, train_mask=train_mask, capacities=search.capacities)
+    mask = None if data.train_mask is None else data.train_mask[places]
+    return search, replace(balance, train_mask=mask, capacities=search.capacities)
 
 
 def lowered_like(

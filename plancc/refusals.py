@@ -157,11 +157,11 @@ COMPILES: Rows = {
     ),
 }
 GRAPHS_OF_GRIDS: Rows = {
-    "{asked.source.name}: `edge_features`: process grids keep none": lambda asked: (
+    "{asked.source.name}: `edge_features`: process grids keep none: choose another `model`": lambda asked: (
         asked.edge_features is not None
     ),
     "{asked.source.name}: several relations from one type to one type; a process grid "
-    "multiplies with their sum": lambda asked: asked.relation is not None,
+    "multiplies with their sum: choose another `model`": lambda asked: asked.relation is not None,
 }
 READING_ON_RANKS: Rows = {"`{0}` is for a compile by one process": _not_taken_by_ranks}
 COMPILES_ON_RANKS: Rows = {

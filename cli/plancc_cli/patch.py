@@ -68,6 +68,7 @@ def command(
     source of PLAN was, unless reading options are given."""
     import plancc
     from plancc.patching import moves_of, write_moves
+    from plancc.report.provenance import decoded
     from plancc_cli.render import print_patch
     from plancc_cli.tables import print_data
 
@@ -76,18 +77,15 @@ def command(
     if migration is not None:
         options.check_output(migration, output, *inputs)
     if graph is None:
-        options.refuse_given(
-            options.READING, "is for the file of `graph`; add and remove are lists"
-        )
+        why = "is for the file of `graph`; add and remove are lists"
+        options.refuse_given(options.READING, why)
     reading = {name: settings.pop(name) for name in options.READING}
     start = wall_seconds()
     with progress(None) as shown:
         with shown.stage("read"):
             given = plancc.load(plan)
-            settings |= {
-                "add": _edges(given, "add", add),
-                "remove": _edges(given, "remove", remove),
-            }
+            lists = {"add": add, "remove": remove}
+            settings |= {name: _edges(given, name, texts) for name, texts in lists.items()}
             changed: Any = graph
             if graph is not None and any(reading.values()):
                 changed = plancc.read_graph(graph, **reading)
@@ -99,27 +97,22 @@ def command(
             if migration is not None:
                 write_moves(rows, migration)
     seconds, form = wall_seconds() - start, options.form()
-    if form:
-        found = {"output": output, "content_sha256": digest}
-        print_data(form, found | _figures(given, patched, seconds))
+    if not form:
+        print_patch(given, patched, output, digest, seconds)
+        if migration is not None:
+            say(f"{migration}: {len(rows):,} rows with another owner")
         return
-    print_patch(given, patched, output, digest, seconds)
-    if migration is not None:
-        say(f"{migration}: {len(rows):,} rows with another owner")
-
-
-def _figures(given: Plan, patched: Plan, seconds: float) -> dict[str, Any]:
-    """The figures of a plan and of the one before, for ``--json``."""
-    from plancc.report.provenance import decoded
-
-    provenance = patched.provenance
-    return {
-        "patched_from": provenance["patched_from"],
+    found, both = patched.provenance, {"before": given, "after": patched}
+    figures = {
+        "output": output,
+        "content_sha256": digest,
+        "patched_from": found["patched_from"],
         "seconds": seconds,
-        **{name: provenance[name] for name in COUNTS},
-        "metrics": {"before": given.metrics().figures(), "after": patched.metrics().figures()},
-        "provenance": decoded(provenance),
+        **{name: found[name] for name in COUNTS},
+        "metrics": {when: each.metrics().figures() for when, each in both.items()},
+        "provenance": decoded(found),
     }
+    print_data(form, figures)
 
 
 def _edges(plan: Plan, name: str, texts: tuple[str, ...]) -> Any:

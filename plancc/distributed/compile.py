@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -235,10 +234,9 @@ def _shares(
     options, links, away = work.request.plan_options, None, None
     if options.learns_links:
         away = np.zeros((2, 0), np.int32)
-        asked = options.links, options.link_split, options.disjoint_train_ratio
         with ranks.agreement():
             if ranks.rank == 0:
-                links, away = learnt(work.graph, *asked, work.request.search.seed)
+                links, away = learnt(work.graph, options, work.request.search.seed)
     how: dict[str, Any] = {**options.normalizing, "dtype": options.value_dtype, "away": away}
     with observer("read"):
         share, whole, counts = read_share(work.files, ranks, name=work.graph.source.name, **how)
@@ -319,15 +317,12 @@ def _same_source(ranks: Ranks, folder: str) -> str:
     with ranks.agreement():
         others = [rank for rank, each in enumerate(read) if each != read[0]]
         if others:
+            several, numbers = len(others) > 1, ", ".join(map(str, others))
             raise InputError(
-                f"{_of(others)} read{'s' * (len(others) == 1)} another graph than rank 0: their "
-                "files differ in content; give all ranks the same"
+                f"rank{'s' * several} {numbers} read{'s' * (not several)} another graph than rank "
+                "0: their files differ in content; give all ranks the same"
             )
     return read[0]
-
-
-def _of(ranks: Sequence[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
 def _opened(folder: str | PathLike[str], format: str | None) -> tuple[MappedGraph, Source]:

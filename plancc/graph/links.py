@@ -404,21 +404,18 @@ def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator)
 
 
 def learnt(
-    graph: Graph,
-    source: Any,
-    shares: Sequence[float] | None,
-    disjoint: float,
-    seed: int,
-    times: npt.NDArray[np.float64] | None = None,
+    graph: Graph, asked: Any, seed: int, times: npt.NDArray[np.float64] | None = None
 ) -> tuple[SplitLinks, Pair]:
     """The links to learn, and the links whose edges carry no messages.
 
     Parameters:
-        source, shares, times: As of `read_links`, or of `random_links`; one of the first two.
-        disjoint, seed: As of `withheld`.
+        asked: Has `links` as of `read_links`, or `link_split` as the shares of `random_links`, and
+            `disjoint_train_ratio`.
+        seed, times: As of `random_links`.
     """
-    links = random_links(graph, shares, seed, times) if shares else read_links(source, graph)
-    links, away = withheld(links, disjoint, seed)
+    shares = asked.link_split
+    links = random_links(graph, shares, seed, times) if shares else read_links(asked.links, graph)
+    links, away = withheld(links, asked.disjoint_train_ratio, seed)
     if graph.directed:
         _tell_of_directions(links, away, graph)
     return links, away

@@ -101,12 +101,12 @@ class Contest:
     def try_form(self, form: Form) -> None:
         """Find the owners of a form, and note its figures, or why it has none."""
         start, found = wall_seconds(), None
-        left = self.forms[len(self.table) :]
+        spent, left = start - self.begin, self.forms[len(self.table) :]
         searched = sum(each.searched and not self.why.get(each.name) for each in left)
-        task = _task(self.asked.task, form, self.goal, start - self.begin, max(searched, 1))
-        share = task.options.budget
-        if share is not None and any(self.answers) and not self.why.get(form.name):
-            self._check_time(form, start)
+        task = _task(self.asked.task, form, self.goal, spent, max(searched, 1))
+        limited = task.options.budget is not None and not self.why.get(form.name)
+        if limited and any(self.answers):
+            self._check_time(form, max((self.asked.task.options.budget or 0.0) - spent, 0.0))
         why = self.why.get(form.name, "")
         entry = Candidate(form.label, task.objective or "", failed=why)
         if not why:
@@ -116,16 +116,13 @@ class Contest:
                 entry = replace(entry, failed=str(error))
             seconds = wall_seconds() - start
             entry = replace(entry, seconds=seconds)
-            if found and share is not None and seconds > share:
+            if found and seconds > (task.options.budget or math.inf):
                 self.least = min(self.least or seconds, seconds)
         self.table.append(entry)
         self.answers.append(found)
 
-    def _check_time(self, form: Form, start: float) -> None:
+    def _check_time(self, form: Form, left: float) -> None:
         """Leave a form out where less of the budget is left than searches take."""
-        budget = self.asked.task.options.budget
-        assert budget is not None
-        left = max(budget - (start - self.begin), 0.0)
         if left < self.least:
             self.late.append(form.name)
             least = f"no search so far took less than {self.least:.1f} s"

@@ -58,7 +58,8 @@ class Assigner:
         chosen = make_model(model, options)
         if not isinstance(chosen, ProcessGridModel):
             return cls(model, None, model, num_ranks, dict(options))
-        grid = grid_of(chosen, num_ranks)
+        shape, sparse = chosen.shape(num_ranks), chosen.sends_needed_rows
+        grid = Grid(chosen.scheme, *shape, sparse=sparse)
         return cls(model, grid, chosen.blocks, grid.num_parts, chosen.block_options)
 
     def check_widths(self, dims: Sequence[int] | None) -> None:
@@ -200,12 +201,3 @@ def default_balance(model: str, options: SearchOptions) -> str:
     if not of_rows or (options.named and options.objective != "time"):
         return "nnz"
     return DEFAULT_BALANCE if options.epsilon <= LOOSE else "nnz,rows"
-
-
-def grid_of(model: ProcessGridModel, num_ranks: int) -> Grid:
-    """The grid that a model makes of `num_ranks` ranks.
-
-    Raises:
-        InputError: There is none; the message names shapes that would do.
-    """
-    return Grid(model.scheme, *model.shape(num_ranks), sparse=model.sends_needed_rows)

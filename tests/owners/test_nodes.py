@@ -169,13 +169,7 @@ def test_relays_are_tried_for_the_busiest_of_many_parts(graph):
     ("options", "words"),
     [
         ({"topology": "4x4"}, "topology 4x4 has 16 ranks, one for every part; here are 12 parts"),
-        ({"exchange": "nodes"}, "`exchange` nodes: needs a topology"),
-        (
-            {"exchange": "relays", "model": "cagnet-1d", "effort": None},
-            "`exchange` relays: a process grid has none",
-        ),
         ({"exchange": "relays", "relay_hops": 4}, "`relay_hops`"),
-        ({"exchange": "flat", "relay_hops": 3}, "`relay_hops`: `exchange` flat has no relays"),
         ({"topology": "4x3", "exchange": "some"}, "unknown exchange 'some'"),
     ],
 )
