@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.owners import random_traffic
 from plancc.errors import warn
 from plancc.fields import taking
@@ -27,29 +26,22 @@ from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
 from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.models.stochastic import StochasticModel
-from plancc.models.weights import BATCH, DEFAULT_BALANCE, Balance
-from plancc.options import PlanOptions, SearchOptions
+from plancc.models.weights import BATCH
+from plancc.options import GRAPHS_OF_GRIDS, PlanOptions, SearchOptions, refuse
 from plancc.owners.find import find_owners
 from plancc.owners.memory import allowed_memory, needed_memory
 from plancc.owners.numbering import numbered
 from plancc.owners.provenance import of_graph, of_wishes, provenance
-from plancc.owners.request import Assigner, Request
+from plancc.owners.request import Request
 from plancc.owners.rows import with_clusters
-from plancc.owners.task import Observer, Ownership, Report, Task, Unowned
+from plancc.owners.task import Observer, Ownership, Report, Unowned
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower, with_links
 from plancc.plan.metrics import summarize
 from plancc.plan.plan import Plan
-from plancc.plan.routes import with_routes
+from plancc.plan.routes import MANY, with_routes
 from plancc.predict.forecast import Forecast
-from plancc.predict.relays import MANY, best_relays
 from plancc.predict.schedules import tables_of
-from plancc.refusals import GRAPHS_OF_GRIDS, refusal, refuse
-from plancc.text import four_digits
-
-SLOWER = 1.02
-"""Epoch with hops over that without, up to which a search for the volume keeps them: they move
-fewer rows between nodes."""
 
 
 @taking(SearchOptions, PlanOptions, rest="model_options")
@@ -100,10 +92,15 @@ def compile(
         baseline = summarize(random_traffic(work.matrix, plan.num_parts))
     with observer("predict"):
         forecast = Forecast.of(work.request.task.options.predictor, plan, work.matrix)
-    notes = [*found.warnings, *hops, *_slower(work, found, plan, forecast)]
+    request, assigner = work.request, work.request.assigner  # with what the graph says
+    balance, named = found.balance or request.balance, MODELS[assigner.named]
+    notes = [*found.warnings, *hops]
+    if forecast.slower and not (named.of_batches or named.even_random):
+        from plancc.owners.hops import advice
+
+        notes.append(f"{forecast.comparison}; {advice(plan, forecast, request, balance)}")
     for note in notes:
         warn(note)
-    request, assigner = work.request, work.request.assigner  # with what the graph says
     options = {**request.options, **request.task.handed_on}
     more = {
         **({} if assigner.grid is None else {"blocks": assigner.model}),
@@ -121,7 +118,7 @@ def compile(
         provenance=provenance(
             of_graph(work.matrix.source, assigner.named, options),
             command or "plancc.compile(...)",
-            found.balance or request.balance,
+            balance,
             found.limits.reached(found.owners.sharers),
             request.search,
             more,
@@ -185,7 +182,7 @@ def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
 def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLinks | None]:
     """The graph without edges of links that carry no messages, and the links, if there are any."""
     options = request.plan_options
-    if not options.learns_links:
+    if not options.learns_pairs:
         return source.apart(None), None
     first = None if source.times is None else source.times.first
     links, away = learnt(source.graph, options, request.search.seed, first)
@@ -233,7 +230,7 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
         from plancc.owners.choice import choose
 
         straight = task.options.nodes is None and exchange != "relays"
-        able = not (work.links or work.graph.types or refusal(GRAPHS_OF_GRIDS, work.graph))
+        able = not (work.links or work.graph.types or work.graph.edge_features is not None)
         return choose(asked, grids=straight and able, hops=straight and exchange != "flat")
     found = find_owners(asked)
     if work.request.assigner.grid is not None:
@@ -257,76 +254,11 @@ def lowered(work: PreparedGraph, found: Ownership) -> tuple[Plan, dict[str, str]
         plan = with_grid(plan, grid)
     if found.topology is not None:
         plan = with_routes(plan, found.topology)
-    plan, notes, relays = _with_hops(plan, request.task, options)
+    notes, relays, able = list[str](), "", num_parts >= MANY or request.task.options.nodes
+    if grid is None and (able or options.exchange == "relays"):
+        from plancc.owners.hops import with_hops
+
+        plan, notes, relays = with_hops(plan, request.task, options)
     if work.links is not None:
         plan = with_links(plan, *work.links.columns(), work.links.per_link)
     return plan, {"relays": relays} if relays else {}, notes
-
-
-def _with_hops(plan: Plan, task: Task, wishes: PlanOptions) -> tuple[Plan, list[str], str]:
-    """The plan with hops, what the user should know of them, and how relays were chosen; "": none.
-
-    "auto" tries relays for objectives of the busiest part, with many parts.
-    """
-    routed, notes = _on_nodes(plan, task, wishes.exchange)
-    asked, predictor = wishes.exchange == "relays", task.options.predictor
-    busiest = task.objective in OBJECTIVES and OBJECTIVES[task.objective].of_busiest
-    tried = wishes.exchange == "auto" and plan.num_parts >= MANY and plan.header.grid is None
-    if asked or (tried and busiest):
-        relayed, seconds, how = best_relays(plan, predictor, wishes.relay_hops or 3)
-        if asked or seconds < predictor.epoch(tables_of(routed)).seconds:
-            return relayed, [], how
-    return routed, notes, ""
-
-
-def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
-    """The plan with hops for the nodes of a topology, and what the user should know of it.
-
-    "auto" leaves them out where the epoch is predicted to take longer with them; for objective
-    "volume", by more than `SLOWER`.
-    """
-    topology, predictor = task.options.nodes, task.options.predictor
-    if topology is None or plan.header.grid is not None or exchange in ("flat", "relays"):
-        return plan, []
-    if not 1 < topology.nodes < topology.num_ranks:
-        return plan, []
-    routed = with_routes(plan, topology)
-    tables = tables_of(routed)
-    there = tables.on_nodes(predictor.machine.node.ranks)
-    if exchange == "nodes" or there.topology is None:
-        return routed, []
-    flat, hops = (predictor.epoch(each).seconds for each in (tables.flat(), tables))
-    allowed = SLOWER if task.objective == "volume" else 1.0
-    if hops <= allowed * flat:
-        return routed, []
-    return plan, [
-        f"rows travel straight from rank to rank: in hops between nodes ({topology}) an epoch is "
-        f"predicted to take {hops / flat:.2f} times as long ({four_digits(1e3 * hops)} ms, "
-        f"straight {four_digits(1e3 * flat)} ms; machine {predictor.machine.title}); "
-        "`exchange` nodes compiles them"
-    ]
-
-
-def _slower(work: PreparedGraph, found: Ownership, plan: Plan, forecast: Forecast) -> list[str]:
-    """What may make an epoch faster, where a random partition is predicted to be."""
-    task, assigner = work.request.task, work.request.assigner
-    if not forecast.slower or task.model.of_batches or MODELS[assigner.named].even_random:
-        return []
-    advice = _advice(found.balance or work.request.balance, task, assigner)
-    if plan.header.has_hops:
-        straight = task.options.predictor.epoch(tables_of(plan).flat()).seconds
-        if straight < (forecast.seconds or 0.0):
-            took = four_digits(1e3 * straight)
-            advice = f"without hops, by `exchange` flat, it takes {took} ms"
-    return [f"{forecast.comparison}; {advice}"]
-
-
-def _advice(wanted: Balance, task: Task, assigner: Assigner) -> str:
-    """What may make an epoch faster."""
-    model, searched = task.model, task.model.searched and assigner.grid is None
-    chooses = model.layout == "any"  # among models
-    if searched and model.layout == "row" and "rows" not in wanted.names:
-        return f"try `balance` {DEFAULT_BALANCE}"
-    if (searched or chooses) and (task.options.objective or model.default_objective) != "time":
-        return "try `objective` time, or fewer parts"
-    return "try fewer parts" if chooses else "try `model` auto, or fewer parts"

@@ -26,7 +26,7 @@ from plancc.models.file import part_vector
 from plancc.models.hypergraph import hypergraph_of
 from plancc.models.limits import Limits
 from plancc.models.weights import DEFAULT_BALANCE, Balance
-from plancc.options import EPSILON, RefineOptions, SearchOptions
+from plancc.options import EPSILON, REVISIONS, RefineOptions, SearchOptions, refuse
 from plancc.owners.numbering import STEP, mapped, with_better_numbers
 from plancc.owners.provenance import empty_parts, provenance
 from plancc.owners.task import REFINED, Observer, Report
@@ -43,7 +43,6 @@ from plancc.plan.reader import load
 from plancc.plan.routes import routed_like
 from plancc.predict.forecast import RECORDED, Forecast
 from plancc.predict.widths import DataWidths
-from plancc.refusals import REVISIONS, refuse
 from plancc.registry import check_choice
 from plancc.report.epochs import Basis
 from plancc.report.payback import search_seconds

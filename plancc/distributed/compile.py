@@ -25,7 +25,7 @@ from plancc.distributed.ranks import Collectives, Ranks
 from plancc.distributed.share import Share, read_share
 from plancc.distributed.writing import write_plan
 from plancc.errors import InputError, warn
-from plancc.fields import divided, taking
+from plancc.fields import divided, options_of, taking
 from plancc.graph.convert import data_beside
 from plancc.graph.csr import MappedGraph, graph_files
 from plancc.graph.formats import ReadOptions, find_format, source_of
@@ -38,7 +38,7 @@ from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData
 from plancc.memory import give_back_at_once
 from plancc.models import DEFAULT_MODEL
-from plancc.options import PlanOptions, SearchOptions
+from plancc.options import PlanOptions, Rows, SearchOptions, models_that, refuse
 from plancc.owners.memory import allowed_memory
 from plancc.owners.provenance import of_graph, of_wishes, provenance
 from plancc.owners.request import Request
@@ -47,7 +47,6 @@ from plancc.plan.exchange import Int32Array
 from plancc.plan.metrics import Metrics
 from plancc.plan.plan import attributes_of
 from plancc.plan.values import Header
-from plancc.refusals import COMPILES_ON_RANKS, READING_ON_RANKS, refuse
 from plancc.search.footprint import ProblemSizes, shown, work_of_rank
 from plancc.search.starts import is_uneven
 
@@ -55,6 +54,46 @@ FORMAT = "csr"
 """The format that ranks read their shares of."""
 LINK = 24
 """Bytes of memory that a nonzero takes on rank 0 while links are compared with all edges."""
+
+TAKEN = {
+    *("objective", "effort", "seed", "epsilon", "capacities", "dims", "machine", "topology"),
+    *("partitioner", "preset", "time_limit", "balance", "memory", "exchange"),
+    *("normalize", "self_loops", "value_dtype", "data", "split", "keys", "format", "allow_large"),
+    *("links", "link_split", "disjoint_train_ratio"),
+}
+"""Options of search, plan and graph file that several ranks take; others have their defaults."""
+
+
+def _not_taken(options: Any) -> str:
+    """The first option that ranks do not take and whose value is not the default."""
+    for one in options_of(options):
+        value = getattr(options, one.name)
+        default = isinstance(value, int | float) and value == one.default
+        if one.name not in TAKEN and value is not one.default and not default:
+            return one.name
+    return ""
+
+
+READING_ON_RANKS: Rows = {"`{0}` is for a compile by one process": _not_taken}
+COMPILES_ON_RANKS: Rows = {
+    "`{0}` is for a compile by one process": lambda asked: (
+        _not_taken(asked.search) or _not_taken(asked.plan_options)
+    ),
+    "model '{asked.assigner.named}' is compiled by one process; several ranks compile models "
+    "{0}": lambda asked: (
+        (asked.assigner.grid or not asked.task.model.on_ranks) and models_that("on_ranks")
+    ),
+    "`objective` {asked.search.objective}: several ranks minimise the volume only": lambda asked: (
+        asked.search.objective not in (None, "volume")
+    ),
+    "`effort` {asked.search.effort}: several ranks search with effort fast only": lambda asked: (
+        asked.search.effort not in (None, "fast")
+    ),
+    "balance '{asked.balance}': several ranks balance nonzeros, rows and work (nnz, rows, "
+    "work)": lambda asked: {*asked.balance.names} - {"nnz", "rows", "work"},
+    "`exchange` {asked.plan_options.exchange}: hops are compiled by one process; drop "
+    "it": lambda asked: asked.plan_options.exchange in ("nodes", "relays"),
+}
 
 
 @dataclass(frozen=True)
@@ -101,7 +140,7 @@ def compile_folder(
         command: Recorded in the provenance.
         **options
         **model_options: As of `plancc.compile`, or of `plancc.graph.formats.ReadOptions`; all but
-            `plancc.refusals.TAKEN_BY_RANKS` have their defaults. ``memory`` is that of every rank;
+            `TAKEN` have their defaults. ``memory`` is that of every rank;
             None: its share of what its computer has left, less a margin.
 
     Raises:
@@ -133,7 +172,7 @@ def compile_folder(
     with observer("lower"):
         parts = lower_share(ranks, whole, owner, header)
         del share, whole
-        if request.plan_options.learns_links:
+        if request.plan_options.learns_pairs:
             parts = share_links(ranks, parts, links)
             header = replace(header, links=parts.header.links)
     with observer("predict"):
@@ -217,7 +256,7 @@ def _read(
         files, source = _opened(folder, reading.format)
     source = replace(source, sha256=_same_source(ranks, files.folder))
     with ranks.agreement():
-        held = LINK * len(files.indices) * plan.learns_links
+        held = LINK * len(files.indices) * plan.learns_pairs
         memory = _check_memory(files, len(request.balance.names), held, ranks.size, allowed)
         graph = files.graph(source)
         named: Any = {"split": plan.split, "keys": plan.keys, "format": FORMAT}
@@ -232,7 +271,7 @@ def _shares(
 ) -> tuple[Share, Share, SplitLinks | None, npt.NDArray[np.int64]]:
     """This rank's rows as of `read_share`, links on rank 0, and counts. Collective."""
     options, links, away = work.request.plan_options, None, None
-    if options.learns_links:
+    if options.learns_pairs:
         away = np.zeros((2, 0), np.int32)
         with ranks.agreement():
             if ranks.rank == 0:

@@ -18,8 +18,8 @@ from plancc.graph.owners import Owners
 from plancc.models.capacities import Capacities
 from plancc.options import SearchOptions
 from plancc.owners.task import Ownership, Unowned
+from plancc.plan.routes import MANY
 from plancc.plan.topology import Topology
-from plancc.predict.relays import MANY
 from plancc.predict.schedules import Tables, matrix_of_pairs, tables_of_owners
 from plancc.search.record import Trial
 

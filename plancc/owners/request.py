@@ -18,16 +18,14 @@ from plancc.graph.rowids import warn_of_lines
 from plancc.graph.textfile import check_readable
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS, make_model
-from plancc.models.file import part_vector
 from plancc.models.process_grid import ProcessGridModel
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import DEFAULT_BALANCE, LOOSE, WEIGHTS, Balance, check_num_parts
-from plancc.options import PlanOptions, SearchOptions
+from plancc.options import COMPILES, PlanOptions, Rows, SearchOptions, refuse
 from plancc.owners.task import Task
 from plancc.plan.grid import Grid
 from plancc.predict.passes import DEFAULT_DIMS
 from plancc.predict.widths import DataWidths
-from plancc.refusals import COMPILES, Rows, refuse
 
 
 @dataclass(frozen=True)
@@ -179,6 +177,8 @@ class Request:
         else:
             widths.check(options.dims)
         if options.fixed is not None:
+            from plancc.models.file import part_vector
+
             fixed = part_vector(options.fixed, graph.num_vertices, self.task.num_parts, -1)
             warn_of_lines(graph, options.fixed)
             options = replace(options, fixed=fixed)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plancc.clock import wall_seconds
 from plancc.errors import BackendUnavailable, InputError
@@ -112,23 +112,13 @@ def _expectation(asked: Unowned, limits: Limits) -> Expectation | None:
 def _searched(job: _Rows) -> Ownership:
     """What `plancc.search` finds: for nodes first, where there are some."""
     task, expectation = job.asked.task, job.expectation
+    how: Any = {"model": task.model, "expectation": expectation}
 
     def find(
-        matrix: Graph,
-        num_parts: int,
-        options: SearchOptions,
-        limits: Limits | None,
-        report: Report | None,
+        matrix: Graph, num_parts: int, options: SearchOptions, limits: Any, report: Report | None
     ) -> SearchResult:
-        return search(
-            matrix,
-            num_parts,
-            options,
-            model=task.model,
-            limits=limits or job.limits,
-            expectation=expectation,
-            report=report,
-        )
+        limits = limits or job.limits
+        return search(matrix, num_parts, options, limits=limits, report=report, **how)
 
     free = expectation is None and task.options.fixed is None  # to be given numbers by nodes
     shared = job.limits if free else None

@@ -21,13 +21,12 @@ from plancc.models.base import Model
 from plancc.models.limits import Limits
 from plancc.models.problem import WeightedGraph
 from plancc.models.weights import Balance
-from plancc.options import EFFORT, SearchOptions
+from plancc.options import EFFORT, TASKS, SearchOptions, refuse
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
 from plancc.partitioners.run import check_accepts
 from plancc.plan.grid import Grid
 from plancc.plan.topology import Topology
-from plancc.refusals import TASKS, refuse
 from plancc.registry import check_choice
 from plancc.search.record import Trial
 

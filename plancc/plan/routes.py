@@ -26,6 +26,9 @@ from plancc.plan.plan import Plan
 from plancc.plan.topology import Topology
 from plancc.plan.values import HOPS, STEPS, Exchanges
 
+MANY = 64
+"""Parts from which on relays are tried unasked: then a part has peers enough to wait for."""
+
 
 def hops_of(
     send: Side, part_ptr: Int64Array, topology: Topology, most: int = 3

@@ -147,10 +147,9 @@ def _tables_of_graph(
         options = replace(options, effort=None)
     task = Task(assigner.model, model, num_parts, options)
     edges = model.layout == "edge"
-    if balance is None or edges:
-        shared = default_balance(assigner.model, options)
-        balance = Balance() if edges else Balance.parse(shared, options.dims)
-    asked = Unowned(matrix, task, balance)
+    if balance is None:
+        balance = Balance.parse(default_balance(assigner.model, options), options.dims)
+    asked = Unowned(matrix, task, Balance() if edges else balance)
     found = find_owners(asked)
     if assigner.grid is None:
         found = numbered(asked, found)
