@@ -237,7 +237,7 @@ class Graph(EdgeGraph):
                 out, y = x[batch.targets], graph.labels[batch.rows][batch.targets]
 
         Parameters:
-            sampler: A name that `plancc samplers` lists; None: the one that the plan was compiled
+            sampler: A name that `plancc list samplers` lists; None: the one that the plan was compiled
                 for, or "uniform".
             layers: Of the network: the number of `Batch.graphs`.
             seed, epochs: The batches are those of ``plancc-run --seed``.

@@ -25,12 +25,7 @@ BASES = {
     "export": ("GRAPH", "-o", "out.mtx"),
     "accelerators": ("PLAN",),
     "dataset": ("karate", "-o", "out.mtx"),
-    "models": (),
-    "partitioners": (),
-    "samplers": (),
-    "formats": (),
-    "machines": (),
-    "objectives": (),
+    "list": ("models",),
     "plancc-run": (
         *("PLAN", "--ranks", "1", "--threads", "1", "--kernel", "torch", "--hidden", "4"),
         *("--epochs", "1"),
