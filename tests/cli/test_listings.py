@@ -50,7 +50,9 @@ def test_machines(tmp_path, monkeypatch):
         path.write_text(ok("list", "machines", name))
         assert read_machine(path) == find_machine(name)
     assert as_json("list", "machines", "h100")["node"]["ranks"] == 8
-    assert fails(tmp_path, "list", "machines", "bogus").startswith("unknown machine 'bogus': choose from")
+    assert fails(tmp_path, "list", "machines", "bogus").startswith(
+        "unknown machine 'bogus': choose from"
+    )
     for file in (path.rename(tmp_path / "mine"), "none.toml"):
         error = fails(tmp_path, "list", "machines", file)
         assert error.startswith(f"unknown machine '{file}': a file is read by `plancc simulate")

@@ -131,7 +131,7 @@ COMMANDS = {
     "compile ok.mtx -p 2 -o .": "cannot write .|it is a folder",
     "compile ok.mtx -p 2 -o x.mtx": "x.mtx|choose a name that ends in .h5",
     "compile . -p 2 -o x.h5": "a folder of none of the formats",
-    "compile ok.mtx -p 2 -o x.h5 --help trining": "unknown topic of help 'trining'",
+    "compile ok.mtx -p 2 -o x.h5 --help trining": "--help trining: no option of this name",
     "compile ok.h5 -p 2 -o x.h5": "ok.h5: no graph but a plan, by its name: give the graph",
     "inspect ok.mtx": "ok.mtx: not a plan but a graph: compile it first",
     "inspect text.h5": "text.h5: not a plan: it is no HDF5 file",

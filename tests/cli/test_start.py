@@ -25,7 +25,11 @@ PLAN = Path(__file__).parents[1] / "golden" / "plan-1.5.h5"
 
 HEAVY = ("torch", "numba", "mpi4py", "h5py", "scipy", "networkx")
 TELLING = [["--version"], ["--help"]]
-LISTING = [["list", name] for name in listing.commands] + [["list", "models", "hp"]] + [[n, "--help"] for n in COMMANDS]
+LISTING = (
+    [["list", name] for name in listing.commands]
+    + [["list", "models", "hp"]]
+    + [[n, "--help"] for n in COMMANDS]
+)
 READING = [["verify", str(PLAN)], ["inspect", str(PLAN)]]
 # A program's command lines, one after the other, and the packages that they have imported.
 IN_TURN = """

@@ -16,7 +16,7 @@ BASES = {
     "refine": ("PLAN", "-o", "out.h5", "--budget", "1"),
     "inspect": ("PLAN",),
     "compare": ("PLAN", "OTHER"),
-    "study": ("GRAPH", "--models", "block", "-p", "2", "--keep", "kept.jsonl"),
+    "study": ("GRAPH", "--models", "block", "-p", "2", "--results", "kept.jsonl"),
     "report": ("PLAN", "-o", "out.html"),
     "predict": ("PLAN", "--weights", "WEIGHTS", "-o", "out.csv", "--threads", "1"),
     "simulate": ("PLAN",),

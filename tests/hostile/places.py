@@ -43,7 +43,7 @@ OUTPUTS = (
     *("export GRAPH -o FILE.mtx.gz", "plancc-run PLAN --epochs 1 --save FILE.npz"),
     *("plancc-run PLAN --epochs 1 --log FILE", "inspect PLAN --json FILE"),
     *("report PLAN -q -o FILE.html", "plancc-run PLAN --epochs 1 --checkpoint FILE"),
-    *("study GRAPH --models block -p 2 -q --keep FILE", "dataset karate -o FILE.mtx"),
+    *("study GRAPH --models block -p 2 -q --results FILE", "dataset karate -o FILE.mtx"),
     "export PLAN --to petsc -o FILE",
 )
 ODD_NAMES = ("a\x1b[31mb", "a\nb", " ", "-", "é", "\udcff", "%s{0}", "a\u202eb", "~", "*")
