@@ -198,7 +198,7 @@ def find_format(path: StrPath, format: str | None = None) -> str:
             return candidate
         known.append(f"{candidate} ({' '.join(entry.extensions) or 'a folder'})")
     if extension == ".h5":
-        raise InputError(f"{os.fspath(path)}: no graph but a plan, by its name: give the graph")
+        raise InputError(f"{os.fspath(path)}: this is a plan; give the graph file")
     if extension == ".hgr":
         raise InputError(f"{os.fspath(path)}: a hypergraph is no graph: plancc partition reads it")
     if extension in PACKED:
