@@ -158,7 +158,7 @@ def fields_of(
 
 
 def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """The options that are given, those that are text in the types of a class's fields.
+    """The given options; texts become values of the types of a class's fields.
 
     Raises:
         InputError: If a text is no value of the field's type.
@@ -171,7 +171,7 @@ def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict
 
 
 class Sections(Interruptible):
-    """A command whose help shows its options in sections, or first those that people use most.
+    """A command whose help shows its options in sections, or the common options first.
 
     Parameters:
         sections: Names of parameters by the title of their section; the others stand in "Other".
@@ -263,7 +263,7 @@ def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -
 
 
 NO_PLANS = (".json", ".npy", ".toml", ".html")
-"""Extensions, besides those of graphs, of files that are no plans."""
+"""Extensions, besides the extensions of graphs, of files that are no plans."""
 
 FORM = "plancc.form"
 """Key of the context's `meta`."""
@@ -455,19 +455,19 @@ def refuse_swapped(kind: str, name: str) -> None:
 
 
 def taken() -> set[str]:
-    """Names that a model's option cannot have on the command line: those of plancc's own."""
+    """Names of plancc's own options, which a model's option cannot have on the command line."""
     return {*FIELDS, *READING, *COMMANDS_OWN}
 
 
 def taken_beside_batches() -> set[str]:
-    """Names that a sampler's option cannot have: those `taken`, and those of mini-batches."""
+    """Names that a sampler's option cannot have: `taken`, and options of mini-batches."""
     from plancc.models.stochastic import StochasticModel
 
     return taken() | {each.name for each in options_of(StochasticModel)}
 
 
 def sampler_fields() -> Declared:
-    """Options of the samplers, those of third parties included."""
+    """Options of all samplers, also of third parties."""
     from plancc.sampling import SAMPLERS
 
     samplers = SAMPLERS.loaded()
@@ -619,7 +619,7 @@ def field_option(field: Field[Any], **settings: Any) -> click.Option:
 
 
 def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
-    """One option of `SearchOptions` or `PlanOptions`, perhaps with a help of its own."""
+    """One option of `SearchOptions` or `PlanOptions`, perhaps with another help."""
     return with_options([field_option(FIELDS[name], **({"help": help} if help else {}) | settings)])
 
 
@@ -629,7 +629,7 @@ predicted_epoch = together(
     searching(
         "dims",
         "Widths d0,d1,...,dL of the layers; inspect and compare then add words, bytes and memory "
-        "of training a GCN.  [default: those that the plan was compiled for, or of its features "
+        "of training a GCN.  [default: the widths of the compilation, or of its features "
         f"and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
     ),
     searching(

@@ -49,7 +49,7 @@ NAMES = {
 """Words for entries of a provenance whose names say too little."""
 NOTHING_MOVED = "rows moved 0, by a random partition too"
 WITHOUT_LINKS = "links not counted: "
-"""What is said in place of ratios to nothing, such as those of one part."""
+"""What is said in place of ratios to zero, such as the ratios of a plan of one part."""
 
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: bool) -> None:

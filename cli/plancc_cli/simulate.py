@@ -129,7 +129,7 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
 
 
 def show(result: Prediction, basis: Basis, bound: float, per_rank: bool, **words: Any) -> None:
-    """Print a prediction; `words` are those of `print_prediction`."""
+    """Print a prediction; `words` as in `print_prediction`."""
     from plancc_cli.render_simulation import print_prediction
     from plancc_cli.tables import print_data, rows_of
 
