@@ -97,9 +97,7 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
     lost = ["links"] * (plan.links is not None)
     lost += ["features of edges"] * (plan.edge_features is not None and not entry.has_edge_features)
     if lost:
-        words = (
-            f"export '{target}' holds no {' and no '.join(lost)}: those of the plan are left out"
-        )
+        words = f"export '{target}' holds no {' and no '.join(lost)}: the plan's are left out"
         warn(words)
 
 

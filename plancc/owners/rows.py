@@ -181,7 +181,7 @@ def _versions(tried: Sequence[Trial]) -> str:
 
 
 def partitioned(problem: Hypergraph | WeightedGraph, task: Task, limits: Limits) -> Ownership:
-    """What one partitioner answers; the owners are those of the problem's vertices."""
+    """What one partitioner answers: owners of the problem's vertices."""
     result = partition(problem, task.num_parts, task.options, limits=limits)
     how = {
         "partitioner": result.partitioner,
