@@ -12,7 +12,7 @@ dense  besides, nearly every row is on the boundary, as in small matrices with l
 thin   few rows are, and degrees are even, as in roads: minimum cuts decide, sweeps spoil the start
 =====  ===========================================================================================
 
-Partitioners of several weights cut longer boundaries. Where one limit is tighter
+A partitioner cuts longer boundaries with several weights than with one. Where one limit is tighter
 than the others, as that of rows in ``nnz:0.1,rows``, a start that balances it alone is tried first
 on even graphs (`tightest`), and kept if it holds the others too, or nearly so on a thin graph.
 """
