@@ -170,7 +170,24 @@ EXACT = {
     "unique": (lambda x, node_type, **_: x + node_type.unique().double().sum(), ROWS),
     "batch": (lambda x, batch, **_: F.one_hot(batch, 3).double().t() @ x, WHOLE),
 }  # fmt: skip
+ALIASES = {
+    "multiply": lambda x: torch.multiply(x, 2 * x),
+    "divide": lambda x: x.divide(1 + x * x),
+    "subtract": lambda x: torch.subtract(x, 0.5),
+    "absolute": lambda x: torch.absolute(x).negative(),
+    "arccos": lambda x: x.sin().arccos(),
+    "clip": lambda x: x.clip(-1, 1),
+    "greater": lambda x: torch.greater(x, 0).not_equal(torch.less_equal(x, 1)),
+    "concat": lambda x: torch.concat([x, x], 1),
+    "concatenate": lambda x: torch.concatenate([x, x], -1),
+    "axes": lambda x: torch.moveaxis(x.swapaxes(0, 1), 0, 1).mT.adjoint(),
+    "sums of axes": lambda x: torch.multiply(torch.linalg.matmul(x.mT, x).sum(), x),
+    "special": lambda x: torch.special.expit(x) + torch.special.softmax(x, 1),
+    "in place": lambda x: x.clone().masked_fill_(x > 0, 7) + x.detach().floor_divide(3),
+    "hardswish": lambda x: torch.nn.functional.hardswish(x),
+}
 REFUSED = {
+    "softmax by its other name": lambda x, **_: torch.special.softmax(x, 0),
     "numbers of Python": lambda x, **_: x * random.random(),
     "branch of a rank": lambda x, **_: x.sin() if current_thread().name == "rank 1" else x * 2,
     "complex rows": lambda x, edge_index, **_: torch.complex(x, x)[edge_index[0]].imag,
@@ -291,6 +308,17 @@ class Forward(torch.nn.Module):
 def test_gives_what_one_process_gives(name, ranks):
     function, of_rows = EXACT[name]
     compare(lambda: Forward(function), ranks, of_rows=of_rows)
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_functions_with_other_names_are_as_good(name):
+    compare(lambda: Forward(lambda x, **_: 1.0 * ALIASES[name](x)), 2)
+
+
+@pytest.mark.parametrize("at", [slice(10), slice(2, None), 0])
+def test_rows_by_place_are_named(at):
+    with pytest.raises(InputError, match=r"takes rows or edges (:10|2:|0).* of every rank.*mask"):
+        on_ranks(lambda: Forward(lambda x, **_: x[at]), 2)
 
 
 def called(model, steps=1, seed=0, ranks=3):
