@@ -191,12 +191,12 @@ class TorchRules(OverRanks):
             refuse(call, "draws random numbers")
         if call.get(3, "inplace", False):
             refuse(call, "changes its argument in place")
-        if not isinstance(x, Spread):
-            return self.mask(x, rate, None)
-        number = self._numbers(x)
-        if number is None:
+        number = self._numbers(x) if isinstance(x, Spread) else None
+        if isinstance(x, Spread) and number is None:
             refuse(call, "drops some of what has neither an entry per row nor per edge")
-        return alike(self.mask(x, rate, number), x)
+        self.draws += 1
+        found = self.mask(x, rate, number, self.draws - 1)
+        return alike(found, x) if isinstance(x, Spread) else found
 
     # Ends of edges
 

@@ -12,7 +12,7 @@ pytest.importorskip("torch_geometric")
 
 import torch
 import torch.nn.functional as F
-from convolutions import OUT, Called, W
+from convolutions import METADATA, OUT, Called, W
 from on_ranks import compare, on_ranks, opened, seeded, world
 from torch_geometric import nn
 from torch_geometric.utils import degree
@@ -564,6 +564,62 @@ class Dropping(torch.nn.Module):
 
     def forward(self, x, edge_index):
         return self.conv(F.dropout(x, 0.4, self.training), edge_index)
+
+
+class Again(torch.nn.Module):
+    """Layers with dropout and statistics, two that read the same rows, and those of types."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.hgt = nn.CGConv(W, batch_norm=True), nn.HGTConv(W, W, METADATA, heads=2)
+        self.convs = torch.nn.ModuleList(nn.GATConv(W, W, dropout=0.3) for _ in range(2))
+
+    def forward(self, x, edge_index):
+        x = F.dropout(self.norm(x, edge_index), 0.2)
+        x = self.hgt({"v": x}, dict.fromkeys(METADATA[1], edge_index))["v"]
+        y = sum(conv(x, edge_index) for conv in self.convs).relu()
+        return F.dropout(self.norm(y, edge_index), 0.2)
+
+
+def passed_again(x, recompute, model=Again):
+    """Outputs, the gradient, and statistics; and how many numbers are kept outside of layers."""
+
+    def work(transport):
+        graph, kept = opened("directed", transport), []
+        net = distributed(seeded(model), graph)
+        net.recompute = recompute
+        rows = x[graph.vertices.long()].requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda saved: kept.append(saved.numel()) or saved, lambda saved: saved
+        ):
+            out = net(rows, graph.edge_index)
+        out.square().sum().backward()
+        found = [out, rows.grad, *(p.grad for p in net.parameters()), *net.buffers()]
+        return [k for k in found if k is not None], sum(kept)
+
+    return run_ranks(3, work, 180)
+
+
+def test_layers_that_are_computed_again_give_the_same_to_the_bit():
+    x = world().by_vertex["x"]
+    for (kept, size), (again, least) in zip(
+        passed_again(x, False), passed_again(x, True), strict=True
+    ):
+        assert all(map(torch.equal, kept, again))
+        assert least < size / 4
+
+
+class Changing(Again):
+    def forward(self, x, edge_index):
+        x = x * 1.0
+        y = self.convs[0](x, edge_index)
+        x.mul_(2)
+        return x + y
+
+
+def test_rows_that_change_before_they_are_computed_again_are_refused():
+    with pytest.raises(InputError, match=r"recompute.*GATConv of the network has read changes"):
+        passed_again(world().by_vertex["x"], True, Changing)
 
 
 def by_vertex(answers, step):
