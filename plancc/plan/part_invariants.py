@@ -71,9 +71,8 @@ def part_invariants(
     )
     yield from _matrix(parts, num_interior, own)
     yield "matrix/value is finite", "" if all_finite(parts.value) else "NaN or infinity"
-    if parts.edge_features is not None:
-        wrong = not all_finite(parts.edge_features)
-        yield "matrix/edge_features are finite", "NaN or infinity" * wrong
+    for name in parts.read_columns:
+        yield f"matrix/{name} are finite", "NaN or infinity" * (not all_finite(parts.columns[name]))
     yield from route_invariants(parts, topology)
     if parts.links is not None:
         received = parts.exchanges[LINKS].receive
