@@ -298,7 +298,7 @@ def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
 
 def _straight(plan: Plan, task: Task) -> float | None:
     """Predicted epoch of a plan with hops, without them; None for other plans."""
-    if not plan.header.has_hops:
+    if plan.header.route is None:
         return None
     return task.options.predictor.epoch(tables_of(plan).flat()).seconds
 

@@ -23,8 +23,9 @@ from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.lowering import by_sender
 from plancc.plan.plan import Plan
+from plancc.plan.route import HOPS, Route
 from plancc.plan.topology import Topology
-from plancc.plan.values import HOPS, STEPS, Exchanges
+from plancc.plan.values import STEPS, Exchanges
 
 
 def hops_of(
@@ -85,10 +86,9 @@ def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan
     Raises:
         InputError: If the groups have not one rank for every part, or ranks share parts.
     """
-    topology = groups if relays is None else None
-    header = replace(plan.header, topology=topology, relays=relays is not None)
+    route = Route(groups if relays is None else None)
     groups.check(plan.num_parts)
-    if problem := header.topology_problem():
+    if problem := route.problem(plan.header.layout, plan.num_parts):
         raise InputError(problem)
     exchanges = Exchanges(plan.exchanges)
     for step in filter(plan.exchanges.get, STEPS):
@@ -96,7 +96,7 @@ def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan
         owned = exchange.send if step == "expand" else exchange.receive
         hops = hops_of(owned, plan.part_ptr, groups, relays or 3)
         exchanges |= {f"{step}_{hop}": each for hop, each in zip(HOPS, hops, strict=True)}
-    return replace(plan, header=header, exchanges=exchanges)
+    return replace(plan, header=replace(plan.header, route=route), exchanges=exchanges)
 
 
 def routed_like(plan: Plan, old: Plan) -> Plan:
@@ -104,7 +104,7 @@ def routed_like(plan: Plan, old: Plan) -> Plan:
     if old.header.topology is not None:
         return with_routes(plan, old.header.topology)
     recorded = re.fullmatch(r"(\S+) in ([23]) hops", str(old.provenance.get("relays")))
-    if not old.header.relays or recorded is None:
+    if old.header.route is None or recorded is None:
         return plan
     return with_routes(plan, Topology.parse(recorded[1]), int(recorded[2]))
 

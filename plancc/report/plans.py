@@ -41,18 +41,16 @@ from plancc.predict.schedules import (
 )
 from plancc.predict.schedules.plan_tables import rank_of_parts
 from plancc.report.costs import (
-    RelayCost,
-    TopologyCost,
     TrainingCost,
     grid_pass_costs,
     read_product,
-    read_topology_cost,
 )
 from plancc.report.epochs import Basis, EpochTimes, recorded_random
 from plancc.report.grid_traffic import ProductTraffic
 from plancc.report.passes import PassCost, SampledCost, sampled_costs
 from plancc.report.payback import Payoff, Spending, search_seconds
-from plancc.report.provenance import decoded, recorded_topology
+from plancc.report.provenance import decoded
+from plancc.report.routes import RelayCost, TopologyCost, chosen_topology, read_topology_cost
 
 T = TypeVar("T")
 ID = "rows/original_id"
@@ -213,7 +211,7 @@ def report(
         check_plan(file)
         grid = file.header.grid
         basis = basis or Basis.read(file, dims, machine)
-        topology = _chosen_topology(file, source.num_ranks, topology)
+        topology = chosen_topology(file, source.num_ranks, topology)
         if boundary_sampling:
             file.check_row_plan("boundary sampling")
         in_layers = dims if grid is None else None
@@ -272,7 +270,7 @@ class _Source:
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
         self.file, self.num_ranks = file, num_ranks
         self.merged = num_ranks < file.header.num_parts
-        self.has_hops = file.header.has_hops and not self.merged
+        self.route = None if self.merged else file.header.route
 
     @cached_property
     def plan(self) -> Plan:
@@ -324,7 +322,7 @@ class _Source:
         if dims is None:
             return None
         owned = self.owners, self.parts
-        return TrainingCost.of(self.plan, self.matrix, *owned, dims, self.has_hops)
+        return TrainingCost.of(self.plan, self.matrix, *owned, dims, self.route is not None)
 
     def random_training(self, dims: Sequence[int] | None) -> TrainingCost | None:
         """`training` with the owners of a random partition."""
@@ -352,8 +350,9 @@ class _Source:
 
     def relays(self) -> RelayCost | None:
         """Traffic over relays; None: there are none."""
-        with_relays = self.has_hops and self.file.header.relays
-        return RelayCost.of(read_tables(self.file.path)) if with_relays else None
+        if self.route is None or self.route.topology is not None:
+            return None
+        return RelayCost.of(read_tables(self.file.path))
 
     @cached_property
     def random_owners(self) -> Owners:
@@ -362,21 +361,6 @@ class _Source:
     @cached_property
     def random_parts(self) -> Traffic:
         return traffic(self.matrix, self.random_owners, self.num_ranks)
-
-
-def _chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
-    """The given topology, or the plan's own; InputError if it does not suit the plan."""
-    grid = file.header.grid
-    exchanges_rows = grid is None or grid.exchanges_rows
-    if given is not None:
-        if not exchanges_rows:
-            raise InputError(
-                f"{file.path}: ranks of grid '{grid}' do not exchange what the parts of a row plan "
-                "do; a topology is for row and edge plans, and for cagnet-1d with `sparse`"
-            )
-        given.check(num_ranks)
-        return given
-    return recorded_topology(file.attributes("provenance"), num_ranks) if exchanges_rows else None
 
 
 def check_plan(file: PlanFile) -> None:
