@@ -149,10 +149,6 @@ class Part(WithColumns):
         """Local rows that go to `peer`, in the order of the message; empty if none do."""
         return self.expand.send.message(peer)
 
-    def receive_set(self, peer: int) -> Int32Array:
-        """Local columns that `peer` fills, in the order of the message; empty if it sends none."""
-        return self.num_rows + self.expand.receive.message(peer)
-
 
 @dataclass(frozen=True)
 class PartRange(WithColumns):

@@ -115,16 +115,6 @@ class PointToPoint(Transfer):
     step: str = "expand"
     is_late: bool = False
 
-    def moved(self, rows: StepTraffic) -> StepTraffic:
-        """Words and messages of rows; those without a column do not travel. Not reversed."""
-        full = np.asarray(self.width) > 0
-        return StepTraffic(
-            rows.sent * self.width,
-            rows.received * self.width,
-            rows.messages_sent * full,
-            rows.messages_received * full,
-        )
-
     def counts(self, num_ranks: int) -> Counts:
         found = RowMessages(self.pairs.step, self.width, reverse=self.reverse)
         return found.counts(num_ranks)

@@ -128,10 +128,8 @@ def read_product(file: PlanFile) -> ProductTraffic | None:
     """As `product_of`, for the plan in an open file."""
     if file.header.grid is None:
         return None
-    width = WIDTH
-    if file.has("vertex_data/features"):
-        width = file.node("vertex_data/features").shape[1]
-    return product_traffic(read_tables(file.path, blocks=False), width)
+    width = file.width("vertex_data/features")
+    return product_traffic(read_tables(file.path, blocks=False), WIDTH if width is None else width)
 
 
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:

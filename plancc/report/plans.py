@@ -40,6 +40,7 @@ from plancc.predict.schedules import (
     training_vertices,
 )
 from plancc.predict.schedules.plan_tables import rank_of_parts
+from plancc.predict.schedules.row import traffic_of
 from plancc.report.costs import (
     TrainingCost,
     grid_pass_costs,
@@ -310,7 +311,7 @@ class _Source:
             return traffic(self.matrix, self.owners, self.num_ranks)
         if self.file.header.layout == "edge":
             return self.plan.traffic()
-        return _read_traffic(self.file)
+        return traffic_of(read_tables(self.file.path, blocks=False))
 
     def random(self, counted: bool) -> Metrics:
         """Figures of a random partition: those of the file, unless they are to be counted."""
@@ -368,21 +369,3 @@ def check_plan(file: PlanFile) -> None:
     file.check_content()
     check_tables(file)
     file.check_figures(lambda: summarize(_Source(file, file.header.num_parts).parts))
-
-
-def _read_traffic(file: PlanFile) -> Traffic:
-    """Load and communication of every part from the offsets alone."""
-    part_ptr = file.read("rows/part_ptr")
-    row_ptr = file.read("matrix/row_ptr")
-    counts = {}
-    for end in ("send", "recv"):
-        ptr, _, rows = file.read_messages(f"expand/{end}")
-        counts[end] = (np.diff(rows[ptr]), np.diff(ptr))
-    return Traffic(
-        rows=np.diff(part_ptr),
-        nonzeros=np.diff(row_ptr[part_ptr]),
-        sent=counts["send"][0],
-        received=counts["recv"][0],
-        messages_sent=counts["send"][1],
-        messages_received=counts["recv"][1],
-    )
