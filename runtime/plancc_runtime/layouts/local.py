@@ -280,10 +280,10 @@ class LocalGraph(ProgramGraph):
 
     def moved(self, step: LayerStep) -> dict[str, list[RowMessages]]:
         assert isinstance(step, RowStep)
-        if isinstance(step, Maximum) and self._partials is not None:  # which go without hops
+        if isinstance(step, Maximum) and self._partials is not None:  # which go straight
             return {"fold": [RowMessages(self._partials.steps[0], step.columns, reverse=True)]}
         return {
-            name: [RowMessages(hop, step.columns) for hop in each.steps]
+            name: [RowMessages(moved, step.columns) for moved in each.steps]
             for name, each in self._exchanges().items()
         }
 
