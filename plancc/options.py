@@ -131,7 +131,8 @@ class SearchOptions(PartitionOptions):
             if not isinstance(topology, Topology):
                 topology = Topology.parse(topology)
             object.__setattr__(self, "topology", topology)
-            object.__setattr__(self, "machine", self.predictor.machine.on_nodes(topology))
+            machine = self.predictor.machine.on_nodes(topology.ranks_per_node)
+            object.__setattr__(self, "machine", machine)
 
     def _give_speed(self, capacities: tuple[float, ...]) -> None:
         machine, number = self.predictor.machine, len(capacities)

@@ -18,10 +18,10 @@ from plancc.distributed.share import Share
 from plancc.graph.links import SplitLinks
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, offsets
 from plancc.plan.links import exchange_of_rows, lower_links
-from plancc.plan.lowering import by_sender, lowered_parts, mark_boundary
+from plancc.plan.lowering import lowered_parts, mark_boundary
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
-from plancc.plan.receive_sets import grouped, offsets_of
+from plancc.plan.receive_sets import by_sender, grouped, offsets_of
 from plancc.plan.values import LINKS, Exchanges, Header
 
 

@@ -31,7 +31,7 @@ from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
 from plancc_runtime.nn import option_names
 from plancc_runtime.nn.network import Network, NetworkOptions
-from plancc_runtime.nodes import check_exchange, is_routed, with_exchange
+from plancc_runtime.nodes import check_exchange, exchange_of, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import FULL, WATCHFUL, TrainOptions
 from plancc_runtime.predictions import check_finite, save_predictions
@@ -188,7 +188,7 @@ class Run:
         if moved[0]:
             self.rows = rows_of_rank(self.header, part)
             self._data = self._task.load(part, self._resources, self._name)
-        self._hops = is_routed(part)
+        self._exchange = exchange_of(self.header, part)
         self._pipelining = pipelining(part.grid, options.pipeline)
         self._use_features()
         drawn, self._drawn = self._drawn, None
@@ -272,7 +272,7 @@ class Run:
                     *(self._checkpoints.remarks if self._checkpoints is not None else ()),
                     *self._task.remarks_on(data),
                 ],
-                hops=self._hops,
+                exchange=self._exchange,
                 resumed_from="" if self._checkpoints is None else self._checkpoints.source,
                 first_epoch=self._first,
                 ended=self._first >= self.options.epochs or self._is_past_best(),
