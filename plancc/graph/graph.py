@@ -124,6 +124,19 @@ class Graph(WithColumns):
         return np.repeat(np.arange(self.num_vertices), self.row_nonzeros())
 
 
+def as_vertices(given: int | Graph, original_ids: npt.NDArray[Any] | None = None) -> Graph:
+    """A graph as it is; for a number, as many vertices with these ids and without edges."""
+    if isinstance(given, Graph):
+        return given
+    empty = np.empty(0, np.int32)
+    return Graph(np.zeros(given + 1, np.int64), empty, original_ids=original_ids)
+
+
+def first_true(found: npt.NDArray[np.bool_]) -> int | None:
+    """Number of the first entry that is true; None if none is."""
+    return int(np.argmax(found)) if found.any() else None
+
+
 def check_num_vertices(num_vertices: int, where: str) -> None:
     """Refuse an empty graph, one whose vertices do not fit int32, and one whose source is too small
     for them (`plancc.graph.bounds`); `where` names the source."""
