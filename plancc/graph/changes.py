@@ -228,11 +228,7 @@ def _check_weights(values: Values, added: EdgeChanges) -> None:
 
 
 def _places(
-    key: Ids,
-    edges: EdgeChanges,
-    ids: tuple[Ids, Ids],
-    directed: bool,
-    there: bool,
+    key: Ids, edges: EdgeChanges, ids: tuple[Ids, Ids], directed: bool, there: bool
 ) -> tuple[Ids, tuple[Ids, Ids]]:
     """Where the nonzeros of edges stand among sorted keys, or would stand.
 

@@ -37,10 +37,7 @@ _SHORT_TRIPLES = (["h", "r", "t"], ["s", "p", "o"])
 
 
 def edge_columns(
-    where: str,
-    names: Sequence[str],
-    columns: Sequence[str],
-    texts: Container[str] = (),
+    where: str, names: Sequence[str], columns: Sequence[str], texts: Container[str] = ()
 ) -> tuple[str, ...]:
     """Names of the columns of u, v and perhaps weights.
 
@@ -243,12 +240,7 @@ def number(
     return found
 
 
-def check_ids(
-    u: IntArray,
-    v: IntArray,
-    num_vertices: int,
-    place: Callable[[int], str],
-) -> None:
+def check_ids(u: IntArray, v: IntArray, num_vertices: int, place: Callable[[int], str]) -> None:
     """Refuse the first edge with an id that `num_vertices` leaves no room for; `place` names it."""
     wrong = (u >= num_vertices) | (v >= num_vertices)
     if wrong.any():

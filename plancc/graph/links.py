@@ -293,10 +293,7 @@ def check_shares(shares: Sequence[float], links: Any = None) -> None:
 
 
 def random_links(
-    graph: Graph,
-    shares: Sequence[float],
-    seed: int,
-    times: npt.NDArray[np.float64] | None = None,
+    graph: Graph, shares: Sequence[float], seed: int, times: npt.NDArray[np.float64] | None = None
 ) -> SplitLinks:
     """Split the edges: each of an undirected graph once, none from a vertex to itself.
 

@@ -105,11 +105,7 @@ def as_features(values: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]
 
 
 def with_features(
-    graph: Graph,
-    found: EdgeFeatures,
-    where: str,
-    *,
-    symmetrize: bool = False,
+    graph: Graph, found: EdgeFeatures, where: str, *, symmetrize: bool = False
 ) -> Graph:
     """The graph with the features of its edges.
 

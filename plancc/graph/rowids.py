@@ -119,10 +119,7 @@ def may_be_ids(name: str, first: Sequence[Any]) -> bool:
 
 
 def id_column(
-    columns: Mapping[str, npt.NDArray[Any] | None],
-    taken: Collection[str],
-    graph: Graph,
-    where: str,
+    columns: Mapping[str, npt.NDArray[Any] | None], taken: Collection[str], graph: Graph, where: str
 ) -> str | None:
     """The column of a table that says whose its rows are; None: they are as the vertices.
 

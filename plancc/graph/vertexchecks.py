@@ -117,10 +117,7 @@ def _check_clusters(clusters: npt.NDArray[np.int32], what: str) -> None:
 
 
 def check_rows(
-    arrays: Mapping[str, npt.NDArray[Any]],
-    graph: Graph,
-    where: str,
-    names: Mapping[str, str],
+    arrays: Mapping[str, npt.NDArray[Any]], graph: Graph, where: str, names: Mapping[str, str]
 ) -> None:
     """InputError unless every array has a row for every vertex."""
     count, edges = graph.num_vertices, graph.num_nonzeros

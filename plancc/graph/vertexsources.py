@@ -47,14 +47,7 @@ from plancc.graph.vertexchecks import (
     of_one_type,
     sparse_features,
 )
-from plancc.graph.vertexdata import (
-    ALIASES,
-    INDEX_LISTS,
-    MASKS,
-    SOURCE_KEYS,
-    VertexData,
-    as_array,
-)
+from plancc.graph.vertexdata import ALIASES, INDEX_LISTS, MASKS, SOURCE_KEYS, VertexData, as_array
 from plancc.graph.vertextables import Keys, arrays_of_columns, read_table, wanted_columns
 from plancc.registry import check_choice
 from plancc.text import shown

@@ -168,11 +168,7 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
     """The reader of a format whose texts `parse` takes apart."""
 
     def read(
-        path: StrPath,
-        *,
-        pattern: bool = False,
-        columns: Sequence[str] | None = None,
-        **flags: bool,
+        path: StrPath, *, pattern: bool = False, columns: Sequence[str] | None = None, **flags: bool
     ) -> Graph:
         check_readable(path)
         found = parse(path)
