@@ -32,7 +32,7 @@ from plancc.graph.claims import (
     warn_of_two_sides,
 )
 from plancc.graph.formats import Format, join_names, split_names
-from plancc.graph.graph import Graph, Source
+from plancc.graph.graph import Graph, Source, first_true
 from plancc.graph.ids import ID_OPTIONS, USUAL, PiecewiseEdges, check_ids, edge_columns, number
 from plancc.graph.metis import is_metis
 from plancc.graph.named_ids import Names, is_name, read_names, warn_of_empty, whole_names
@@ -622,9 +622,8 @@ def _integers(
     """Ids u and v of lines as `_taken` makes them, and their last column."""
     numbers = read_integers(path, plain, comments=comments, usual=True, advice=_advice)
     count = np.diff(numbers.ptr)
-    wrong = (count != columns) & (count != 0)
-    if wrong.any():
-        line = int(numbers.line[np.argmax(wrong)])
+    if (k := first_true((count != columns) & (count != 0))) is not None:
+        line = int(numbers.line[k])
         _fail_columns(path, line, plain.split(b"\n", line)[line - 1], b"", columns)
     table = numbers.values.reshape(-1, columns)
     u, v = table[:, 0], table[:, 1]
@@ -642,8 +641,7 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
         what: Names the relation.
     """
     wrong = np.stack([end.ids >= end.num_vertices for end in ends])
-    if wrong.any():
-        k = int(np.argmax(wrong.any(axis=0)))
+    if (k := first_true(wrong.any(axis=0))) is not None:
         line = _line_of(path, data, k)
         ids, count, name = ends[int(np.argmax(wrong[:, k]))]
         message = f"a vertex of type '{shown(name)}' is out of range 0..{count - 1}:"

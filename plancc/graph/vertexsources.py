@@ -17,7 +17,7 @@ import numpy.typing as npt
 from plancc.errors import InputError, warn
 from plancc.graph.bounds import allowing
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format, format_of_table
-from plancc.graph.graph import Graph, as_vertices
+from plancc.graph.graph import Graph, as_vertices, first_outside, first_true
 from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.npz import Archive, map_array, read_npz_data
 from plancc.graph.rowids import (
@@ -421,10 +421,9 @@ def _mask_of(value: Any, graph: Graph, what: str) -> npt.NDArray[np.bool_]:
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
     check_list(numbers, what, "iu", "vertex numbers")
-    wrong = (numbers < 0) | (numbers >= count)
-    if wrong.any():
+    if (k := first_outside(numbers, count)) is not None:
         raise InputError(
-            f"{what} holds vertex '{numbers[wrong][0]}', out of range 0..{count - 1}"
+            f"{what} holds vertex '{numbers[k]}', out of range 0..{count - 1}"
             f"{why_not(int(numbers.max()) + 1, graph)}"
         )
     mask = np.zeros(count, np.bool_)
@@ -438,9 +437,8 @@ def _mask_of_ids(value: Any, ids: Array, what: str) -> npt.NDArray[np.bool_]:
     if are_names(ids):
         listed = names_of(listed)
     check_list(listed, what, "S" if are_names(ids) else "iu", "vertex ids")
-    wrong = ~np.isin(listed, ids)
-    if wrong.any():
-        raise InputError(f"{what} holds the id {show(listed[wrong][0])}, which no row has")
+    if (k := first_true(~np.isin(listed, ids))) is not None:
+        raise InputError(f"{what} holds the id {show(listed[k])}, which no row has")
     return np.isin(ids, listed)
 
 

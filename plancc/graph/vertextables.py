@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, warn
 from plancc.graph.formats import data_keys
-from plancc.graph.graph import Graph
+from plancc.graph.graph import Graph, first_true
 from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.rowids import (
     ROW_IDS,
@@ -319,10 +319,9 @@ def _wrong_word(words: str, path: StrPath, skipped: int, reading: TableReading |
 def class_numbers(column: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.int64]:
     """Class numbers; NaN, an unknown class, is -1."""
     known = np.where(np.isnan(column), -1, column)
-    wrong = (known != np.floor(known)) | (np.abs(known) > 2**53)
-    if wrong.any():
+    if (k := first_true((known != np.floor(known)) | (np.abs(known) > 2**53))) is not None:
         raise InputError(
-            f"{what} holds '{known[wrong][0]}', not the number of a class; a column of real "
+            f"{what} holds '{known[k]}', not the number of a class; a column of real "
             "numbers to learn is called targets"
         )
     return known.astype(np.int64)
