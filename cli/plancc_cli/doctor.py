@@ -91,12 +91,7 @@ def command() -> None:
     from plancc.report.table import Table
     from plancc_cli.tables import print_data, print_table, say
 
-    stages = {
-        "versions": _versions(),
-        "MPI": _mpi(),
-        "GPU": _gpu(),
-        "compiler": _compiler(),
-    }
+    stages = {"versions": _versions(), "MPI": _mpi(), "GPU": _gpu(), "compiler": _compiler()}
     with (
         progress() as shown,
         shown.stage("checks"),

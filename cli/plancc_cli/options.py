@@ -64,11 +64,7 @@ def option_of(
         **settings: Passed to `click.Option`; ``help``, or ``otherwise``, in place of the field's.
     """
     kind = kind_of(field) if len({kind_of(each) for each in (field, *others)}) == 1 else "str"
-    types = {
-        "int": int,
-        "float": float,
-        "Path": click.Path(),
-    }
+    types = {"int": int, "float": float, "Path": click.Path()}
     words = help_of(field)
     if who:
         words = f"For {who}: {words[0].lower()}{words[1:]}"
@@ -420,11 +416,7 @@ NAMED = pairs("NAME=VALUE", rename=lambda name: name.replace("-", "_")) | {"meta
 """Settings of an option that names others: --model-option, --sampler-option."""
 
 
-def convolution_of(
-    model: str,
-    choices: Mapping[str, Any],
-    has_types: bool = False,
-) -> Convolution:
+def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = False) -> Convolution:
     """The convolution of a model of `plancc-run`, for plans with types or without.
 
     Those by relation and a third party's are imported, with torch.

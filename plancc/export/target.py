@@ -21,9 +21,9 @@ EXPORTS = Registry(
     "plancc.exports",
     {
         "distdgl": "plancc.interop.distdgl:EXPORT",
-        "dgl-chunked": "plancc.interop.dgl_chunked:EXPORT",
-        "pyg-cluster": "plancc.interop.pyg_cluster:EXPORT",
-        "pyg-partition": "plancc.interop.pyg_partition:EXPORT",
+        "dgl-chunked": "plancc.interop.distdgl:CHUNKED",
+        "pyg-cluster": "plancc.interop.pyg_partitions:CLUSTER",
+        "pyg-partition": "plancc.interop.pyg_partitions:PARTITION",
         "petsc": "plancc.interop.petsc:EXPORT",
         "hypre": "plancc.interop.hypre:EXPORT",
     },

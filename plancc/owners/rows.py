@@ -62,11 +62,7 @@ class _Rows:
 
 
 def find_row_owners(
-    matrix: Graph,
-    task: Task,
-    balance: Balance,
-    observer: Observer,
-    report: Report | None = None,
+    matrix: Graph, task: Task, balance: Balance, observer: Observer, report: Report | None = None
 ) -> Ownership:
     """Owners of the rows of `matrix`; see `plancc.owners.find.find_owners`."""
     model, options, num_parts = task.model, task.options, task.num_parts

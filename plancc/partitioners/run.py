@@ -227,10 +227,7 @@ def _mended(
 
 
 def _limits(
-    weights: npt.NDArray[np.int64],
-    num_parts: int,
-    options: PartitionOptions,
-    given: Limits | None,
+    weights: npt.NDArray[np.int64], num_parts: int, options: PartitionOptions, given: Limits | None
 ) -> Limits:
     """Limits for a problem's weights; the model may have others than are given."""
     limits = Limits(weights, num_parts, options.epsilon, options.capacities)

@@ -292,11 +292,7 @@ class Sweeps:
         return int(search.rows[0]), finished
 
     def anneal_and_cut(
-        self,
-        nets: Nets,
-        state: State,
-        prices: tuple[float, ...] | None = None,
-        cuts: Cuts = CUTS,
+        self, nets: Nets, state: State, prices: tuple[float, ...] | None = None, cuts: Cuts = CUTS
     ) -> None:
         """Sweep with rising prices, or without any within the limit, then cut."""
         if prices is not None and len(prices) == 0:

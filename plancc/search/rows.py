@@ -40,23 +40,9 @@ from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
 from plancc.search.job import RefiningJob
-from plancc.search.presets import (
-    IMPROVED,
-    OF_KIND,
-    QUICK_CUTS,
-    SINGLE_CUTS,
-    OfKind,
-    Starts,
-)
+from plancc.search.presets import IMPROVED, OF_KIND, QUICK_CUTS, SINGLE_CUTS, OfKind, Starts
 from plancc.search.record import Member
-from plancc.search.starts import (
-    Beginning,
-    beginnings,
-    highest,
-    is_mild,
-    kind_of,
-    tightest,
-)
+from plancc.search.starts import Beginning, beginnings, highest, is_mild, kind_of, tightest
 
 if TYPE_CHECKING:
     from plancc.search.expectation import Expectation
@@ -469,12 +455,7 @@ class RowJob(RefiningJob):
         return self.note_state("V-cycle within the limit", begin, state)
 
     def chain(
-        self,
-        owner: Owner,
-        seed: int,
-        cycles: int,
-        cuts: Cuts | None = CUTS,
-        quick: bool = False,
+        self, owner: Owner, seed: int, cycles: int, cuts: Cuts | None = CUTS, quick: bool = False
     ) -> Member:
         """Sweeps and V-cycles one after the other, from where the last one ended.
 
