@@ -273,8 +273,8 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
     nonzero where it has none; zeros are dropped; self loops are kept.
 
     Parameters:
-        path: The format follows from the extension (``plancc formats`` lists them), or from what is
-            in the folder.
+        path: The format follows from the extension (``plancc list formats``), or from the files of
+            the folder.
         **options
 
     Returns:
