@@ -29,13 +29,18 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
 
 if TYPE_CHECKING:
-    from plancc_runtime.layouts.ends import Directory
+    from plancc.sampling import Sampler
+    from plancc_runtime.layouts.seeds import SeedDraws
 
 AT_ONCE = 1 << 19
 """Numbers that are looked at at once."""
 Splits = dict[str, tuple[Tensor, Tensor]]
 SMALL = 1 << 18
 """Vertices up to which a device waits for the starts of kernels."""
+UNTRAINED = (
+    "the outputs are not finite before the first step: look for large numbers among the features, "
+    "which `standardize_features` scales, and among the initial weights (`init`)"
+)
 _Pass = tuple[Tensor, Tensor, list[Tensor | None]]
 """The share of the loss, the outputs without gradient, and the gradients of the parameters."""
 
@@ -45,6 +50,7 @@ class Learner:
 
     Attributes:
         optimizer: SGD, Adam or AdamW.
+        is_trained: Whether steps have changed the weights, here or in the run that this resumes.
         exchanges: Whether ranks exchange anything for `scores`, beside sums.
     """
 
@@ -56,15 +62,20 @@ class Learner:
         self.network, self.options, self.transport, self.clock = network, options, transport, clock
         self._parameters = list(network.parameters())
         self.exchanges = self.exchanges or options.metric in RANKED
-        self.optimizer = optimizer_of(options, self._parameters)
+        self.optimizer, self.is_trained = optimizer_of(options, self._parameters), False
         self._last: tuple[View, LocalData, Repeated[_Pass]] | None = None
         self._splits: WeakKeyDictionary[View, dict[str, _Split]] = WeakKeyDictionary()
 
-    def hold(self, part: Part, header: Header, resources: Resources) -> Directory | None:
+    def hold(
+        self, part: Part, header: Header, resources: Resources, sampler: Sampler | None
+    ) -> SeedDraws | None:
         """Keep what the loss reads of this rank's slice, before the first pass. Collective.
 
+        Parameters:
+            sampler: Of mini-batches.
+
         Returns:
-            Where vertices are, if it must know.
+            The seeds of mini-batches, if the sampler does not draw them.
         """
         return None
 
@@ -144,6 +155,7 @@ class Learner:
             if self.options.clip_norm is not None:  # of all ranks: the gradients are summed
                 clip_gradients(self._parameters, self.options.clip_norm)
             self.optimizer.step(rate)
+            self.is_trained = True
         self.clock.enter("")
 
     def evaluate(self, view: View, data: LocalData, where: str) -> Scores:
@@ -190,7 +202,7 @@ class Learner:
 
         Plans hold finite numbers, and all ranks have the same weights. A rank whose features or
         values of A are not finite, or whose weights alone, has a fault of its own. Otherwise
-        training diverged.
+        training diverged, or no step was taken yet.
         """
         held = [data.features, *(x for x in (view.x, view.fixed) if x is not None)]
         whole = [
@@ -201,7 +213,7 @@ class Learner:
         ranks, why = np.array([not each for each in whole], np.int64), ""
         self.transport.allreduce_sum(ranks)
         if not ranks[0] and not ranks[1] and ranks[2] in (0, self.transport.size):
-            why = f"try a smaller `lr` than {self.options.lr:g}"
+            why = f"try a smaller `lr` than {self.options.lr:g}" if self.is_trained else UNTRAINED
         elif not all(whole):
             names = ("values of the matrix", "features", "weights of the network")
             why = f"{names[whole.index(False)]} of this rank are not finite"

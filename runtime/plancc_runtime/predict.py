@@ -34,7 +34,7 @@ from plancc_runtime.transport.messages import name_ranks
 
 if TYPE_CHECKING:
     from plancc_runtime.saved import Description
-    from plancc_runtime.tasks import LearningTask
+    from plancc_runtime.tasks.base import LearningTask
 
 StrPath = str | PathLike[str]
 
@@ -126,12 +126,13 @@ def predict(
         with transport.agreement():
             of_source = read_ids(plan, opened.content, transport)
         of_all = vertices[(vertices >= of_target.start) & (vertices < of_target.stop)]
-        counts = run.predict(path, embeddings, of_source, kind, known_in(union, of_all))
+        counts = run.outputs.save(path, embeddings, of_source, kind, known_in(union, of_all))
         return Predicted(opened.header, counts, of_target.stop - of_target.start)
     first = np.arange(0 if transport.rank else len(wanted))  # rank 0 has all
     known = known_in(union, vertices[np.isin(vertices, wanted)])
-    counts = run.predict(path, embeddings, Ids(first, listed[first]), kind, known, wanted)
-    return Predicted(opened.header, counts, len(wanted), *run.words_of_outputs())
+    outputs, ids_asked = run.outputs, Ids(first, listed[first])
+    counts = outputs.save(path, embeddings, ids_asked, kind, known, wanted)
+    return Predicted(opened.header, counts, len(wanted), *outputs.words())
 
 
 def score_links(
@@ -171,7 +172,7 @@ def score_links(
     places = [f"{fspath(links)}, line {at // 2 + 1}: id" for at in first.tolist()]
     vertices = _vertices_of(ids, share, opened, everything, transport, places)
     vertices = vertices[number.reshape(pairs.shape)]
-    scored, scores = run_of(opened, options, transport).score(vertices)
+    scored, scores = run_of(opened, options, transport).outputs.score(vertices)
     columns = {
         "source": pairs[scored, 0],
         "target": pairs[scored, 1],

@@ -44,7 +44,7 @@ from plancc_runtime.nn.conv import Conv
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Figures
-from plancc_runtime.tasks import LearningTask
+from plancc_runtime.tasks.base import LearningTask
 from plancc_runtime.views import View
 
 DROPS_FEATURES = (

@@ -33,7 +33,6 @@ from torch import Tensor
 from plancc.plan.exchange import Exchange, Int64Array
 from plancc.plan.layers import Aggregate
 from plancc.plan.parts import Part
-from plancc.sampling.links import LinkSampler
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.drawn import Drawn
 from plancc_runtime.execution.full_batch import FullBatch
@@ -42,14 +41,13 @@ from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch, RowsOfBlock
 from plancc_runtime.layouts.draws import draws_of
 from plancc_runtime.layouts.halo import Halo
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.link_batches import LinkBatches
 from plancc_runtime.layouts.live import isolated
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
 from plancc_runtime.nn.network import Network
 from plancc_runtime.results import BatchStep, Scores
-from plancc_runtime.tasks import LearningTask
+from plancc_runtime.tasks.base import LearningTask
 from plancc_runtime.transport.messages import Traffic
 from plancc_runtime.transport.row_numbers import Rounds, finished, send_numbers
 from plancc_runtime.views import View
@@ -160,19 +158,11 @@ class MiniBatches(FullBatch):
         if drawn.sampler.num_blocks == 1 and "dead-rows" in self._passes:
             self._passes.remove("dead-rows")
             self.off["dead-rows"] = f"sampler '{drawn.sampler.name}' keeps its rows in all layers"
-        links = None
-        if isinstance(drawn.sampler, LinkSampler):
-            assert drawn.directory is not None
-            links = LinkBatches(
-                *(part, task.header, drawn.directory, drawn.sampler, resources),
-                seed=options.seed,
-                apart=options.exclude_links,
-            )
         drawing = (drawn.sampler, drawn.population, options.seed, self._transport)
         training = data.split_sizes["train"]
         self._num_targets = drawn.sampler.num_targets(drawn.population, training)
         self._clock = resources.clock
-        self._draws = draws_of(self._block, *drawing, drawn.by_owners, self._clock, links)
+        self._draws = draws_of(self._block, *drawing, drawn.by_owners, self._clock, drawn.seeds)
         self._cache: FeatureCache | None = None
         self._mapped: Tensor | None = None  # features that stay in the plan's file
         self._drawing: UnderWay | None = None
@@ -441,9 +431,8 @@ class MiniBatches(FullBatch):
         if local.outputs is not None:
             outputs = torch.from_numpy(local.outputs).to(data.labels.device)
         with self._clock("allreduce"):
-            batch = data.of_batch(
-                *(local.rows, local.targets, self._transport, self._num_targets, local.links)
-            )
+            counted = self._transport, self._num_targets
+            batch = data.of_batch(local.rows, local.targets, *counted, local.seeds)
         view = View(share.graphs, outputs=outputs, x=share.x, fixed=share.fixed)
         return view, batch, share
 
