@@ -212,8 +212,12 @@ class Learner:
         ]
         ranks, why = np.array([not each for each in whole], np.int64), ""
         self.transport.allreduce_sum(ranks)
-        if not ranks[0] and not ranks[1] and ranks[2] in (0, self.transport.size):
-            why = f"try a smaller `lr` than {self.options.lr:g}" if self.is_trained else UNTRAINED
+        if not self.is_trained and not ranks[0] and ranks[2] in (0, self.transport.size):
+            why = (
+                UNTRAINED  # features were finite, but perhaps not A X, which is held in their place
+            )
+        elif not ranks[0] and not ranks[1] and ranks[2] in (0, self.transport.size):
+            why = f"try a smaller `lr` than {self.options.lr:g}"
         elif not all(whole):
             names = ("values of the matrix", "features", "weights of the network")
             why = f"{names[whole.index(False)]} of this rank are not finite"
