@@ -217,9 +217,8 @@ def _labels(
     labels = data.labels
     if labels is None:
         labels = random_labels(part.global_id, options.classes or DEFAULT_CLASSES, options.seed)
-    highest = np.array([labels.max(initial=-1), part.global_id.max(initial=-1)], np.int64)
-    transport.allreduce_max(highest)
-    return labels.astype(np.int64), int(highest[0]) + 1, int(highest[1]) + 1
+    classes, vertices = transport.largest(labels.max(initial=-1), part.global_id.max(initial=-1))
+    return labels.astype(np.int64), classes + 1, vertices + 1
 
 
 def _check_data(

@@ -15,6 +15,7 @@ from plancc.clock import Clock
 from plancc.errors import InputError, PlanccError
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
+from plancc_runtime.curves import areas
 from plancc_runtime.data import LocalData
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.metrics import RANKED
@@ -23,7 +24,6 @@ from plancc_runtime.optim import clip_gradients, optimizer_of
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.repeated import Repeated
 from plancc_runtime.results import Scores, Spent
-from plancc_runtime.scores import add_areas, scores_of
 from plancc_runtime.targets import ClassTarget
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
@@ -182,7 +182,11 @@ class Learner:
             self.transport.allreduce_sum(counts)
         if not np.isfinite(counts).all():
             self._end_diverged(counts[0, 0], where, view, data)
-        scores = scores_of(target, {name: data.split_sizes[name] for name in splits}, counts)
+        scores = Scores()
+        for name, numbers in zip(splits, counts, strict=True):
+            if size := data.split_sizes[name]:
+                for each, value in target.scores(numbers, size).items():
+                    getattr(scores, each)[name] = value
         with self.clock("allreduce"):
             self._rank(scores, splits, data)
         return scores
@@ -193,9 +197,23 @@ class Learner:
         return {name: (each.rows_of(outputs), each.labels) for name, each in splits.items()}
 
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
-        """Add the scores that compare all outputs with each other, if asked for. Collective."""
-        if isinstance(data.target, ClassTarget) and self.options.metric in RANKED:
-            add_areas(scores, data.target, splits, self.transport)
+        """Add the scores that compare all outputs with each other, if asked for. Collective.
+
+        They are the areas under curves of all classes, and their means over the classes that have
+        one; of none there is no mean.
+        """
+        target = data.target
+        if not isinstance(target, ClassTarget) or self.options.metric not in RANKED:
+            return
+        found = areas([target.ranking(*each) for each in splits.values()], self.transport)
+        for metric, by_split in zip(RANKED, found, strict=True):
+            for split, of_classes in zip(splits, by_split, strict=True):
+                there = of_classes[~np.isnan(of_classes)]
+                getattr(scores, f"{metric}_of_classes")[split] = [
+                    None if np.isnan(each) else each for each in of_classes.tolist()
+                ]
+                if len(there):
+                    getattr(scores, metric)[split] = float(there.mean())
 
     def _end_diverged(self, loss: float, where: str, view: View, data: LocalData) -> None:
         """Raise on all ranks that the loss is not finite, and where that comes from. Collective.
@@ -212,11 +230,10 @@ class Learner:
         ]
         ranks, why = np.array([not each for each in whole], np.int64), ""
         self.transport.allreduce_sum(ranks)
-        if not self.is_trained and not ranks[0] and ranks[2] in (0, self.transport.size):
-            why = (
-                UNTRAINED  # features were finite, but perhaps not A X, which is held in their place
-            )
-        elif not ranks[0] and not ranks[1] and ranks[2] in (0, self.transport.size):
+        alike = not ranks[0] and ranks[2] in (0, self.transport.size)
+        if alike and not self.is_trained:  # features are finite, A X in their place perhaps not
+            why = UNTRAINED
+        elif alike and not ranks[1]:
             why = f"try a smaller `lr` than {self.options.lr:g}"
         elif not all(whole):
             names = ("values of the matrix", "features", "weights of the network")

@@ -424,20 +424,20 @@ def _check_targets(name: str, part: Part, description: Description, transport: T
     if description.target == LinkTarget.name:
         return
     classes = description.dims[-1]
-    data, found = part.vertex_data, np.zeros(1, np.int64)
+    data, found = part.vertex_data, 0
     if data.targets is not None:
-        found[0] = data.targets.shape[1]
+        found = data.targets.shape[1]
     elif data.labels is not None:
-        found[0] = data.labels.max(initial=-1) + 1
-    transport.allreduce_max(found)
+        found = data.labels.max(initial=-1) + 1
+    [found] = transport.largest(found)
     real = data.targets is not None and kind_of(data.targets) is Numbers
     with transport.agreement():
-        if found[0] and real != (description.target == Numbers.name):
+        if found and real != (description.target == Numbers.name):
             words = ("classes", "real numbers")
             raise InputError(
                 f"{name}: the plan has {words[real]}, and the network predicts {words[not real]}"
             )
-        if found[0] > classes or (data.targets is not None and found[0] != classes):
+        if found > classes or (data.targets is not None and found != classes):
             raise InputError(
-                f"{name}: the plan has labels of {found[0]} classes, and the network has {classes}"
+                f"{name}: the plan has labels of {found} classes, and the network has {classes}"
             )

@@ -126,11 +126,10 @@ class Run:
         part = with_exchange(self.header, opened.read(transport), options.exchange, transport)
         part = in_order(part, options.row_order, options.pipeline, transport)
         part = self._task.ordered(part)
-        moved = np.array([not np.array_equal(part.global_id, opened.rows.global_id)], np.int8)
-        transport.allreduce_max(moved)
+        moved = transport.any(not np.array_equal(part.global_id, opened.rows.global_id))
         plan, self._opened = opened.plan, None
         del opened
-        if moved[0]:
+        if moved:
             self.rows = rows_of_rank(self.header, part)
             self._data = self._task.load(part, self._resources, self._name)
         self._hops = is_routed(part)
@@ -280,9 +279,7 @@ class Run:
 
     def _stop_if_asked(self, stop: Callable[[], str]) -> None:
         """Save a checkpoint and raise `Stopped` if any rank was asked to stop."""
-        asked = np.array([bool(stop())], np.int8)
-        self.transport.allreduce_max(asked)  # counts no words
-        if not asked[0]:
+        if not self.transport.any(bool(stop())):
             return
         reason = next(name for name in self.transport.gather(stop()) if name)
         self._save()

@@ -145,9 +145,7 @@ class FullBatch(Execution):
         whole, block = self._whole, self._block
         wanted = data.splits["train"].cpu().numpy()
         blocks, rows = live_blocks(block, wanted, self._options.layers, self._transport)
-        dead = np.array([any(live is not block for live in blocks)], np.int8)
-        self._transport.allreduce_max(dead)
-        if not dead[0]:
+        if not self._transport.any(any(live is not block for live in blocks)):
             return
         self.evaluates = False
         fixed = whole.fixed

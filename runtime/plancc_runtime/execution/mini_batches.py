@@ -245,15 +245,12 @@ class MiniBatches(FullBatch):
         size = data.features.shape[1] * self._type.itemsize
         rows = self._room(data) // max(size, 1)
         kept = np.ones(number, np.bool_)
-        short = np.array([rows < number], np.int8)
-        self._transport.allreduce_max(short)
-        if short[0]:
+        if self._transport.any(rows < number):
             kept[np.argsort(-self._uses(), kind="stable")[rows:]] = False
-        most = np.array([number, kept.sum(), number * size], np.int64)
-        self._transport.allreduce_max(most)
-        if most[0] and not most[1]:
+        halo_rows, kept_rows, num_bytes = self._transport.largest(number, kept.sum(), number * size)
+        if halo_rows and not kept_rows:
             self.off["constant"] = (
-                f"features of halo rows take up to {most[2] / 2**20:,.1f} MiB on a rank, and "
+                f"features of halo rows take up to {num_bytes / 2**20:,.1f} MiB on a rank, and "
                 "`feature_cache` has no room for one of them"
             )
             return None
@@ -272,9 +269,8 @@ class MiniBatches(FullBatch):
         of_others = send_numbers(expand.reversed(), kept, self._transport)
         exchange = expand.keep(of_others, kept)
         rows = finished(self._fetched(exchange, features))
-        some = np.array([not kept.all()], np.int8)
-        self._transport.allreduce_max(some)
-        return FeatureCache(kept, of_others, np.maximum(np.cumsum(kept) - 1, 0), rows, not some[0])
+        place, whole = np.maximum(np.cumsum(kept) - 1, 0), not self._transport.any(not kept.all())
+        return FeatureCache(kept, of_others, place, rows, whole)
 
     def _fetched(self, exchange: Exchange, x: Tensor) -> Rounds[Tensor]:
         """The halo rows of x in an exchange of this rank. Collective."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
-
-import numpy as np
 
 from plancc.clock import Clock
 from plancc.errors import InputError
 from plancc.memory import available_memory
-from plancc.plan.exchange import Int32Array, Int64Array
+from plancc.plan.exchange import Int32Array
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.sampling import Population, Sampler, draw
@@ -136,25 +135,22 @@ def owners_draw(
         return True, ""
     if choice != "auto" or type(sampler) not in BY_OWNERS:
         return choice == "owners", "as `draw` says" if choice != "auto" else ""
-    most = np.array([part.expand.receive.num_messages, part.num_halo])
-    transport.allreduce_max(most)
+    most = transport.largest(part.expand.receive.num_messages, part.num_halo)
     n, nnz = header.num_vertices, header.num_nonzeros
     quicker, why = owners_are_quicker(sampler, n, nnz, transport.size, most)
     pattern, left = 8 * (n + 1) + 4 * nnz, available_memory()
     wanted = pattern * transport.ranks_here()
-    short = np.array([left is not None and wanted > left], np.int8)
-    transport.allreduce_max(short)
-    if short[0] and not quicker:
+    if transport.any(left is not None and wanted > left) and not quicker:
         mib = f"{pattern / 2**20:,.0f} MiB"
         return True, f"the pattern takes {mib} on every rank, more than is free; {why}"
     return quicker, why
 
 
 def owners_are_quicker(
-    sampler: Sampler, num_vertices: int, num_nonzeros: int, num_ranks: int, most: Int64Array
+    sampler: Sampler, num_vertices: int, num_nonzeros: int, num_ranks: int, most: Sequence[int]
 ) -> tuple[bool, str]:
     """Whether one of `BY_OWNERS` is, and why; `most`: the most messages and halo rows of a rank."""
-    messages, bits = most.tolist()
+    messages, bits = most
     per_row = num_nonzeros / max(num_vertices, 1)
     nonzeros, rounds = BY_OWNERS[type(sampler)].expected(sampler, num_vertices, per_row)
     saved = PER_NONZERO * nonzeros * (1 - 1 / num_ranks)

@@ -23,7 +23,7 @@ from plancc.sampling import Population, Sampler, chosen_sampler
 from plancc.sampling.links import LinkSampler
 from plancc.sampling.negatives import drawn_negatives
 from plancc.sampling.neighbour import NeighbourSampler
-from plancc_runtime.curves import Float64Array, ranks
+from plancc_runtime.curves import Float64Array, areas
 from plancc_runtime.data import LocalData, check_kind, features_of, width_of
 from plancc_runtime.layouts.ends import Directory, Ends
 from plancc_runtime.layouts.resources import Resources
@@ -232,7 +232,7 @@ class LinkLearner(Learner):
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
         arrays = [[each.cpu().numpy() for each in pair] for pair in splits.values()]
         groups = [(s.astype(np.float64)[:, None], truth[:, None]) for s, truth in arrays]
-        means = np.concatenate(ranks(groups, HITS, self.transport), axis=1)
+        means = np.concatenate(areas(groups, self.transport, HITS), axis=1)
         for k, split in enumerate(splits):
             if split != "train" and self._per_link:
                 means[k, 2:] = self._among_own(split, *arrays[k]) / data.split_sizes[split]
