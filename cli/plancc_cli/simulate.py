@@ -155,7 +155,8 @@ def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[f
 def link_task(header: Header, told: dict[str, Any]) -> LinkTask | None:
     """How links are learnt, by these options of a run; None: vertices are."""
     from plancc.predict.schedules import LinkTask
-    from plancc_runtime.options import TrainOptions, learns_links
+    from plancc_runtime.options import TrainOptions
+    from plancc_runtime.tasks import learns_links
 
     asked = TrainOptions(**told)
     if not learns_links(header, asked):

@@ -35,11 +35,14 @@ class NeighbourSampler(SizedSampler):
         batch_size (int): Number of seeds.
         fanouts: One per layer, each at least 1, the first for the layer nearest the output (the
             first hop from the seeds, as in PyG's ``num_neighbors``).
+        column: Name of the column of nonzeros whose numbers have subsets of their own; then the
+            rows of a block are rows of the one before it too. "": there is none.
     """
 
     name: ClassVar[str] = "neighbour"
     needs: ClassVar[tuple[str, ...]] = ("pattern",)
     of_training: ClassVar[bool] = True
+    column: ClassVar[str] = ""
 
     fanouts: tuple[int, ...] = option(
         help="columns sampled per row, a number per layer, the output layer first",

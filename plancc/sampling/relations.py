@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,9 @@ class RelationSampler(NeighbourSampler):
     Attributes:
         of_relations: `fanouts` of every relation, in the order of the graph's.
     """
+
+    owners_draw: ClassVar[str] = "neighbours in relations"
+    column: ClassVar[str] = "relation"
 
     of_relations: tuple[tuple[int, ...], ...] = option((), internal=True)
 

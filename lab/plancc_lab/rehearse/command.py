@@ -167,8 +167,8 @@ def _asked(
     from plancc.plan.reader import PlanFile
     from plancc.predict.widths import DataWidths
     from plancc.report.epochs import Basis
+    from plancc_runtime.execution.choice import agree
     from plancc_runtime.options import TrainOptions
-    from plancc_runtime.run import agree
     from plancc_runtime.slices import as_run
     from plancc_runtime.tasks import task_of
 

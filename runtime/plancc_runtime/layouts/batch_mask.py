@@ -28,7 +28,7 @@ from plancc.sampling import Batch, BatchLayer
 from plancc.sampling.batch import Floats
 from plancc.sampling.kernels import ascending, distinct, found_in, order_by_vertex
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.link_batches import LinkBatch
+from plancc_runtime.layouts.seeds import Seeds
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_lists, send_numbers
 
@@ -123,7 +123,7 @@ class LocalBatch:
             the slice.
         inputs (int64[...]): Local rows that are inputs of the first block.
         outputs (int64[...] or None): Which of `rows` are outputs of the last block; None: all.
-        links: Those whose ends are the targets, where links are learnt.
+        seeds: What it begins with, if the task gives that; the targets are their rows.
     """
 
     rows: Int64Array
@@ -133,7 +133,7 @@ class LocalBatch:
     sents: list[Int64Array]
     inputs: Int64Array
     outputs: Int64Array | None
-    links: LinkBatch | None = None
+    seeds: Seeds | None = None
 
     @classmethod
     def of(
