@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 import sealing
 from cases import long
-from hostile.oracle import fault
 from hypothesis import given
 from hypothesis import strategies as st
+from oracle import fault
 
 import plancc
 from plancc.errors import InputError, PlanError

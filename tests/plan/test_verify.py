@@ -12,7 +12,7 @@ import pytest
 import sealing
 import worlds
 from cases import long
-from hostile.oracle import fault
+from oracle import fault
 
 import plancc
 from plancc.errors import PlanError
