@@ -9,7 +9,7 @@ import plan_helpers
 import pytest
 import scipy.sparse as sp
 import sealing
-from cases import long
+from cases import long, turns
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import fault
@@ -256,8 +256,7 @@ def slice_error(path, rank):
     return ""
 
 
-@pytest.mark.parametrize("hop", HOPS)
-@pytest.mark.parametrize("shape", ["3x4", "relays 3x4 3"])
+@turns(hop=HOPS, shape=["3x4", "relays 3x4 3"])
 def test_a_row_that_is_missing_is_found(shape, hop, tmp_path):
     plan, _ = plan_for(shape, n=200)
     broken = without_row(plan, hop)
