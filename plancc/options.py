@@ -91,7 +91,7 @@ class SearchOptions(PartitionOptions):
     )
     machine: Machine | str | None = of_search(
         None,
-        "machine of the predicted epochs (see plancc machines)",
+        "machine of the predicted epochs (see plancc list machines)",
         otherwise=DEFAULT_MACHINE,
         more="A value, a name or a file.",
         metavar="NAME|FILE.toml",

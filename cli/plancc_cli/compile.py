@@ -95,7 +95,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
     help="Of several ranks: seconds to wait, but for the partition; 0: no limit.",
 )
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
-@click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
+@click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
 @options.reading
 @options.as_data
 @verbosity

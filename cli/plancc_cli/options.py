@@ -22,7 +22,8 @@ from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO, parse_budget
 from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine
 from plancc.predict.passes import DEFAULT_DIMS
-from plancc.registry import check_choice
+from plancc.registry import check_choice, nearest
+from plancc.text import shown
 from plancc_cli.words import Interruptible
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ class Sections(Interruptible):
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         names = self.get_help_option_names(ctx)
-        if not (self.common and names and self.add_help_option):
+        if not (names and self.add_help_option):
             return super().get_help_option(ctx)
         if self._help_option is None:
             self._help_option = click.Option(
@@ -199,18 +200,22 @@ class Sections(Interruptible):
                 flag_value="",
                 is_eager=True,
                 expose_value=False,
-                metavar="[all]",
+                metavar="[all|OPTION]",
                 callback=_show_help,
-                help="Show this message, or all options, and exit.",
+                help="Show this message, all options, or one of them, and exit.",
             )
         return self._help_option
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = {
+    def records(self, ctx: click.Context) -> dict[str, tuple[str, str]]:
+        """Flags and help of every option, by the name of its parameter."""
+        return {
             str(p.name): _plain(*record)
             for p in self.get_params(ctx)
             if isinstance(p, click.Option) and (record := p.get_help_record(ctx))
         }
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = self.records(ctx)
         if self.common and ALL not in ctx.meta:
             common = dict.fromkeys((*self.common, "help"))
             with formatter.section("Options that are used most"):
@@ -225,7 +230,7 @@ class Sections(Interruptible):
 
 
 ALL = "all"
-"""What ``--help`` is given for all options, and a key of the context's `meta` then."""
+"""The topic of ``--help`` that shows all options, and a key of the context's `meta` then."""
 _RANGE = r"-?[\d.]*<?=?x(?:[<>]=?-?[\d.]+)?"
 
 
@@ -239,10 +244,21 @@ def _plain(flags: str, words: str) -> tuple[str, str]:
 def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -> None:
     if topic is None or ctx.resilient_parsing:
         return
-    if topic:
-        check_choice("topic of help", topic, [ALL])
-        ctx.meta[ALL] = True
-    click.echo(ctx.get_help(), color=ctx.color)
+    if topic in ("", ALL):
+        if topic:
+            ctx.meta[ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+    assert isinstance(ctx.command, Sections)
+    records = ctx.command.records(ctx)
+    name = topic.lstrip("-").replace("-", "_")
+    if name not in records:
+        near = nearest(name, records)
+        meant = f" (did you mean {flag_of(near)}?)" if near else ""
+        raise InputError(f"--help {shown(topic)}: no option of this name{meant}; try --help {ALL}")
+    formatter = ctx.make_formatter()
+    formatter.write_dl([records[name]])
+    click.echo(formatter.getvalue().rstrip())
     ctx.exit()
 
 

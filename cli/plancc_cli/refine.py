@@ -37,7 +37,7 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
     type=click.Path(),
     help="Part vector to start from; -1: choose.",
 )
-@click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
+@click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
 @options.as_data
 @verbosity
 def command(

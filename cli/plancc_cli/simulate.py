@@ -54,7 +54,7 @@ LINK_TASK = ("task", "decoder", "negatives")
     metavar="auto|STAGES",
     help="Of a feature plan with one group: batches of rows whose messages and products overlap.",
 )
-@click.option("-p", "--ranks", type=int, help="Ranks; parts are merged if there are more.")
+@click.option("--ranks", type=int, help="Ranks; parts are merged if there are more.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_data
 @verbosity

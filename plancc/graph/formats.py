@@ -198,7 +198,7 @@ def find_format(path: StrPath, format: str | None = None) -> str:
             return candidate
         known.append(f"{candidate} ({' '.join(entry.extensions) or 'a folder'})")
     if extension == ".h5":
-        raise InputError(f"{os.fspath(path)}: no graph but a plan, by its name: give the graph")
+        raise InputError(f"{os.fspath(path)}: this is a plan; give the graph file")
     if extension == ".hgr":
         raise InputError(f"{os.fspath(path)}: a hypergraph is no graph: plancc partition reads it")
     if extension in PACKED:
@@ -254,8 +254,8 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
     nonzero where it has none; zeros are dropped; self loops are kept.
 
     Parameters:
-        path: The format follows from the extension (``plancc formats`` lists them), or from what is
-            in the folder.
+        path: The format follows from the extension (``plancc list formats``), or from the files of
+            the folder.
         **options
 
     Returns:

@@ -109,7 +109,7 @@ TABLE = {
         "missing -p 2 -o x.h5": "missing: no such file",
         "dir -p 2 -o x.h5": "dir: |folder",
         ". -p 2 -o x.h5": "a folder of none of the formats",
-        "ok.h5 -p 2 -o x.h5": "ok.h5: no graph but a plan, by its name: give the graph",
+        "ok.h5 -p 2 -o x.h5": "ok.h5: this is a plan; give the graph file",
         "ok.mtx -p 2 --model file --part from1.part -o x.h5":
             "vertex 1 is in part 2|0..1|subtract 1",
         "'two\nlines.mtx' -p 2 -o x.h5": "lines.mtx: no such file",
@@ -119,11 +119,11 @@ TABLE = {
     "": {
         "bogus": "unknown command 'bogus': choose from compile, refine, patch, study",
         "comple": "unknown command 'comple' (did you mean compile?): choose from compile",
-        "modles": "unknown command 'modles' (did you mean models?)",
+        "liist": "unknown command 'liist' (did you mean list?)",
         "--bogus": "(see plancc --help)",
-        "machines sumit": "unknown machine 'sumit' (did you mean summit?)",
-        "machines none.toml": "unknown machine 'none.toml': a file is read by `plancc simulate|"
-                              "--machine none.toml`",
+        "list machines sumit": "unknown machine 'sumit' (did you mean summit?)",
+        "list machines none.toml": "unknown machine 'none.toml': a file is read "
+                                   "by `plancc simulate|--machine none.toml`",
     },
     "inspect p.h5": {
         "--json --csv": "--json and --csv: give one of them",
@@ -262,7 +262,7 @@ TABLE = {
         "--batches 99999999999999999999": "is not in the range",
         "--machine nowhere": "machine 'nowhere': no such file",
         "--machine speeds.toml": "'speed' has 5 numbers: 7 ranks need 7",
-        "-p 8": "cannot run on 8 ranks; choose 1 to 7",
+        "--ranks 8": "cannot run on 8 ranks; choose 1 to 7",
         "--heads 2": "--heads 2: model gcn has no such option; it has ",
         "--model gat --heads 2 --model-option heads=4":
             "--heads and --model-option heads: give one of them",
@@ -270,7 +270,7 @@ TABLE = {
         "--model gat --heads 3 --dims 5,8,4": "must divide the width 8",
         "--pipeline 2": "--pipeline is for feature plans with one group",
         "--boundary-sampling 2": "--boundary-sampling 2.0: must be at most 1",
-        "--boundary-sampling 0.5 -p 2": "--ranks cannot be combined with",
+        "--boundary-sampling 0.5 --ranks 2": "--ranks cannot be combined with",
         "--fold none": "--fold none is for edge plans; p.h5 is row",
         "--split 0.05,0.1,0.1": "--split 0.05,0.1,0.1: is for the pass dead-rows",
         "--model rgcn": "--model rgcn: needs a plan with types",
@@ -279,7 +279,7 @@ TABLE = {
         "--machine machine.toml": "give a plan",
         "x.h5": "no such file",
         "machine.toml": "not a plan",
-        "grid.h5 -p 2 --dims 8,4": "exactly 4",
+        "grid.h5 --ranks 2 --dims 8,4": "exactly 4",
         "grid.h5 --dims 8,4,1": "1 wide",
         "2d.h5 --dims 20,16": "2d.h5",
         "mop.h5 --pipeline some": "--pipeline 'some': give auto, or a number of stages",

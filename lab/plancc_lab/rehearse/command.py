@@ -81,7 +81,7 @@ CPU_RATE = 1e10
 )
 @click.argument("plan", type=click.Path())
 @options.predicted_epoch
-@click.option("-p", "--ranks", type=int, help="Ranks; parts are merged if there are more.")
+@click.option("--ranks", type=int, help="Ranks; parts are merged if there are more.")
 @click.option(
     "--trace",
     type=click.Path(),

@@ -210,7 +210,7 @@ def study(
     seeds: Sequence[int] = (1,),
     baseline: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    keep: str | os.PathLike[str] | None = None,
+    results: str | os.PathLike[str] | None = None,
     observer: Observer | None = None,
 ) -> Study:
     """Compile every graph with every contender for every number of parts.
@@ -219,9 +219,9 @@ def study(
         baseline: Label of a contender.
         settings: Keywords of `plancc.read_graph`, and those of `plancc.compile` for all contenders
             that have use for them.
-        keep: File of JSON lines in which rows are kept; present ones are not computed again. Rows
-            of another version of plancc, or with other options, do not count. Of an edited row a
-            warning says so, and it is computed again.
+        results: File of JSON lines that keeps the rows; present ones are not computed again. Rows
+            of another version of plancc, or with other options, do not count. An edited row brings
+            a warning and is computed again.
         observer: Called with the name of each row; returns a context manager around it.
 
     Returns:
@@ -230,7 +230,7 @@ def study(
 
     Raises:
         InputError: A graph cannot be read, two have the same name, no model has the objective, or
-            `keep` is not a study's file.
+            `results` is not a study's file.
     """
     labels = [each.label for each in contenders]
     if baseline is not None:
@@ -245,7 +245,7 @@ def study(
         check_choice("objective", given["objective"], dict.fromkeys([*own, *OBJECTIVES]))
     reading = {name: given.pop(name) for name in READING if name in given}
     cases = _Cases(given, reading, observer or (lambda _: nullcontext()))
-    kept = None if keep is None else open_kept(keep)
+    kept = None if results is None else open_kept(results)
     rows = []
     for path in graphs:
         source = _GraphFile(path, cases.reading)
@@ -273,7 +273,7 @@ def open_kept(path: str | os.PathLike[str]) -> Kept:
         except (ValueError, TypeError, RecursionError):
             known = False
         if not known:
-            raise InputError(f"{name}: not a file of kept rows: choose another name (`keep`)")
+            raise InputError(f"{name}: not a file of kept rows: choose another name (`results`)")
     return Kept(Path(path), __version__)
 
 
