@@ -92,6 +92,7 @@ TABLE = {
     },
     "report": {
         "p.h5 -o p.h5": "p.h5",
+        "p.h5 -o x.pdf": "x.pdf: the page is HTML: choose a name that ends in .html",
         "cut.h5 -o page.html": "cut.h5",
         "none.h5 -o page.html": "none.h5",
     },
