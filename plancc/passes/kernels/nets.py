@@ -89,6 +89,7 @@ def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
     for pin in pins:
         ptr[pin + 1] += 1
     ptr = np.cumsum(ptr)
+    # Counting sort: nets of a vertex come in ascending order.
     end = ptr[:-1].copy()
     nets = np.empty(len(pins), dtype=np.int32)
     size_at_vertex = np.empty(len(size), dtype=size.dtype)
