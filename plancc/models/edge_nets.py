@@ -57,7 +57,7 @@ def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
             nonzero_vertex[k] = v
             weight[v] += 1
             if i != j:
-                # A nonzero at its column is a partial sum of the row; at its row it needs the column.
+                # At its column a nonzero is a partial sum of the row, at its row it reads a column.
                 size[n + i if with_column[k] else j] += 1
     num_nets = 0
     for e in range(2 * n):

@@ -35,6 +35,7 @@ def degrees(indptr: Any, indices: Any) -> Any:
                 diagonal[i] = True
             else:
                 in_column[indices[k]] += 1
+        # all of the row but the diagonal
         in_row[i] = indptr[i + 1] - indptr[i] - diagonal[i]
     return in_row, in_column, diagonal
 
