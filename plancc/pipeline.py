@@ -61,7 +61,7 @@ def compile(
         graph (Graph, path, scipy sparse matrix, networkx graph, (n, edge_index), or an object of
             PyTorch Geometric, DGL or igraph): See `plancc.graph.convert.as_graph`. Or a
             `ReadGraph`, to which the options of data and edges are applied already.
-        model: A name in `plancc.models.MODELS`; ``plancc models`` lists them. None: "hp".
+        model: A name in `plancc.models.MODELS`; ``plancc list models`` lists them. None: "hp".
         num_parts: 1..n. For process grids and feature parallelism the number of ranks; a grid has a
             block of rows for every process row, in every layer, or for every group. Options of the
             search then are those of the model of the blocks.
@@ -230,7 +230,7 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
         from plancc.owners.choice import choose
 
         straight = task.options.nodes is None and exchange != "relays"
-        able = not (work.links or work.graph.types or work.graph.edge_features is not None)
+        able = not (work.links or work.graph.types or [*work.graph.read_columns])
         return choose(asked, grids=straight and able, hops=straight and exchange != "flat")
     found = find_owners(asked)
     if work.request.assigner.grid is not None:

@@ -70,7 +70,7 @@ def advice(plan: Plan, forecast: Forecast, request: Request, balance: Balance) -
         balance: What the parts of the plan share evenly.
     """
     task, model = request.task, MODELS[request.assigner.named]
-    if plan.header.has_hops:
+    if plan.header.route is not None:
         straight = task.options.predictor.epoch(tables_of(plan).flat()).seconds
         if straight < (forecast.seconds or 0.0):
             took = four_digits(1e3 * straight)
