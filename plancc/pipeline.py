@@ -68,7 +68,7 @@ def compile(
         graph (Graph, path, scipy sparse matrix, networkx graph, (n, edge_index), or an object of
             PyTorch Geometric, DGL or igraph): See `plancc.graph.convert.as_graph`. Or a
             `ReadGraph`, to which the options of data and edges are applied already.
-        model: A name in `plancc.models.MODELS`; ``plancc models`` lists them. None: "hp".
+        model: A name in `plancc.models.MODELS`; ``plancc list models`` lists them. None: "hp".
         num_parts: 1..n. For process grids and feature parallelism the number of ranks; a grid has a
             block of rows for every process row, in every layer, or for every group. Options of the
             search then are those of the model of the blocks.

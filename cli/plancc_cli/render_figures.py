@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_TRIED = 20
 """Number of steps up to which all of them are shown."""
 BESIDE_RANDOM = ("", "this plan", "random", "ratio")
-"""Columns of figures beside those of a random partition."""
+"""Columns of figures beside the figures of a random partition."""
 FIGURES = (
     ("volume", "volume: rows moved per exchange"),
     ("expand_volume", "  by the expand"),
@@ -66,7 +66,7 @@ def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
 def report_tables(report: Report, per_part: bool, every: bool = True) -> Iterator[Table | str]:
     """Its other tables, and a sentence where there is nothing to put into one.
 
-    Without `every` those that options ask for.
+    Without `every` the figures that options ask for.
     """
     header = report.header
     tried = report.provenance.get("tried")

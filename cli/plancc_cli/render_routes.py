@@ -29,7 +29,7 @@ def _topology(cost: TopologyCost) -> Table:
         where = f"on {of.nodes} nodes of {of.ranks_per_node} ranks"
     table = Table(columns, where)
     straight = " straight from rank to rank" if cost.volume_in_hops is not None else ""
-    hops = "in hops" if cost.has_hops else "in hops, which it has not"
+    hops = "in hops" if cost.has_hops else "in hops (not in this plan)"
     for words, by_node in (
         (f"rows moved per product{straight}", cost.volume),
         (f"messages{straight}", cost.messages),

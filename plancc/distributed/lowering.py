@@ -31,7 +31,7 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
     Peers of its messages are parts of the whole plan.
 
     Parameters:
-        ranks: At most as many as there are parts.
+        ranks: At most the number of parts.
         share: With the nonzeros of all relations.
         owner: int32[n].
         header: Of the whole plan.

@@ -21,9 +21,9 @@ EXPORTS = Registry(
     "plancc.exports",
     {
         "distdgl": "plancc.interop.distdgl:EXPORT",
-        "dgl-chunked": "plancc.interop.dgl_chunked:EXPORT",
-        "pyg-cluster": "plancc.interop.pyg_cluster:EXPORT",
-        "pyg-partition": "plancc.interop.pyg_partition:EXPORT",
+        "dgl-chunked": "plancc.interop.distdgl:CHUNKED",
+        "pyg-cluster": "plancc.interop.pyg_partitions:CLUSTER",
+        "pyg-partition": "plancc.interop.pyg_partitions:PARTITION",
         "petsc": "plancc.interop.petsc:EXPORT",
         "hypre": "plancc.interop.hypre:EXPORT",
     },
@@ -99,9 +99,7 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
     lost = ["links"] * (plan.links is not None)
     lost += [COLUMNS[name] for name in plan.read_columns if name not in entry.columns]
     if lost:
-        words = (
-            f"export '{target}' holds no {' and no '.join(lost)}: those of the plan are left out"
-        )
+        words = f"export '{target}' holds no {' and no '.join(lost)}: the plan's are left out"
         warn(words)
 
 

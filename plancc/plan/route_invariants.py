@@ -73,6 +73,7 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
     came = np.zeros(part_ptr[-1], np.int8)  # 1 + hop in which a row arrives; 4: it is an own row
     used = np.zeros(part_ptr[-1], np.bool_)
     for i in range(len(needed_ptr) - 1):
+        # Own rows are there at the start; a hop may send what arrived in an earlier one.
         part = first + i
         came[part_ptr[part] : part_ptr[part + 1]] = 4
         for hop in range(3):
@@ -93,6 +94,7 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
                 if not relays and (node[peer[k]] == node[part]) != (hop != 1):
                     return 1, part, peer[k]
                 for e in range(row_ptr[k], row_ptr[k + 1]):
+                    # a row arrives once
                     if came[row[e]]:
                         return 4, part, row[e]
                     came[row[e]] = 1 + hop
@@ -101,6 +103,7 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
             if not came[needed[e]]:
                 return 5, part, needed[e]
             used[needed[e]] = True
+        # Set the marks of this part back; every row that arrived must have been sent on or needed.
         came[part_ptr[part] : part_ptr[part + 1]] = 0
         for hop in range(3):
             ptr, peer, row_ptr, row = ends[2 * hop + 1]

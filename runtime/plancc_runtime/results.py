@@ -39,7 +39,7 @@ class SplitMetrics:
         rmse, mae, r2: Of real numbers: root of the mean squared error, mean absolute error, and 1 -
             squared error / variance of the split's targets; means over the targets.
         mrr, hits_10, hits_20, hits_50, hits_100: Of links: mean reciprocal rank among negatives,
-            and Hits@K (`plancc_runtime.curves.ranks`).
+            and Hits@K (`plancc_runtime.curves.areas`).
     """
 
     accuracy: dict[str, float] = field(default_factory=dict)

@@ -36,7 +36,7 @@ IN_MESSAGES = (
     "feature 4x1",
 )
 GRIDS = [Grid.parse(text) for text in COLLECTIVE + IN_MESSAGES]
-QUICK = ("1d 5", "1.5d 4x2", "1.5d 5x3", "2d 2x3", "3d 2x3x2", "1.5d 4x2 sparse", "feature 3x2")
+QUICK = ("1.5d 5x3", "2d 2x3", "3d 2x3x2", "1.5d 4x2 sparse", "feature 3x2")
 READ = [
     pytest.param(grid, marks=() if str(grid) in QUICK else long, id=str(grid)) for grid in GRIDS
 ]

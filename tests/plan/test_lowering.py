@@ -6,8 +6,8 @@ import naive
 import numpy as np
 import plan_helpers
 import pytest
-from hostile.oracle import fault
 from hypothesis import given, settings
+from oracle import fault
 
 from plancc.cost.owners import traffic
 from plancc.errors import InputError

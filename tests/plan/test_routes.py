@@ -9,10 +9,10 @@ import plan_helpers
 import pytest
 import scipy.sparse as sp
 import sealing
-from cases import long
-from hostile.oracle import fault
+from cases import long, turns
 from hypothesis import given
 from hypothesis import strategies as st
+from oracle import fault
 
 import plancc
 from plancc.errors import InputError, PlanError
@@ -257,8 +257,7 @@ def slice_error(path, rank):
     return ""
 
 
-@pytest.mark.parametrize("hop", HOPS)
-@pytest.mark.parametrize("shape", ["3x4", "relays 3x4 3"])
+@turns(hop=HOPS, shape=["3x4", "relays 3x4 3"])
 def test_a_row_that_is_missing_is_found(shape, hop, tmp_path):
     plan, _ = plan_for(shape, n=200)
     broken = without_row(plan, hop)
