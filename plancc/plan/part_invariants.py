@@ -101,9 +101,7 @@ def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, 
 
 
 def _messages(parts: PartRange, table: Side, rows: Int64Array, of_part: bool) -> str:
-    fault, part, message = _message_fault(
-        table.ptr, table.peer, table.row_ptr, table.row, rows, parts.first, of_part
-    )
+    fault, part, message = _message_fault(*table.arrays, rows, parts.first, of_part)
     return MESSAGE_FAULTS[fault].format(part=part, message=message) if fault else ""
 
 
@@ -249,7 +247,7 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
         first_row = parts.part_ptr if step in OF_ROWS else np.zeros_like(parts.part_ptr)
         for end, table in enumerate((tables.send, tables.receive)):
             _digest_messages(
-                (table.ptr, table.peer, table.row_ptr, table.row),
+                table.arrays,
                 first_row,
                 parts.first,
                 (step != "fold") == (end == 0),

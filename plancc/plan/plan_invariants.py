@@ -92,11 +92,7 @@ def _repeated_or_outside(ids, bound):  # type: ignore[no-untyped-def]
 
 
 def _mirrors(exchange: Exchange) -> str:
-    send, receive = exchange.send, exchange.receive
-    receiver, sender = _unlike(
-        (send.ptr, send.peer, send.row_ptr, send.row),
-        (receive.ptr, receive.peer, receive.row_ptr, receive.row),
-    )
+    receiver, sender = _unlike(exchange.send.arrays, exchange.receive.arrays)
     if receiver >= 0:
         return f"part {receiver} expects other rows from part {sender} than that one sends"
     return ""

@@ -45,7 +45,7 @@ def hops_of(
     num_parts = len(part_ptr) - 1
     topology.check(num_parts)
     node = topology.node_of_rank()
-    once = _Once(*_once_per_node(send.ptr, send.peer, send.row_ptr, send.row, node, part_ptr))
+    once = _Once(*_once_per_node(*send.arrays, node, part_ptr))
     sender = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(send.ptr))
     messages = sender, send.peer, np.diff(send.row_ptr)
     if most == 3:
