@@ -39,13 +39,13 @@ from plancc.plan.matrix import ends_of_links, typed_graph_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.plan.routes import routed_like
+from plancc.plan.topology import Topology
 from plancc.predict.forecast import RECORDED, Forecast
 from plancc.predict.predictor import Predictor
 from plancc.predict.widths import DataWidths
 from plancc.registry import check_choice
 from plancc.report.epochs import Basis
 from plancc.report.payback import search_seconds
-from plancc.report.routes import recorded_topology
 from plancc.search.record import Judge, Record
 from plancc.text import shown
 
@@ -133,7 +133,7 @@ def refine(
         record.add(step, wall_seconds() - start, judge.of(Owners(found)))
         result = record.result([])
         better = result.owners.rows
-        topology = recorded_topology(recorded, plan.num_parts)
+        topology = Topology.recorded(recorded, plan.num_parts)
         same = np.array_equal(better, plan.owner())
         if topology is not None and not same:
             better = mapped(Owners(better), matrix, topology, search.capacities).rows

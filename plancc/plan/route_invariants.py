@@ -9,7 +9,7 @@ import numpy as np
 from plancc.kernel import njit
 from plancc.plan.exchange import Int64Array
 from plancc.plan.parts import PartRange
-from plancc.plan.route import Route
+from plancc.plan.topology import Route
 from plancc.plan.values import STEPS, Exchanges
 
 ROUTE_FAULTS = {

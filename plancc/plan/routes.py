@@ -23,8 +23,7 @@ from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.links import exchange_of_rows
 from plancc.plan.plan import Plan
-from plancc.plan.route import HOPS, Route
-from plancc.plan.topology import Topology
+from plancc.plan.topology import HOPS, Route, Topology
 from plancc.plan.values import STEPS, Exchanges
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -160,14 +160,4 @@ def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> T
             )
         given.check(num_ranks)
         return given
-    return recorded_topology(file.attributes("provenance"), num_ranks) if exchanges_rows else None
-
-
-def recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topology | None:
-    """The topology that a plan was compiled for, if that is what the ranks make up."""
-    try:
-        topology = Topology.parse(str(provenance.get("topology", "")))
-        topology.check(num_ranks)
-    except InputError:
-        return None
-    return topology
+    return Topology.recorded(file.attributes("provenance"), num_ranks) if exchanges_rows else None

@@ -17,9 +17,8 @@ from plancc.owners.nodes import pays, search_on_nodes
 from plancc.owners.numbering import mapped
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of, owners_of
-from plancc.plan.route import Route
 from plancc.plan.routes import hops_of
-from plancc.plan.topology import Topology
+from plancc.plan.topology import Route, Topology
 from plancc.plan.verify import verify
 from plancc.predict.machine import Machine, Node
 from plancc.predict.schedules import tables_of

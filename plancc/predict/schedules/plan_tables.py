@@ -26,7 +26,7 @@ from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.reader import PlanFile, within
-from plancc.plan.route import HOPS
+from plancc.plan.topology import HOPS
 from plancc.plan.values import LINKS, Header
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.links import LinkTables, LinkTask
