@@ -255,14 +255,9 @@ def header_of(attributes: Mapping[str, Any]) -> Header:
     route = None
     if RELAYS in attributes or "topology" in texts:
         route = Route.read(attributes, texts.get("topology"))
-    header = Header(
-        **values,
-        grid=texts.get("grid"),
-        route=route,
-        types=_types_of(attributes),
-        links=attributes.get(LINKS_ATTRIBUTE),
-    )
-    if LINKS_ATTRIBUTE in attributes and type(header.links) is not int:
+    types, links = _types_of(attributes), attributes.get(LINKS_ATTRIBUTE)
+    header = Header(**values, grid=texts.get("grid"), route=route, types=types, links=links)
+    if LINKS_ATTRIBUTE in attributes and type(links) is not int:
         raise InputError(f"header attribute '{LINKS_ATTRIBUTE}' is no whole number")
     if header.layout not in LAYOUTS:
         layouts = ", ".join(LAYOUTS)
