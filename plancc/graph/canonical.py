@@ -88,16 +88,9 @@ def build_graph(
     del data, row, col
     if symmetrize and directed:
         # merge first: then two terms meet at most, and A[i, j] == A[j, i] exactly
-        row = _rows_of(matrix)
-        off = row != matrix.indices
-        both = (
-            np.concatenate([row, matrix.indices[off]]),
-            np.concatenate([matrix.indices, row[off]]),
-        )
-        data = np.concatenate([matrix.data, matrix.data[off]])
-        one_way = np.count_nonzero(off)
-        del row, off
-        matrix = coo_array((data, both), shape=shape).tocsr()
+        *both, data = both_ways(_rows_of(matrix), matrix.indices, matrix.data)
+        one_way = len(data) - matrix.nnz
+        matrix = coo_array((data, tuple(both)), shape=shape).tocsr()
         if values is not None:
             source = source.counting(BOTH_WAYS, len(data) - matrix.nnz, f" of {one_way:,}")
     if values is not None:
@@ -153,16 +146,11 @@ def graph_of_rows(
     if values is not None:
         values = as_values(values, source.name)
     if not (symmetrize or transpose) and is_canonical(indptr, indices, values):
-        source = with_weight_range(source, values)
+        ptr, columns = indptr.astype(np.int64, copy=False), indices.astype(np.int32, copy=False)
+        graph = Graph(ptr, columns, values, source=with_weight_range(source, values))
         if is_listing():
-            row = np.repeat(np.arange(num_vertices), np.diff(indptr))
-            list_edges(row, indices, values=values)
-        return Graph(
-            indptr=indptr.astype(np.int64, copy=False),
-            indices=indices.astype(np.int32, copy=False),
-            values=values,
-            source=source,
-        )
+            list_edges(graph.nonzero_rows(), indices, values=values)
+        return graph
     row = np.repeat(np.arange(num_vertices, dtype=np.int32), np.diff(indptr))
     reading: dict[str, Any] = {"symmetrize": symmetrize, "transpose": transpose, "source": source}
     return build_graph(num_vertices, row, indices, values, **reading)
@@ -254,12 +242,9 @@ def detect_direction(graph: Graph) -> Graph:
 def check_edge_index(pair: npt.NDArray[Any], where: str) -> npt.NDArray[np.integer]:
     """An edge_index of PyTorch Geometric, sources first; InputError unless int[2, edges]."""
     if pair.ndim != 2 or pair.shape[0] != 2:
-        turned = ": transpose it" if pair.ndim == 2 and pair.shape[1] == 2 else ""
-        raise InputError(
-            f"{where}: the shape of 'edge_index' must be (2, edges), not {pair.shape}{turned}"
-        )
+        rule = f"(2, edges), not {pair.shape}{': transpose it' * (pair.shape[1:] == (2,))}"
+        raise InputError(f"{where}: the shape of 'edge_index' must be {rule}")
     if pair.dtype.kind not in "iu" and pair.size:
-        raise InputError(
-            f"{where}: vertex numbers in 'edge_index' must be integers, not '{pair.dtype}'"
-        )
+        rule = f"must be integers, not '{pair.dtype}'"
+        raise InputError(f"{where}: vertex numbers in 'edge_index' {rule}")
     return pair

@@ -83,9 +83,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     ranges = _ranges(next(iter(held.values())), where)
     count = int(ranges[-1, 1])
     original = _original_ids(where, count)
-    if original.shape != (count,) or not np.array_equal(
-        np.sort(original), np.arange(count, dtype=original.dtype)
-    ):
+    if original.shape != (count,) or (np.sort(original) != np.arange(count)).any():
         raise InputError(f"{where}: the mapping of its {count} vertices is no permutation of them")
     owner = np.empty(count, np.int32)
     owner[original] = np.repeat(np.arange(len(ranges)), np.diff(ranges, axis=1)[:, 0])
@@ -124,11 +122,11 @@ def _original_ids(where: str, count: int) -> npt.NDArray[np.int64]:
             if isinstance(held, dict) and len(held) == 1:
                 held = next(iter(held.values()))
             return _checked(as_array(held, file), file)
-    raise InputError(
-        f"{where}: gives the parts by DGL's own numbers of the {count} vertices, and no mapping to "
-        "the graph's is beside it: save what partition_graph(..., return_mapping=True) returns for "
-        f"the vertices as {MAPPINGS[0]}"
+    told = f"gives the parts by DGL's own numbers of the {count} vertices, and no mapping"
+    saved = (
+        f"what partition_graph(..., return_mapping=True) returns for the vertices as {MAPPINGS[0]}"
     )
+    raise InputError(f"{where}: {told} to the graph's is beside it: save {saved}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,11 +234,8 @@ def write(plan: Plan, folder: Path) -> None:
     for index, halo in enumerate(halo_rows(plan)):
         part = folder / f"part{index}"
         part.mkdir()
-        files = {
-            "node_feats": f"part{index}/node_feat.dgl",
-            "edge_feats": f"part{index}/edge_feat.dgl",
-            "part_graph": f"part{index}/graph.dgl",
-        }
+        names = {"node_feats": "node_feat", "edge_feats": "edge_feat", "part_graph": "graph"}
+        files = {what: f"part{index}/{name}.dgl" for what, name in names.items()}
         data, weights = dict[str, Any](), dict[str, Any]()
         for name, (arrays, first) in of_types.items():
             data |= _tensors(name, arrays, slice(*first[index : index + 2]))
