@@ -110,10 +110,8 @@ class Graph(WithColumns):
 
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"
-        return (
-            f"<Graph {self.source.name}: {self.num_vertices} vertices, "
-            f"{self.num_nonzeros} nonzeros, {kind}>"
-        )
+        sizes = f"{self.num_vertices} vertices, {self.num_nonzeros} nonzeros"
+        return f"<Graph {self.source.name}: {sizes}, {kind}>"
 
     def row_nonzeros(self) -> npt.NDArray[np.int64]:
         """Nonzeros of every row, int64[num_vertices]."""

@@ -87,7 +87,9 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
     if (k := first_true((leading < 0).any(axis=1))) is not None:
         what = "vertex size" if head.sizes and leading[k, 0] < 0 else "vertex weight"
         fail(path, int(line[k]), f"a {what} is negative:", leading[k][leading[k] < 0][0])
-    entry, weight = np.delete(numbers.values[: ptr[-1]], [*range(ptr[0]), *lead.flat]), None
+    is_entry = np.arange(ptr[-1]) >= ptr[0]
+    is_entry[lead] = False
+    entry, weight = numbers.values[: ptr[-1]][is_entry], None
     if head.has_values:
         message = "the last neighbour has no edge weight:"
         fail_first(path, count % 2 == 1, line, message, numbers.values[ptr[1:] - 1])
@@ -216,15 +218,11 @@ def write_metis(
         weight = graph.values[kept]
         wrong = (weight < 1) | (weight != np.floor(weight)) | (weight > 2**53)
         if (k := first_true(wrong)) is not None:
-            raise InputError(
-                f"{name}: METIS edge weights are whole numbers >= 1, not '{weight[k]}'; write the "
-                "graph without values (`pattern`)"
-            )
+            told = f"METIS edge weights are whole numbers >= 1, not '{weight[k]}'"
+            raise InputError(f"{name}: {told}; write the graph without values (`pattern`)")
     if not is_symmetric(graph, values=weight is not None):
-        raise InputError(
-            f"{name}: METIS files hold undirected graphs and this one is not symmetric; "
-            "symmetrize it first"
-        )
+        told = "METIS files hold undirected graphs and this one is not symmetric"
+        raise InputError(f"{name}: {told}; symmetrize it first")
     count = np.bincount(row[kept], minlength=n)
     columns = graph.indices[kept].astype(np.int64) + 1
     if weight is not None:

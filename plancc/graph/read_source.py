@@ -72,12 +72,11 @@ class ReadGraph:
         if self.graph.values is not None and self.times is not None:
             both = np.count_nonzero((self.times.first < begins) & (self.times.last >= begins))
             if both:
-                raise InputError(
-                    f"{self.graph.source.name}: `link_times`: {both:,} training edges are listed "
-                    f"before time {begins:.15g}, where validation and test begin, and again from "
-                    "then on: their weights are sums of both; give every edge once, or read the "
-                    "edges without weights (`pattern`)"
-                )
+                edges = f"{both:,} training edges are listed before time {begins:.15g}, where"
+                told = f"{edges} validation and test begin, and again from then on"
+                cure = "give every edge once, or read the edges without weights (`pattern`)"
+                where = f"{self.graph.source.name}: `link_times`"
+                raise InputError(f"{where}: {told}: their weights are sums of both; {cure}")
         return self.graph if away is None else without(self.graph, away)
 
 

@@ -204,10 +204,8 @@ def _matrix(
         shape = (graph.types.counts["rows"], graph.types.counts["columns"])
         column -= shape[0]
     if not lists_ids and [*shape] != sizes:
-        raise InputError(
-            f"{where}: a matrix of {shape[0]} x {shape[1]}, and there are {sizes[0]} vertices of "
-            f"its destination and {sizes[1]} of its source"
-        )
+        there = f"{sizes[0]} vertices of its destination and {sizes[1]} of its source"
+        raise InputError(f"{where}: a matrix of {shape[0]} x {shape[1]}, and there are {there}")
     for each, size in ((row, sizes[0]), (column, sizes[1])):
         if each.max(initial=-1) >= size:
             if name == "edgelist":

@@ -39,9 +39,8 @@ def balance_of(balance: str | None, weights: Any) -> str | None:
         check_readable(weights)
     names = [word.partition(":")[0].strip() for word in (balance or WEIGHTS).split(",")]
     if WEIGHTS not in names:
-        raise InputError(
-            f"`weights`: balance '{balance}' does not use them; give `balance` {balance},{WEIGHTS}"
-        )
+        cure = f"give `balance` {balance},{WEIGHTS}"
+        raise InputError(f"`weights`: balance '{balance}' does not use them; {cure}")
     return balance or WEIGHTS
 
 
@@ -83,10 +82,9 @@ class Assigner:
         for width in dims or ():
             self.grid.check_width(width)
         if topology is not None and not self.grid.exchanges_rows:
-            raise InputError(
-                f"topology {topology}: ranks of grid '{self.grid}' cannot be mapped to nodes; "
-                "those of row plans and of cagnet-1d with `sparse` can"
-            )
+            told = f"ranks of grid '{self.grid}' cannot be mapped to nodes"
+            can = "those of row plans and of cagnet-1d with `sparse` can"
+            raise InputError(f"topology {topology}: {told}; {can}")
 
     def with_capacities(self, options: SearchOptions) -> SearchOptions:
         """The options with a capacity for every part: those given, or the machine's speeds.
@@ -123,10 +121,8 @@ class Assigner:
         except InputError as error:
             if self.grid is None or f"'{self.model}'" not in str(error):
                 raise
-            raise InputError(
-                f"{error} ('{self.model}' assigns the blocks of rows of '{self.named}': see "
-                "`blocks`)"
-            ) from None
+            why = f"'{self.model}' assigns the blocks of rows of '{self.named}': see `blocks`"
+            raise InputError(f"{error} ({why})") from None
 
 
 def prepared(

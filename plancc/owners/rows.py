@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES
@@ -104,22 +104,18 @@ def _expectation(
     model, options = task.model, task.options
     if not isinstance(model, StochasticModel):
         if model.of_batches:
-            raise BackendUnavailable(
-                f"model '{task.name}' is of mini-batches: it must derive from StochasticModel"
-            )
+            told = "is of mini-batches: it must derive from StochasticModel"
+            raise BackendUnavailable(f"model '{task.name}' {told}")
         return None
     given = model.batches != EXACT_OR_ENOUGH and not task.searches
     if given and options.budget is not None:
-        raise InputError(
-            f"`budget` is for a refinement, but the nets of {model.batches} batches are "
-            "partitioned and no more: drop one of the two"
-        )
+        told = f"the nets of {model.batches} batches are partitioned and no more"
+        raise InputError(f"`budget` is for a refinement, but {told}: drop one of the two")
     from plancc.search.expectation import expectation_of
 
+    how = task.num_parts, options.seed, options.threads
     with observer("mini-batches"):
-        return expectation_of(
-            model, matrix, limits.vertex_weights, task.num_parts, options.seed, options.threads
-        )
+        return expectation_of(model, matrix, limits.vertex_weights, *how)
 
 
 def _searched(job: _Rows) -> Ownership:
@@ -133,15 +129,8 @@ def _searched(job: _Rows) -> Ownership:
         limits: Limits | None,
         report: Report | None,
     ) -> SearchResult:
-        return search(
-            matrix,
-            num_parts,
-            options,
-            model=task.model,
-            limits=limits or job.limits,
-            expectation=expectation,
-            report=report,
-        )
+        how: Any = {"model": task.model, "expectation": expectation, "report": report}
+        return search(matrix, num_parts, options, limits=limits or job.limits, **how)
 
     free = expectation is None and task.options.fixed is None  # to be given numbers by nodes
     shared = job.limits if free else None
@@ -232,10 +221,8 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
         step, who = f"rebalanced, seed {seed}", REBALANCED
         owner = rebalance(given, hypergraph, context)
         if owner is not given:
-            about_run.append(
-                f"{partitioner} is above epsilon ({limits.described}): plancc moved rows between "
-                "its parts"
-            )
+            told = f"is above epsilon ({limits.described}): plancc moved rows between its parts"
+            about_run.append(f"{partitioner} {told}")
     else:
         step, who = f"refined for {goal}, seed {seed}", REFINED
         if job.expectation is None:

@@ -72,18 +72,17 @@ class Task:
         if not model.searched:
             raise InputError(f"model '{self.name}' has no option `objective`")
         if model.of_batches:
-            raise InputError(
-                f"objective '{objective}': the objective of model '{self.name}' is the expected "
-                "volume of its mini-batches; for another one take model hp"
+            told = (
+                f"the objective of model '{self.name}' is the expected volume of its mini-batches"
             )
+            raise InputError(f"objective '{objective}': {told}; for another one take model hp")
         known = (*model.own_objectives, *OBJECTIVES)
         if objective not in known:
             owners = [n for n, m in MODELS.loaded().items() if objective in m.own_objectives]
             if owners:
-                raise InputError(
-                    f"objective '{objective}' is model {' and '.join(owners)}'s: for model "
-                    f"'{self.name}' choose from {', '.join(known)}"
-                )
+                cure = f"for model '{self.name}' choose from {', '.join(known)}"
+                told = f"objective '{objective}' is model {' and '.join(owners)}'s"
+                raise InputError(f"{told}: {cure}")
         check_choice("objective", objective, known)
 
     def _check_partitioner(self) -> None:
@@ -112,20 +111,16 @@ class Task:
                 f"`{given[0]}` {which}chooses partitioners itself: drop `{name}` {value}"
             )
         if options.objective in self.model.own_objectives:
-            raise InputError(
-                f"`{given[0]}` is for the objectives {', '.join(OBJECTIVES)}: drop `objective` "
-                f"{options.objective}"
-            )
+            rule = f"is for the objectives {', '.join(OBJECTIVES)}"
+            raise InputError(f"`{given[0]}` {rule}: drop `objective` {options.objective}")
 
     def _check_fixed(self) -> None:
         """Rows are fixed in the parts of row and edge plans, which are of one size then."""
         if self.options.fixed is None:
             return
         if not self.model.searched:
-            raise InputError(
-                "`fixed` is for searches that give a row to any part, such as hp and medium-grain, "
-                f"not for model '{self.name}'"
-            )
+            rule = "is for searches that give a row to any part, such as hp and medium-grain"
+            raise InputError(f"`fixed` {rule}, not for model '{self.name}'")
         if self.options.capacities is not None:
             raise InputError("`fixed` is for parts of one size: drop `capacities`")
 

@@ -252,10 +252,8 @@ class SampledExpectation:
         bound = self._recipe["hoeffding_batches"]
         if not self._fixed and sample.num_batches < bound:
             why = " and has reached the memory limit" if sample.full else ""
-            notes.append(
-                f"theta and delta ask for {bound:,} batches; the sample has "
-                f"{sample.num_batches:,}{why}"
-            )
+            has = f"the sample has {sample.num_batches:,}{why}"
+            notes.append(f"theta and delta ask for {bound:,} batches; {has}")
         elif self._fixed and sample.num_batches < self._wanted:
             why = "whose nets reached the memory limit" if sample.full else "when time was up"
             notes.append(f"the sample ends after {sample.num_batches} batches, {why}")
