@@ -88,23 +88,20 @@ def build_graph(
     del data, row, col
     if symmetrize and directed:
         # merge first: then two terms meet at most, and A[i, j] == A[j, i] exactly
-        *both, data = both_ways(_rows_of(matrix), matrix.indices, matrix.data)
-        one_way = len(data) - matrix.nnz
-        matrix = coo_array((data, tuple(both)), shape=shape).tocsr()
+        *ends, summands = both_ways(_rows_of(matrix), matrix.indices, matrix.data)
+        assert summands is not None
+        one_way = len(summands) - matrix.nnz
+        matrix = coo_array((summands, tuple(ends)), shape=shape).tocsr()
         if values is not None:
-            source = source.counting(BOTH_WAYS, len(data) - matrix.nnz, f" of {one_way:,}")
+            source = source.counting(BOTH_WAYS, len(summands) - matrix.nnz, f" of {one_way:,}")
     if values is not None:
         check_finite(matrix.data, where)  # sums may have overflowed
         entries = matrix.nnz
         matrix.eliminate_zeros()
         source = source.counting(ZEROS, entries - matrix.nnz)
-    return Graph(
-        indptr=matrix.indptr.astype(np.int64),
-        indices=matrix.indices.astype(np.int32, copy=False),
-        values=None if values is None else matrix.data,
-        directed=directed and not symmetrize,
-        source=source,
-    )
+    indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
+    summed = None if values is None else matrix.data
+    return Graph(indptr, indices, summed, directed and not symmetrize, source=source)
 
 
 def _rows_of(matrix: Any) -> npt.NDArray[np.int32]:

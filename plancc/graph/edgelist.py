@@ -160,13 +160,8 @@ def read_edgelist(
         if names is not None:
             raise InputError(f"{where}: {claims.place} 'bip', whose ids are numbers from 1")
         return _of_two_sides(path, claims, (u, v, weights), flags)
-    found = number(
-        *(u, v, where),
-        num_vertices=num_vertices,
-        keep_ids=keep_ids,
-        place=partial(_place, path, data),
-        names=names,
-    )
+    place, options = partial(_place, path, data), (num_vertices, keep_ids)
+    found = number(u, v, where, *options, place=place, names=names)
     warn_of_two_sides(where, split_names(table.ends), u, v)
     loops = int(np.count_nonzero(u == v)) if claims.edges else 0
     edges, ids = (len(u), loops), found.original_ids

@@ -121,6 +121,22 @@ class Graph(WithColumns):
         """The row of every nonzero, int64[num_nonzeros]."""
         return np.repeat(np.arange(self.num_vertices), self.row_nonzeros())
 
+    def relations(self, first: int = 0) -> npt.NDArray[np.integer] | None:
+        """Number of every nonzero's relation, int[num_nonzeros]; None for a graph without types.
+
+        `first`: Vertex of the first row, of a graph that is some rows of another.
+        """
+        if self.types is None or self.relation is not None:
+            return self.relation
+        return self.types.relation_of(first + self.nonzero_rows(), self.indices)
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> Graph:
+        """The graph of some of its nonzeros, bool[num_nonzeros]."""
+        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
+        values = None if self.values is None else self.values[kept]
+        taken: Any = {"indices": self.indices[kept], "columns": self.columns_at(kept)}
+        return replace(self, indptr=indptr, values=values, **taken)
+
 
 def as_vertices(given: int | Graph, original_ids: npt.NDArray[Any] | None = None) -> Graph:
     """A graph as it is; for a number, as many vertices with these ids and without edges."""
@@ -130,7 +146,7 @@ def as_vertices(given: int | Graph, original_ids: npt.NDArray[Any] | None = None
     return Graph(np.zeros(given + 1, np.int64), empty, original_ids=original_ids)
 
 
-def first_true(found: npt.NDArray[np.bool_]) -> int | None:
+def first_true(found: npt.NDArray[np.bool_] | np.bool_) -> int | None:
     """Number of the first entry that is true; None if none is."""
     return int(np.argmax(found)) if found.any() else None
 

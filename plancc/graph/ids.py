@@ -146,7 +146,7 @@ class PiecewiseEdges(ABC):
         self.sides, ids = sides, np.union1d(*sides)
         if not len(ids):
             raise InputError(f"{where}: the file holds no edge")
-        found = number(ids, ids, where, num_vertices=num_vertices, keep_ids=keep_ids)
+        found = number(ids, ids, where, num_vertices, keep_ids)
         check_num_vertices(found.num_vertices, where)
         self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
 
@@ -184,9 +184,9 @@ def number(
     u: IntArray,
     v: IntArray,
     where: str,
-    *,
     num_vertices: int | None = None,
     keep_ids: bool = False,
+    *,
     place: Callable[[int], str] | None = None,
     names: Names | None = None,
 ) -> Numbered:

@@ -345,9 +345,9 @@ def cut_by_time(
     for share in reversed(shares):
         able = begins[begins < end]
         if share and not len(able):
-            told = f"the {total:,} links have {len(begins) + 1} different times, too few for"
+            few = f"the {total:,} links have {len(begins) + 1} different times, too few for"
             given = ",".join(f"{each:g}" for each in shares)
-            raise InputError(f"{where}: {told} `link_split` {given}")
+            raise InputError(f"{where}: {few} `link_split` {given}")
         if share:
             wanted = end - int(share * total)
             end = int(able[np.argmin(abs(able - wanted))])
@@ -458,14 +458,6 @@ def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
     Parameters:
         first: Number of the first row, of a graph that is some rows of another.
     """
-    row = graph.nonzero_rows()
     known = np.sort(link_keys(pairs, graph))
-    kept = places_in(known, link_keys(np.stack([graph.indices, first + row]), graph)) < 0
-    degree = np.bincount(row[kept], minlength=graph.num_vertices)
-    return replace(
-        graph,
-        indptr=np.concatenate([[0], np.cumsum(degree)]),
-        indices=graph.indices[kept],
-        values=None if graph.values is None else graph.values[kept],
-        columns=graph.columns_at(kept),
-    )
+    ends = np.stack([graph.indices, first + graph.nonzero_rows()])
+    return graph.only(places_in(known, link_keys(ends, graph)) < 0)

@@ -34,11 +34,7 @@ class ListedEdges(NamedTuple):
     @classmethod
     def of_nonzeros(cls, graph: Graph) -> ListedEdges:
         """The nonzeros of a graph as its edges."""
-        rows = graph.nonzero_rows()
-        relation: Any = graph.relation
-        if relation is None and graph.types is not None:
-            relation = graph.types.relation_of(rows, graph.indices)
-        return cls(rows, graph.indices, relation, graph.values)
+        return cls(graph.nonzero_rows(), graph.indices, graph.relations(), graph.values)
 
 
 class EdgeFeatures(NamedTuple):

@@ -187,7 +187,7 @@ def _header(path: StrPath, numbers: Integers) -> _Header:
     if not 2 <= len(head) <= 4:
         text = " ".join(map(str, head))
         fail(path, line, "the header 'VERTICES EDGES [FMT [NCON]]' is expected, not", text)
-    n, edges, digits, ncon = (*head, *(0, 1)[len(head) - 2 :])
+    n, edges, digits, ncon = head + [0, 1][len(head) - 2 :]
     if digits not in _FORMATS:
         fail(path, line, "FMT is up to three digits 0 or 1, not", digits)
     has_weights = digits // 10 % 10

@@ -116,9 +116,9 @@ class RowsOfTypes:
     @cached_property
     def _of(self) -> npt.NDArray[np.integer]:
         """The relation of every nonzero."""
-        if self.rows.relation is not None:
-            return self.rows.relation
-        return self._types.relation_of(self._row, self.rows.indices)
+        found = self.rows.relations(self.first)
+        assert found is not None
+        return found
 
     @cached_property
     def _given(self) -> npt.NDArray[np.float64]:
@@ -177,14 +177,7 @@ class RowsOfTypes:
         made = values.astype(dtype)
         if not np.isfinite(made).all():
             raise InputError(f"{graph.source.name}: a value is too large for {np.dtype(dtype)}")
-        kept = made != 0  # others underflow
-        return replace(
-            graph,
-            indptr=np.concatenate([[0], np.cumsum(kept)])[graph.indptr],
-            indices=graph.indices[kept],
-            values=made[kept],
-            columns=graph.columns_at(kept),
-        )
+        return replace(graph, values=made).only(made != 0)  # others underflow
 
 
 @dataclass(frozen=True, eq=False)

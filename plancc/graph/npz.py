@@ -254,10 +254,9 @@ def _entries_of(archive: Archive, pattern: bool) -> _Found:
 
 def _of_scipy(archive: Archive, pattern: bool) -> _Found:
     """The entries of a file of scipy.sparse.save_npz, in its order."""
-    name, layout = archive.name, b""
-    if archive["format"].ndim == 0:
-        layout = archive["format"].item()
-    layout = layout.decode("latin-1") if isinstance(layout, bytes) else str(layout)
+    name, held = archive.name, archive["format"]
+    given: Any = held.item() if held.ndim == 0 else b""
+    layout = given.decode("latin-1") if isinstance(given, bytes) else str(given)
     if layout not in ("csr", "csc", "coo"):
         raise InputError(f"{name}: sparse format '{layout}'; give csr, by matrix.tocsr()")
     rows, columns = archive.integers("shape", 2).tolist()

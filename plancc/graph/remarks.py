@@ -99,12 +99,11 @@ def _of_classes(data: VertexData) -> list[str]:
     if data.targets is not None and data.targets.dtype == np.bool_:
         columns = data.targets.shape[1]
         if columns > 1 and (data.targets.sum(axis=1) == 1).all():
-            return [
-                f"labels of {columns} columns are targets: a vertex may be of any number of "
-                "classes (sigmoid, F1). Every row has exactly one 1, which looks one-hot: give the "
-                "numbers of the classes, n integers, if a vertex is of one class (softmax, "
-                "accuracy)"
-            ]
+            told = "a vertex may be of any number of classes (sigmoid, F1)"
+            looks = "Every row has exactly one 1, which looks one-hot"
+            cure = "give the numbers of the classes, n integers, if a vertex is of one class"
+            words = f"{told}. {looks}: {cure} (softmax, accuracy)"
+            return [f"labels of {columns} columns are targets: {words}"]
     return []
 
 

@@ -195,11 +195,8 @@ def _matrix(
     reader: Format = FORMATS[name]
     lists_ids = "num_vertices" in reader.options
     graph, turned = _read_file(path, name, relation, counts, pattern)
-    row, column, shape = (
-        graph.nonzero_rows(),
-        graph.indices.astype(np.int64),
-        (graph.num_vertices,) * 2,
-    )
+    row, column = graph.nonzero_rows(), graph.indices.astype(np.int64)
+    shape = (graph.num_vertices, graph.num_vertices)
     if graph.types is not None:
         shape = (graph.types.counts["rows"], graph.types.counts["columns"])
         column -= shape[0]

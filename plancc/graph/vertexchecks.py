@@ -56,13 +56,11 @@ def check_vertex_data(
             both, weights below 0; the message names key and value.
     """
     names = names or {}
-    checked: dict[str, Any] = {
-        key: array
-        if isinstance(array, MappedRows)
-        else _CHECKS[key](np.asarray(array), f"{where}key '{names.get(key, key)}'")
-        for key, array in arrays.items()
-        if array is not None
-    }
+    checked: dict[str, Any] = {key: each for key, each in arrays.items() if each is not None}
+    for key, array in checked.items():
+        if not isinstance(array, MappedRows):
+            what = f"{where}key '{names.get(key, key)}'"
+            checked[key] = _CHECKS[key](np.asarray(array), what)
     check_rows(checked, graph, where, names)
     if "clusters" in checked:
         _check_clusters(checked["clusters"], f"{where}key '{names.get('clusters', 'clusters')}'")
@@ -185,12 +183,10 @@ def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> No
         return
     advice = ""
     if array.ndim == 1 and words == "integers":
-        advice = (
-            "; np.unique(names, return_inverse=True)[1] numbers names"
-            if array.dtype.kind in "US"
-            else "; convert it, for example by y.long() or y.astype(int); -1 stands for unknown; "
-            "real numbers are called targets"
-        )
+        advice = "; np.unique(names, return_inverse=True)[1] numbers names"
+        if array.dtype.kind not in "US":
+            advice = "; convert it, for example by y.long() or y.astype(int); -1 stands for unknown"
+            advice += "; real numbers are called targets"
     raise InputError(
         f"{what} must be a list of {words}, not '{array.dtype}' of shape {array.shape}{advice}"
     )

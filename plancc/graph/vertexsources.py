@@ -111,12 +111,13 @@ def read_vertex_data(
     """
     paths = [path] if isinstance(path, str | os.PathLike) else path
     graph, several = as_vertices(num_vertices), len(paths) > 1
+    names = [os.fspath(each) for each in paths]
     choice: Any = {"split": split, "required": required, "elsewhere": several}
     found: dict[str, Any] = {}
     home: dict[str, str] = {}
     missing = {k: v for k, v in data_keys(keys).items() if v and (several or k == "id")}
     with allowing(large=allow_large):
-        for name in map(os.fspath, paths):
+        for name in names:
             held, ids = _held(name, graph, format, split, keys, required)
             if held is None:
                 continue
@@ -131,7 +132,7 @@ def read_vertex_data(
                 if key in found:
                     raise InputError(f"{name}: {key} are in {home[key]} too; give one")
                 found[key], home[key] = array, name
-        listed = ", ".join(map(os.fspath, paths))
+        listed = ", ".join(names)
         for called in missing.values():
             raise InputError(f"key '{called}' is missing in {'all of ' * several}{listed}")
         data = VertexData(**found)

@@ -86,7 +86,7 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
     place = {word: k for k, word in enumerate(words)}
     kinds = _names_of(keys)
 
-    def read(chosen: list[str], dtype: npt.DTypeLike = np.float64) -> Columns:
+    def read(chosen: list[str], dtype: npt.DTypeLike = np.float64) -> dict[str, npt.NDArray[Any]]:
         if not chosen:
             return {}
         booleans = tuple(place[word] for word in chosen if kinds.get(word) in MASKS)
@@ -253,21 +253,15 @@ def read_numbers(
             the file.
     """
     check_readable(path)
+    how: Any = {"delimiter": mark, "skiprows": skipped, "ndmin": 2, "comments": None}
+    how["encoding"] = "utf-8-sig"
+    if reading is not None:
+        how |= {"quotechar": '"', "usecols": reading.columns or None}
+        how["converters"] = dict.fromkeys(reading.booleans, _truth)
     try:
         with input_errors(path), open_input(path) as stream, warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of a file without lines
-            table: npt.NDArray[Any] = np.loadtxt(
-                stream,
-                dtype,
-                comments=None,
-                delimiter=mark,
-                skiprows=skipped,
-                ndmin=2,
-                encoding="utf-8-sig",
-                quotechar='"' if reading is not None else None,
-                usecols=(reading and reading.columns) or None,
-                converters=None if reading is None else dict.fromkeys(reading.booleans, _truth),
-            )
+            table: npt.NDArray[Any] = np.loadtxt(stream, dtype, **how)
     except (ValueError, UnicodeDecodeError) as error:
         words = _wrong_word(shown(error), path, skipped, reading)
         raise InputError(f"{os.fspath(path)}{words}") from error

@@ -88,8 +88,8 @@ def read_parquet(
     warn_of_empty(where, ids, u, v)
     if is_listing():
         say_order(where, parts_of(where), "what is given of edges follows them")
-    by_number: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids}
-    found = number(u, v, where, place=lambda k: f"{where}, row {k}", names=ids, **by_number)
+    options, place = (num_vertices, keep_ids), lambda k: f"{where}, row {k}"
+    found = number(u, v, where, *options, place=place, names=ids)
     warn_of_two_sides(where, names[:2], u, v)
     source = _source(where, names)
     graph = build_graph(found.num_vertices, found.u, found.v, weights, source=source, **flags)

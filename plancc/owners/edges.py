@@ -59,14 +59,8 @@ def _found(
         with observer("partition"):
             return _searched(matrix, task, report)
     with observer(f"model {task.name}"):
-        problem = build_problem(
-            task.model,
-            matrix,
-            task.num_parts,
-            balance=balance,
-            seed=task.options.seed,
-            takes=(Assignment, EdgeProblem),
-        )
+        how: Any = {"seed": task.options.seed, "takes": (Assignment, EdgeProblem)}
+        problem = build_problem(task.model, matrix, task.num_parts, balance=balance, **how)
     with observer("partition"):
         if isinstance(problem, Assignment):
             found = _assigned(matrix, problem, task)

@@ -32,7 +32,8 @@ def prepare(
     allowed = np.maximum(np.round(1000 * ((1 + epsilon) ** (1 / steps) - 1)), 1)
     capacities = options.get("capacities")
     shares = np.full(num_parts, 1 / num_parts) if capacities is None else capacities
-    graph = {"ptr": problem.indptr, "neighbours": problem.indices, "weights": weights}
+    graph: dict[str, Any] = {"ptr": problem.indptr, "neighbours": problem.indices}
+    graph["weights"] = weights
     if problem.edge_weights is not None:
         graph["costs"] = problem.edge_weights
     return {

@@ -84,14 +84,8 @@ class RowJob(RefiningJob):
         super().__post_init__()
 
     def _problem_of(self, model: Model) -> Any:
-        problem = build_problem(
-            model,
-            self.matrix,
-            self.num_parts,
-            balance="nnz",
-            seed=self.options.seed,
-            takes=(Hypergraph, WeightedGraph),
-        )
+        how: Any = {"seed": self.options.seed, "takes": (Hypergraph, WeightedGraph)}
+        problem = build_problem(model, self.matrix, self.num_parts, balance="nnz", **how)
         return replace(problem, vertex_weights=self.hypergraph.vertex_weights)
 
     @cached_property
@@ -250,27 +244,16 @@ class RowJob(RefiningJob):
         if not how.how.clustered:
             problem = self._given(how.how)
             at_once = more if how.adapter.several and self.deadline.at == np.inf else 0
-            return self.start(
-                problem,
-                how.adapter,
-                seeds=[(seed + k) % 2**31 for k in range(1 + at_once)],
-                preset=how.how.preset,
-                share=share,
-            )
+            seeds = [(seed + k) % 2**31 for k in range(1 + at_once)]
+            return self.start(problem, how.adapter, seeds=seeds, preset=how.how.preset, share=share)
         if self.clusters is None:
             if self.matrix.types is None:
                 return self.scattered(seed)
             # Limits of every type end clusters early, where sweeps of random rows end far away.
             return self.start(self.graph, seeds=[seed], share=share)
         problem = replace(self.clusters.graph, objective=how.how.objective)
-        return self.start(
-            problem,
-            how.adapter,
-            seeds=[seed],
-            preset=how.how.preset,
-            share=share,
-            label=self.clusters.label,
-        )
+        given: Any = {"preset": how.how.preset, "share": share, "label": self.clusters.label}
+        return self.start(problem, how.adapter, seeds=[seed], **given)
 
     def scattered(self, seed: int) -> Owner:
         """Random owners, noted: where there are no communities, sweeps need no better start."""
