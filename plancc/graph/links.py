@@ -2,6 +2,9 @@
 
 A link goes from a source to a target, as an edge of ``edge_index`` does. Negatives of training are
 drawn anew in every epoch; those of validation and test are fixed.
+
+By times of edges links are split: the latest are for test, those before for validation. An edge
+that is listed several times, or both ways of an undirected graph, has its earliest time.
 """
 
 from __future__ import annotations
@@ -9,20 +12,29 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.graph.canonical import build_graph
 from plancc.graph.formats import FORMATS
 from plancc.graph.graph import Graph, check_range
-from plancc.graph.listed_edges import edge_keys, edges_of, link_keys, places_in
+from plancc.graph.listed_edges import (
+    ListedEdges,
+    edge_keys,
+    edges_of,
+    for_every_edge,
+    link_keys,
+    places_in,
+)
 from plancc.graph.named_ids import are_names, names_of
-from plancc.graph.npz import Archive
+from plancc.graph.npz import Archive, map_array
 from plancc.graph.rowids import warn_of_numbers
 from plancc.graph.textfile import StrPath, show
 from plancc.graph.vertexdata import as_array
+from plancc.graph.vertextables import has_names, read_numbers
 from plancc.text import shown
 
 SPLITS = ("train", "val", "test")
@@ -40,6 +52,22 @@ TOLD = 0.02
 fewer change the area under the curve by less than 0.01."""
 
 Pair = npt.NDArray[np.int32]
+OF_VALUES = "values"
+"""Value of the option `link_times` for the values of the edges."""
+Floats = npt.NDArray[np.float64]
+
+
+class LinkTimes(NamedTuple):
+    """When edges were there.
+
+    Attributes:
+        first, last (float64[num_nonzeros]): Earliest and latest time of every nonzero.
+        listed (float64[edges]): Times of the edges as the source lists them.
+    """
+
+    first: Floats
+    last: Floats
+    listed: Floats
 
 
 @dataclass(frozen=True)
@@ -461,3 +489,54 @@ def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
     known = np.sort(link_keys(pairs, graph))
     ends = np.stack([graph.indices, first + graph.nonzero_rows()])
     return graph.only(places_in(known, link_keys(ends, graph)) < 0)
+
+
+def with_times(
+    graph: Graph, given: Any, listed: Sequence[ListedEdges], *, symmetrize: bool
+) -> tuple[Graph, LinkTimes]:
+    """The graph, without values if these are the times, and the times of its edges.
+
+    Parameters:
+        given: `OF_VALUES`, the path of a table with a number for every edge in the order of the
+            source (.npy, .csv, .csv.gz), or number[edges].
+        listed: What `plancc.graph.listed_edges.listing` had of the source.
+
+    Raises:
+        InputError: For times that are missing, not finite, or of another number of edges.
+    """
+    check_no_types(graph)
+    where = f"{graph.source.name}: `link_times`"
+    edges = listed[-1] if listed else ListedEdges.of_nonzeros(graph)
+    row, column = edges.row, edges.column
+    if isinstance(given, str) and given == OF_VALUES:
+        if edges.values is None:
+            raise InputError(f"{where} {given}: the edges have no values: give a file of times")
+        where, given = f"{where} {given}", edges.values
+        if listed:  # summed where edges are listed twice, and none where they are 0
+            flags: Any = {"symmetrize": symmetrize, "directed": graph.directed or symmetrize}
+            made = build_graph(graph.num_vertices, row, column, **flags)
+            graph = replace(graph, indptr=made.indptr, indices=made.indices)
+        source = replace(graph.source, weights="", weight_range="")
+        graph = replace(graph, values=None, source=source)
+    elif isinstance(given, str | os.PathLike):
+        where = f"{where} {os.fspath(given)}"
+        of_numpy = os.fspath(given).endswith(".npy")
+        given = map_array(given) if of_numpy else read_numbers(given, skipped=int(has_names(given)))
+    times = np.asarray(as_array(given, where))
+    if times.dtype.kind not in "iuf" or times.size != len(times):
+        raise InputError(
+            f"{where}: shape {times.shape} and type '{times.dtype}': give a number for every edge"
+        )
+    times = for_every_edge(graph, edges, times.reshape(-1).astype(np.float64), where, "times")
+    if len(wrong := np.flatnonzero(~np.isfinite(times))):
+        raise InputError(f"{where}: the time of edge {wrong[0]} (counted from 0) is not finite")
+    keys, place = np.unique(link_keys(np.stack([column, row]), graph), return_inverse=True)
+    first, last = np.full((2, len(keys)), [[np.inf], [-np.inf]])
+    np.minimum.at(first, place, times)
+    np.maximum.at(last, place, times)
+    rows = graph.nonzero_rows()
+    found = places_in(keys, link_keys(np.stack([graph.indices, rows]), graph))
+    if len(wrong := np.flatnonzero(found < 0)):
+        ends = f"{graph.indices[wrong[0]]} to {rows[wrong[0]]}"
+        raise InputError(f"{where}: the edge from vertex {ends} (counted from 0) has no time")
+    return graph, LinkTimes(first[found], last[found], times)

@@ -76,10 +76,8 @@ class _Header:
         In a pattern `mmread` passes over what stands behind row and column.
         """
         field = self.field if self.has_values else "pattern"
-        return (
-            f"%%MatrixMarket matrix coordinate {field} general\n"
-            f"{self.size} {self.columns} {entries}\n"
-        ).encode()
+        banner = f"%%MatrixMarket matrix coordinate {field} general"
+        return f"{banner}\n{self.size} {self.columns} {entries}\n".encode()
 
 
 def read_mtx(

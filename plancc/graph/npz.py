@@ -204,7 +204,7 @@ def read_npz(
     return detect_direction(graph)
 
 
-class _Found(NamedTuple):
+class _ArchiveEntries(NamedTuple):
     """The entries of an archive.
 
     Attributes:
@@ -227,7 +227,7 @@ class _Found(NamedTuple):
         return _row_of(self.indptr)
 
 
-def _entries_of(archive: Archive, pattern: bool) -> _Found:
+def _entries_of(archive: Archive, pattern: bool) -> _ArchiveEntries:
     """The entries of an archive by the names that it has; with `pattern` without values."""
     name = archive.name
     if "format" in archive:
@@ -235,7 +235,7 @@ def _entries_of(archive: Archive, pattern: bool) -> _Found:
     if {"indptr", "indices", "num_nodes"} <= set(archive):
         n = _num_nodes(archive)
         indptr, column = _compressed(archive, n, n)
-        return _Found((n, n), indptr, None, column, None)
+        return _ArchiveEntries((n, n), indptr, None, column, None)
     if "edge_index" not in archive:
         raise InputError(
             f"{name}: neither a scipy.sparse.save_npz file nor an archive with the keys 'indptr', "
@@ -249,10 +249,10 @@ def _entries_of(archive: Archive, pattern: bool) -> _Found:
         check_num_vertices(n, name)
     for ends in (column, row):
         check_range(ends, n, f"{name}: key 'edge_index'", HOLDS)
-    return _Found((n, n), None, row, column, None)
+    return _ArchiveEntries((n, n), None, row, column, None)
 
 
-def _of_scipy(archive: Archive, pattern: bool) -> _Found:
+def _of_scipy(archive: Archive, pattern: bool) -> _ArchiveEntries:
     """The entries of a file of scipy.sparse.save_npz, in its order."""
     name, held = archive.name, archive["format"]
     given: Any = held.item() if held.ndim == 0 else b""
@@ -273,7 +273,7 @@ def _of_scipy(archive: Archive, pattern: bool) -> _Found:
     of_rows = column if row is None else row
     if not values.ndim == 1 or not len(of_rows) == len(column) == len(values):
         raise InputError(f"{name}: key 'data' must have one value per nonzero")
-    found = _Found((rows, columns), indptr, row, column, None)
+    found = _ArchiveEntries((rows, columns), indptr, row, column, None)
     if values.dtype == np.bool_ and not pattern and not values.all():
         return found._replace(indptr=None, place=found.row[values], column=column[values])
     if pattern or values.dtype == np.bool_:

@@ -32,11 +32,11 @@ def read_part_vector(
         InputError: For a file that is not text, a line that is not one whole number, a negative
             part, a wrong number of lines; the message names file, line and value.
     """
+    has = f"the graph has {num_vertices} vertices"
     if os.fspath(path).lower().endswith(".json"):
         parts: npt.NDArray[np.int32] = FORMATS["dgl"].read_parts(path)
         if num_vertices is not None and len(parts) != num_vertices:
-            told = f"the graph has {num_vertices} vertices, the partition {len(parts)}"
-            raise InputError(f"{os.fspath(path)}: {told}")
+            raise InputError(f"{os.fspath(path)}: {has}, the partition {len(parts)}")
         return parts
     content = read_bytes(path)
     if b"\0" in content:
@@ -56,8 +56,7 @@ def read_part_vector(
     fail_first(path, part > np.iinfo(np.int32).max, line, "the part is too large:", part)
     if num_vertices is not None and len(part) != num_vertices:
         last = int(line[min(len(line) - 1, num_vertices)])
-        told = f"the graph has {num_vertices} vertices, the file lists the parts of"
-        fail(path, last, told, len(part))
+        fail(path, last, f"{has}, the file lists the parts of", len(part))
     return part.astype(np.int32)
 
 

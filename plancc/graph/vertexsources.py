@@ -233,11 +233,7 @@ def vertex_data_of(
     if graph.types is not None and _are_by_type(held, graph.types, keys):
         return _by_type(held, graph, graph.types, where, split, keys)
     keys, count = data_keys(keys), graph.num_vertices
-    for key in keys:
-        check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
-    for name in filter(None, keys.values()):
-        if name not in held and not elsewhere:
-            raise InputError(f"{where}key '{name}' is missing; there are {_listed(held)}")
+    _check_keys(keys, held, where, elsewhere)
     called = _names_in(held, keys, None if required else count)
     lists = [key for key in called if key not in keys and called[key] in INDEX_LISTS.get(key, ())]
     whats = {key: f"{where}key '{name}'" for key, name in called.items()}
@@ -282,6 +278,17 @@ def vertex_data_of(
     checked = check_vertex_data(arrays, graph, where, called)
     # of one row each the checks come first, so that errors name rows of the source
     return checked.take(of_vertices) if ids and rows == count else checked
+
+
+def _check_keys(
+    keys: Mapping[str, str], held: Mapping[str, Any], where: str, elsewhere: bool
+) -> None:
+    """Refuse keys of no vertex data, and names that are not held and cannot be `elsewhere`."""
+    for key in keys:
+        check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
+    for name in filter(None, keys.values()):
+        if name not in held and not elsewhere:
+            raise InputError(f"{where}key '{name}' is missing; there are {_listed(held)}")
 
 
 def _tell_labels_from_targets(arrays: dict[str, Array], called: dict[str, str]) -> None:

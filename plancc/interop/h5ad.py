@@ -242,13 +242,11 @@ def leave(path: str, request: dict[str, Any]) -> dict[str, Any]:
         found = READS[request["what"]](path, request["keys"])
     files: dict[str, str | None] = dict.fromkeys(found)
     for number, (name, value) in enumerate(found.items()):
-        if value is None:
-            continue
         file = os.path.join(request["folder"], str(number))
         if isinstance(value, np.ndarray):
             files[name] = f"{file}.npy"
             np.save(file, value, allow_pickle=False)
-        else:
+        elif value is not None:
             files[name] = f"{file}.npz"
             save_npz(file, value, compressed=False)
     return {"files": files}
