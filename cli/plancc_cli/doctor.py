@@ -1,6 +1,6 @@
 """`plancc doctor`: what this installation has, what is missing, and whether it works.
 
-Whatever may hang, crash or take memory is tried in a process of its own, with a time limit.
+Whatever may hang, crash or take memory is tried in a separate process, with a time limit.
 """
 
 from __future__ import annotations

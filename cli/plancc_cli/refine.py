@@ -33,7 +33,7 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
     options.field_option(each, **OBJECTIVE.get(each.name, {})) for each in options_of(RefineOptions)
 )
 @click.option("--part", type=click.Path(), help="Part vector to start from; -1: choose.")
-@click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
+@click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
 @options.as_data
 @verbosity
 def command(plan: str, output: str, part: str | None, compress: bool, **settings: Any) -> None:

@@ -51,7 +51,7 @@ def print_prediction(
     print_table(_steps(prediction, what))
     say(
         f"{what} {duration(prediction.seconds)}, {ratio(prediction.seconds, bound)} times the "
-        f"bound ({duration(bound)}: even work, no exchange of rows)"
+        f"bound ({duration(bound)}: balanced computation, no exchange of rows)"
     )
     busiest = prediction.rank_seconds
     say(

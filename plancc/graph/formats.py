@@ -219,7 +219,7 @@ def find_format(path: StrPath, format: str | None = None) -> str:
         if extension in entry.extensions and (entry.gzip or not zipped):
             return candidate
     if extension == ".h5":
-        raise InputError(f"{where}: no graph but a plan, by its name: give the graph")
+        raise InputError(f"{where}: this is a plan; give the graph file")
     if extension == ".hgr":
         raise InputError(f"{where}: a hypergraph is no graph: plancc partition reads it")
     if extension in PACKED:
@@ -273,8 +273,8 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
     nonzero where it has none; zeros are dropped; self loops are kept.
 
     Parameters:
-        path: The format follows from the extension (``plancc formats`` lists them), or from what is
-            in the folder.
+        path: The format follows from the extension (``plancc list formats``), or from the files of
+            the folder.
         **options
 
     Returns:

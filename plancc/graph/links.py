@@ -100,7 +100,9 @@ class SplitLinks:
 def check_no_types(graph: Graph) -> None:
     """InputError for a graph of types."""
     if graph.types is not None:
-        raise InputError(f"{graph.source.name}: links are learnt in graphs without types")
+        raise InputError(
+            f"{graph.source.name}: link prediction is not supported for graphs with vertex types"
+        )
 
 
 def read_links(source: Any, graph: Graph) -> SplitLinks:

@@ -31,7 +31,7 @@ Entries = tuple[IntArray, IntArray, npt.NDArray[Any] | None]
 _RULE = "vertices count from 0 within their type"
 RELATION = ("columns", "A", "rows")
 """The relation of a rectangular matrix."""
-RECTANGULAR = ".*(of type '(rows|columns)' are in no relation|'columns A rows' has no entries)"
+RECTANGULAR = ".*(of type '(rows|columns)' have no edges|'columns A rows' has no entries)"
 """What `united` says of a rectangular matrix."""
 
 
@@ -77,7 +77,7 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
         idle[vertices] = False
     for name, count in types.counts.items():
         if alone := int(idle[types.vertices(name)].sum()):
-            what = f"{alone:,} of {count:,} vertices of type '{shown(name)}' are in no relation"
+            what = f"{alone:,} of {count:,} vertices of type '{shown(name)}' have no edges"
             warn(f"{with_source}{what}")
     for remark in (*_counted_otherwise(types, entries), *_twins(entries)):
         warn(f"{with_source}{remark}")

@@ -288,10 +288,10 @@ EXPORT = Export(
     "a DistDGL partition, for dgl.distributed and GraphBolt",
     write,
     has_types=True,
-    has_edge_features=True,
+    columns=("edge_features",),
     library="dgl",
     install='pip install torch==2.2.1 dgl==2.1.0 torchdata==0.7.1 "pandas<2.3" pydantic pyyaml '
-    '"numpy<2", in an environment of its own (docs/reference/export.md)',
+    '"numpy<2", in a separate environment (docs/reference/export.md)',
 )
 
 

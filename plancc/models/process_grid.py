@@ -92,11 +92,11 @@ class ProcessGridModel(Model):
 
     @abstractmethod
     def shape(self, num_ranks: int) -> Shape:
-        """The grid of so many ranks.
+        """The grid of a number of ranks.
 
         Raises:
-            InputError: No grid of these options has so many ranks; the message names those that
-                have, and numbers of ranks near by that would do.
+            InputError: No grid of these options has this number of ranks; the message names grids
+                that do, and numbers near by that would fit.
         """
 
     @property
@@ -222,7 +222,7 @@ class Cagnet3DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """The most even grid, and those of one process column."""
+        """The most even grid, and grids of one process column."""
         layers = _divisors(num_ranks)[1:]
         shapes = [_shapes(num_ranks, 3)[0], *(f"{num_ranks // k}x1x{k}" for k in layers)]
         return [{"grid": shape} for shape in dict.fromkeys(shapes)]
@@ -277,7 +277,7 @@ def _check_ranks(num_ranks: int) -> None:
 
 
 def _given(grid: str | tuple[int, ...], dimensions: int, num_ranks: int) -> tuple[int, ...]:
-    """The sizes of a grid that the user names, which must have so many ranks."""
+    """The sizes of a grid that the user names, which must have the given number of ranks."""
     sizes = _sizes(grid, dimensions)
     if math.prod(sizes) != num_ranks:
         grids = f"grids of {num_ranks} ranks are {_or(_shapes(num_ranks, dimensions))}"
@@ -296,7 +296,7 @@ def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
 
 
 def _shapes(num_ranks: int, dimensions: int) -> list[str]:
-    """Grids of so many ranks as text, the most even ones first."""
+    """Grids of a number of ranks as text, the most even ones first."""
     divisors = _divisors(num_ranks)
     sizes = [(a, num_ranks // a) for a in divisors]
     if dimensions == 3:

@@ -298,7 +298,7 @@ def _candidates(
 
 
 def check_accepts(partitioner: str, kind: type) -> None:
-    """InputError if a partitioner takes no problems of a kind; it names those that do, and the
+    """InputError if a partitioner takes no problems of a kind; it names others that do, and the
     model that suits the partitioner."""
     adapter: Adapter = PARTITIONERS[partitioner]
     if kind not in adapter.accepts:

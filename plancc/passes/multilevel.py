@@ -85,7 +85,7 @@ class Sweeps:
     """Sweeps over the vertices of a partition; all methods but `price_unit` change its state.
 
     Attributes:
-        deadline: No sweep starts after it, and no coarser level, but for those that restore the
+        deadline: No sweep starts after it, and no coarser level, except sweeps that restore the
             balance.
         goal: What they lower.
         threads: For sweeps and cuts, which give the same with any number.

@@ -281,7 +281,7 @@ class RowJob(RefiningJob):
 
         Parameters:
             adapter: None: the best one that is installed; for `base` from then on the same.
-            seeds: The first is that of the owners; those of the others are kept until they are
+            seeds: The first is the seed of the owners; owners of the others are kept until they are
                 asked for.
             share: Of the time left, for the partitioner; None: whatever the budget says.
             needed: Whether its failure is a warning.
@@ -372,7 +372,7 @@ class RowJob(RefiningJob):
         return Member(self.limits.overload(state.sums), value, rows, owners, state.spread)
 
     def of_rows(self, owner: Owner) -> Owner:
-        """Owners of the rows of the matrix, by those of a member."""
+        """Owners of the rows of the matrix, from a member's owners."""
         return owner
 
     def member(self, owner: Owner) -> Member:
