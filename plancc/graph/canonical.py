@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.arrays import Array, IntArray, Mask
 from plancc.graph.edge_weights import WeightRange
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
 from plancc.graph.listed_edges import is_listing, list_edges
 from plancc.graph.symmetry import is_mirrored
 
-IntArray = npt.NDArray[np.integer]
 MANY = 1 << 22
 """Nonzeros from which on no transpose is made to see whether a pattern is symmetric: it would take
 more memory than the graph."""
@@ -37,7 +37,7 @@ def build_graph(
     num_vertices: int,
     row: IntArray,
     col: IntArray,
-    values: npt.NDArray[Any] | None = None,
+    values: Array | None = None,
     *,
     directed: bool = True,
     symmetrize: bool = False,
@@ -110,11 +110,8 @@ def _rows_of(matrix: Any) -> npt.NDArray[np.int32]:
 
 
 def both_ways(
-    row: IntArray,
-    column: IntArray,
-    values: npt.NDArray[Any] | None,
-    mutual: bool | npt.NDArray[np.bool_] = True,
-) -> tuple[IntArray, IntArray, npt.NDArray[Any] | None]:
+    row: IntArray, column: IntArray, values: Array | None, mutual: bool | Mask = True
+) -> tuple[IntArray, IntArray, Array | None]:
     """Entries, and once more with row and column exchanged those that are `mutual`, no loops."""
     back = mutual & (row != column)
     values = None if values is None else np.concatenate([values, values[back]])
@@ -125,7 +122,7 @@ def graph_of_rows(
     num_vertices: int,
     indptr: IntArray,
     indices: IntArray,
-    values: npt.NDArray[Any] | None = None,
+    values: Array | None = None,
     *,
     symmetrize: bool = False,
     transpose: bool = False,
@@ -153,7 +150,7 @@ def graph_of_rows(
     return build_graph(num_vertices, row, indices, values, **reading)
 
 
-def with_weight_range(source: Source, values: npt.NDArray[Any] | None, repeated: int = 0) -> Source:
+def with_weight_range(source: Source, values: Array | None, repeated: int = 0) -> Source:
     """The source with what is to be said of its values; of none, nothing."""
     if values is None:
         return replace(source, weights="", weight_range="").counting(MERGED, repeated)
@@ -162,7 +159,7 @@ def with_weight_range(source: Source, values: npt.NDArray[Any] | None, repeated:
     return found.told(source, repeated)
 
 
-def is_canonical(indptr: IntArray, indices: IntArray, values: npt.NDArray[Any] | None) -> bool:
+def is_canonical(indptr: IntArray, indices: IntArray, values: Array | None) -> bool:
     """Whether columns are strictly ascending in every row and no value is zero."""
     for start in range(0, len(indices), BLOCK):
         end = min(start + BLOCK, len(indices))
@@ -177,7 +174,7 @@ def is_canonical(indptr: IntArray, indices: IntArray, values: npt.NDArray[Any] |
     return True
 
 
-def as_values(values: npt.NDArray[Any], where: str) -> npt.NDArray[np.floating]:
+def as_values(values: Array, where: str) -> npt.NDArray[np.floating]:
     """Numbers as float32 (kept) or float64; InputError for anything that is no finite real."""
     if values.dtype.kind == "c":
         raise InputError(f"{where}: complex values are not supported")
@@ -236,7 +233,7 @@ def detect_direction(graph: Graph) -> Graph:
     return replace(graph, directed=False) if graph.directed and is_symmetric(graph) else graph
 
 
-def check_edge_index(pair: npt.NDArray[Any], where: str) -> npt.NDArray[np.integer]:
+def check_edge_index(pair: Array, where: str) -> IntArray:
     """An edge_index of PyTorch Geometric, sources first; InputError unless int[2, edges]."""
     if pair.ndim != 2 or pair.shape[0] != 2:
         rule = f"(2, edges), not {pair.shape}{': transpose it' * (pair.shape[1:] == (2,))}"

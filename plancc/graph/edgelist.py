@@ -16,10 +16,10 @@ from itertools import compress, islice
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.errors import InputError, warn
 from plancc.graph import kernels
+from plancc.graph.arrays import FloatArray, Int64Array, IntArray
 from plancc.graph.canonical import build_graph, detect_direction
 from plancc.graph.claims import (
     Said,
@@ -78,7 +78,7 @@ _PLUS = re.compile(rb"(?m) \+(?=[.\d]\S*$)")
 class End(NamedTuple):
     """One end of all edges: their ids, the number of vertices of its type, and the type's name."""
 
-    ids: npt.NDArray[np.integer]
+    ids: IntArray
     num_vertices: int
     name: str
 
@@ -595,14 +595,14 @@ def _is_like_a_number(word: bytes) -> bool:
 
 def read_integer_columns(
     path: StrPath, data: bytes, separator: bytes
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+) -> tuple[Int64Array, Int64Array]:
     """Ids u and v of the lines of a text of two columns; InputError for a wrong line."""
     return _integers(path, _taken(path, data, separator, 2, (0, 1)), 2)[:2]
 
 
 def _integers(
     path: StrPath, plain: bytes, columns: int, comments: bytes = b""
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Ids u and v of lines as `_taken` makes them, and their last column."""
     numbers = read_integers(path, plain, comments=comments, usual=True, advice=_advice)
     count = np.diff(numbers.ptr)
@@ -656,9 +656,7 @@ def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Rela
         check_ends(path, data, ends, in_words(relation))
 
 
-def _read_weighted(
-    path: StrPath, plain: bytes
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _read_weighted(path: StrPath, plain: bytes) -> tuple[Int64Array, Int64Array, FloatArray]:
     """Ids u and v, and weights, of lines as `_taken` makes them."""
     from scipy.io import mmread
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.graph.arrays import Array, FloatArray, Int64Array, Mask
 from plancc.graph.canonical import build_graph
 from plancc.graph.formats import FORMATS
 from plancc.graph.graph import Graph, check_range
@@ -54,7 +55,6 @@ fewer change the area under the curve by less than 0.01."""
 Pair = npt.NDArray[np.int32]
 OF_VALUES = "values"
 """Value of the option `link_times` for the values of the edges."""
-Floats = npt.NDArray[np.float64]
 
 
 class LinkTimes(NamedTuple):
@@ -65,9 +65,9 @@ class LinkTimes(NamedTuple):
         listed (float64[edges]): Times of the edges as the source lists them.
     """
 
-    first: Floats
-    last: Floats
-    listed: Floats
+    first: FloatArray
+    last: FloatArray
+    listed: FloatArray
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class SplitLinks:
         """The links of some kinds, int32[2, m]."""
         return np.concatenate([self.pairs[kind] for kind in kinds], axis=1)
 
-    def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], Int64Array]:
         """Both ends, int32[2, links], kind, uint8[links], and number in the kind, int64[links]."""
         sizes = [self.pairs[kind].shape[1] for kind in KINDS]
         kind = np.repeat(np.arange(len(KINDS), dtype=np.uint8), sizes)
@@ -147,14 +147,12 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
     return links
 
 
-def are_edges(
-    known: npt.NDArray[np.int64], pair: npt.NDArray[Any], graph: Graph
-) -> npt.NDArray[np.bool_]:
+def are_edges(known: Int64Array, pair: Array, graph: Graph) -> Mask:
     """Which pairs are among the edges `known`: bool[m]."""
     return places_in(known, edge_keys(graph, pair[1], pair[0])) >= 0
 
 
-def _some(pairs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _some(pairs: Array) -> Array:
     """Those of many pairs, array[..., m], that are looked at."""
     return pairs[..., :: 1 + pairs.shape[-1] // LOOKED_AT]
 
@@ -177,7 +175,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
 
 
 def _labelled(
-    objects: Sequence[Any], graph: Graph, known: npt.NDArray[np.int64], where: str
+    objects: Sequence[Any], graph: Graph, known: Int64Array, where: str
 ) -> dict[str, Any]:
     """What RandomLinkSplit returns, by our names; negatives of training are left out."""
     found = {}
@@ -207,7 +205,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     """Links by kind, of the right shapes and ranges."""
     for name in given.keys() - {*NAMES}:
         raise InputError(f"{where}'{shown(name)}' is no kind of links: they are {', '.join(NAMES)}")
-    found: dict[str, npt.NDArray[Any]] = {}
+    found: dict[str, Array] = {}
     for name, value in given.items():
         listed, pair = as_array(value, f"{where}{name}"), name in KINDS
         array = found[name] = _by_name(listed, graph, f"{where}{name}")
@@ -241,7 +239,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     return SplitLinks(pairs, *per_link)
 
 
-def _by_name(array: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[Any]:
+def _by_name(array: Array, graph: Graph, what: str) -> Array:
     """Vertex numbers in place of names; InputError for one that no vertex has."""
     ids = graph.original_ids
     if ids is None or array.dtype.kind in "iu" or not are_names(ids):
@@ -255,8 +253,8 @@ def _by_name(array: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[An
 
 
 def _doubtful(
-    links: SplitLinks, graph: Graph, known: npt.NDArray[np.int64], where: str, labelled: bool
-) -> Iterator[tuple[npt.NDArray[np.bool_], str]]:
+    links: SplitLinks, graph: Graph, known: Int64Array, where: str, labelled: bool
+) -> Iterator[tuple[Mask, str]]:
     """Which links, of some, are what is seldom meant, and what that is.
 
     Parameters:
@@ -311,7 +309,7 @@ def check_shares(shares: Sequence[float], links: Any = None) -> None:
 
 
 def random_links(
-    graph: Graph, shares: Sequence[float], seed: int, times: npt.NDArray[np.float64] | None = None
+    graph: Graph, shares: Sequence[float], seed: int, times: FloatArray | None = None
 ) -> SplitLinks:
     """Split the edges: each of an undirected graph once, none from a vertex to itself.
 
@@ -355,9 +353,7 @@ def random_links(
     return SplitLinks(pairs, begins=begins)
 
 
-def cut_by_time(
-    times: npt.NDArray[np.float64], shares: Sequence[float], where: str
-) -> tuple[int, int]:
+def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple[int, int]:
     """Where validation and test begin among ascending times, none of which is divided.
 
     Parameters:
@@ -422,7 +418,7 @@ def learnt(
     shares: Sequence[float] | None,
     disjoint: float,
     seed: int,
-    times: npt.NDArray[np.float64] | None = None,
+    times: FloatArray | None = None,
 ) -> tuple[SplitLinks, Pair]:
     """The links to learn, and the links whose edges carry no messages.
 
@@ -441,7 +437,7 @@ def _tell_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
     """Warn of links of a directed graph whose reverse carries messages, and they do not."""
     known, apart = edges_of(graph), np.sort(link_keys(away, graph))
 
-    def carry(pair: Pair) -> npt.NDArray[np.bool_]:
+    def carry(pair: Pair) -> Mask:
         return are_edges(known, pair, graph) & (places_in(apart, link_keys(pair, graph)) < 0)
 
     train = _some(links.pairs["train"])

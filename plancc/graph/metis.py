@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.graph.arrays import Int64Array
 from plancc.graph.canonical import build_graph, is_symmetric
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices, first_true
@@ -123,7 +123,7 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
 
 def _vertex_lines(
     path: StrPath, numbers: Integers, head: _MetisHeader
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+) -> tuple[Int64Array, Int64Array]:
     """Where the numbers of every vertex begin, int64[n + 1], and its line, int64[n].
 
     InputError for another number of lines than of vertices.
@@ -140,9 +140,7 @@ def _vertex_lines(
     return ptr[: n + 1], line[:n]
 
 
-def _fail_mirror(
-    path: StrPath, graph: Graph, turned: ListedEdges, line: npt.NDArray[np.int64]
-) -> NoReturn:
+def _fail_mirror(path: StrPath, graph: Graph, turned: ListedEdges, line: Int64Array) -> NoReturn:
     """Raise the InputError for the first edge that has no mirror, or one of another weight.
 
     `turned`: The edges from end to start. `line`: Of every vertex.

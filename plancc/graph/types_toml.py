@@ -32,13 +32,14 @@ import numpy as np
 
 from plancc.errors import InputError, PlanccWarning, warn
 from plancc.files import read_toml
+from plancc.graph.arrays import IntArray
 from plancc.graph.claims import TOLD, is_source_first
 from plancc.graph.edge_features import LEFT_OUT
 from plancc.graph.edge_weights import SUMMED
 from plancc.graph.edgelist import check_relation_file
 from plancc.graph.formats import FORMATS, Format, find_format, split_names
 from plancc.graph.graph import Graph, Source
-from plancc.graph.listed_edges import EdgeFeatures, IntArray, listing, with_features
+from plancc.graph.listed_edges import EdgeFeatures, listing, with_features
 from plancc.graph.named_ids import NAMED
 from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, show

@@ -27,15 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.export.contents import (
-    DGL_NAMES,
-    Arrays,
-    arrays_of,
-    edges_of,
-    halo_rows,
-    vertex_arrays,
-)
+from plancc.export.contents import DGL_NAMES, Arrays, arrays_of, edges_of, halo_rows, vertex_arrays
 from plancc.export.target import Export, write_json
+from plancc.graph.arrays import Array
 from plancc.graph.kernels import format_lines
 from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, read_bytes
@@ -90,7 +84,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     return owner
 
 
-def _ranges(held: Any, where: str) -> npt.NDArray[np.int64]:
+def _ranges(held: Any, where: str) -> Int64Array:
     """First vertex and end of every part, int64[parts, 2], that together are 0..n-1."""
     try:
         ranges = np.array(held)
@@ -104,7 +98,7 @@ def _ranges(held: Any, where: str) -> npt.NDArray[np.int64]:
     return ranges.astype(np.int64)
 
 
-def _checked(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
+def _checked(array: Array, what: str) -> Int64Array:
     if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size:
         raise InputError(f"{what} is no list of whole numbers")
     if array.min() < 0 or array.max() >= 2**31:
@@ -112,7 +106,7 @@ def _checked(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _original_ids(where: str, count: int) -> npt.NDArray[np.int64]:
+def _original_ids(where: str, count: int) -> Int64Array:
     """The graph's number of every vertex of DGL's numbering, int64[count]."""
     folder = os.path.dirname(where)
     for name in MAPPINGS:
@@ -280,7 +274,7 @@ def _graph_of_part(numbers: DistNumbers, index: int, halo: Int64Array) -> Any:
     return graph
 
 
-def _part_of_row(plan: Plan, rows: Int64Array) -> npt.NDArray[np.int64]:
+def _part_of_row(plan: Plan, rows: Int64Array) -> Int64Array:
     return np.searchsorted(plan.part_ptr, rows, side="right") - 1
 
 
