@@ -20,8 +20,8 @@ from plancc.errors import InputError
 from plancc.graph.arrays import Array, IntArray, Mask
 from plancc.graph.edge_weights import WeightRange
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
+from plancc.graph.kernels import is_mirrored
 from plancc.graph.listed_edges import is_listing, list_edges
-from plancc.graph.symmetry import is_mirrored
 
 MANY = 1 << 22
 """Nonzeros from which on no transpose is made to see whether a pattern is symmetric: it would take

@@ -24,7 +24,7 @@ from plancc.graph.canonical import BOTH_WAYS, MERGED, ZEROS, as_values, check_fi
 from plancc.graph.csr import write_head
 from plancc.graph.edge_weights import WeightRange
 from plancc.graph.graph import Source, check_range
-from plancc.graph.symmetry import mirror_sum
+from plancc.graph.kernels import mirror_sum
 from plancc.graph.union import Entries
 
 BUCKETS = 256
