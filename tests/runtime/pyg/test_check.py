@@ -151,6 +151,16 @@ def test_a_model_that_has_cached_its_edges():
     assert all(run_ranks(3, work, 60))
 
 
+def test_samples_over_one_graph():
+    def work(transport):
+        graph, powers = opened("directed", transport), torch.arange(3.0)[:, None, None]
+        x = torch.sin(graph.vertices.double()[:, None] * torch.arange(1.0, 9)) * powers
+        return check(seeded(lambda: GCNConv(8, 3, node_dim=-2)), graph, x, graph.edge_index)
+
+    found = run_ranks(3, work, 60)[0]
+    assert found.exact, str(found)
+
+
 def test_edge_plans_are_refused():
     plan = worlds.plan("directed", "edge", 1)
 
