@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from functools import cache, partial
 from hashlib import sha256
@@ -166,19 +166,15 @@ class Distributed(nn.Module):
     @contextmanager
     def _running(self, layer: nn.Module, rules: TorchRules) -> Iterator[None]:
         """A context in which a layer and those in it run by the rules."""
-        hooks = [each for inner in layer.modules() for each in self._hooked(inner, rules)]
-        messages = "register_propagate_forward_pre_hook"
-        layers = [k for k in layer.modules() if self.recompute and hasattr(k, messages)]
-        for each in layers:
-            each.forward = partial(self._recomputed, each, rules, each.forward)
-        try:
+        with ExitStack() as after:
+            for inner in layer.modules():
+                for hook in self._hooked(inner, rules):
+                    after.callback(hook.remove)
+                if self.recompute and hasattr(inner, "register_propagate_forward_pre_hook"):
+                    inner.forward = partial(self._recomputed, inner, rules, inner.forward)
+                    after.callback(delattr, inner, "forward")
             with rules:
                 yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-            for each in layers:
-                del each.forward
 
     def _recomputed(
         self, layer: nn.Module, rules: TorchRules, forward: Any, *args: Any, **kwargs: Any
@@ -194,13 +190,10 @@ class Distributed(nn.Module):
                     f"`recompute`: what a {type(layer).__name__} of the network has read changes "
                     "in place before the backward pass: change a copy"
                 )
-            buffers = [(x, x.clone()) for x in layer.buffers()]
-            try:
-                with self._running(layer, then):
-                    yield
-            finally:
-                for x, before in buffers:  # statistics are not updated twice
-                    x.data.copy_(before)
+            with ExitStack() as after, self._running(layer, then):
+                for x in layer.buffers():  # statistics are not updated twice
+                    after.callback(x.data.copy_, x.clone())
+                yield
 
         run = partial(forward, *args, **kwargs)
         how = {"use_reentrant": False, "preserve_rng_state": False}
@@ -297,7 +290,6 @@ class Distributed(nn.Module):
             {
                 "shape": [*x.shape],
                 "fits": _fitting(x, self._rows.get(key), self._edges.get(key)),
-                "out": key in self._edges and _beyond(x, self._edges[key]),
             }
             for _, key, x in tensors
         ]
@@ -319,7 +311,7 @@ class Distributed(nn.Module):
                     f"argument has an entry for each own row or each edge{self._in_dicts}, or is "
                     "the same on all ranks"
                 )
-            if kinds[-1].what == "ends" and any(each["out"] for each in of_ranks):
+            if kinds[-1].what == "ends" and any("beyond" in each["fits"] for each in of_ranks):
                 raise InputError(
                     f"`{name}` has numbers of vertices beyond this rank's: give "
                     f"`graph.edge_index{'_dict' * bool(self._in_dicts)}`, or part of it"
@@ -581,6 +573,8 @@ def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[
     if x.ndim and edges is not None:
         if x.ndim == 2 and len(x) == 2 and x.dtype == torch.int64:
             found.append("ends")
+            bounds = torch.tensor([[len(edges.sources.vertices)], [edges.targets.num_rows]])
+            found += ["beyond"] * bool(((x < 0) | (x >= bounds.to(x.device))).any())
         if len(x) == edges.index.shape[1]:
             found.append("edges")
     if x.ndim and rows is not None:
@@ -589,12 +583,3 @@ def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[
         if x.ndim > 2 and x.shape[-2] == rows.num_rows:
             found.append("inner rows")
     return found
-
-
-def _beyond(x: Tensor, edges: TypeEdges) -> bool:
-    """Whether ends of edges are outside of columns and own rows."""
-    if x.dtype != torch.int64 or x.ndim != 2 or len(x) != 2 or not x.numel():
-        return False
-    bounds = [len(edges.sources.vertices), edges.targets.num_rows]
-    high = torch.tensor(bounds, device=x.device)[:, None]
-    return bool(((x < 0) | (x >= high)).any())
