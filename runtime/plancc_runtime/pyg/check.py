@@ -102,7 +102,7 @@ def _entries_of(
 ) -> dict[Entry, _Entries]:
     """Rows and edges of the part: all of them (""), and by type and relation. Collective."""
     union = graph.union if isinstance(graph, TypedGraph) else graph
-    of_row, of_edge = _types(union)
+    of_edge = torch.zeros(len(edges)).long() if union.edge_type is None else union.edge_type.cpu()
     vertices = small.vertices.long()[None]
     ends = small.column_vertices().long()[small.edge_index]
     ends = torch.cat([of_edge[edges][None], ends])
@@ -111,6 +111,7 @@ def _entries_of(
         ("edges", ""): _Entries.of(edges, ends, union.transport),
     }
     if isinstance(graph, TypedGraph):
+        of_row = torch.from_numpy(graph.types.type_of(union.vertices.cpu().numpy()))
         for what, chosen, keys, of, of_what in (
             ("rows", rows, vertices, of_row, graph.types.names),
             ("edges", edges, ends, of_edge, graph.types.relations),
@@ -119,14 +120,6 @@ def _entries_of(
                 here, mine = chosen[of == k], keys[:, of[chosen] == k]
                 entries[what, key] = _Entries.of(here, mine, union.transport)
     return entries
-
-
-def _types(union: Graph) -> tuple[Tensor, Tensor]:
-    """Number of the type of every own row, and of the relation of every edge; 0 without types."""
-    if union.edge_type is None or union.types is None:
-        return torch.zeros(union.num_rows).long(), torch.zeros(union.edge_index.shape[1]).long()
-    of_row = torch.from_numpy(union.types.type_of(union.vertices.cpu().numpy()))
-    return of_row, union.edge_type.cpu()
 
 
 def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:

@@ -279,12 +279,6 @@ class Distributed(nn.Module):
         names = {k: f"argument {k}" for k in named if isinstance(k, int)}
         names |= enumerate(self._arguments)
         named = {names.get(k, k): value for k, value in named.items()}
-        for name, value in named.items():
-            if not isinstance(value, Tensor) and hasattr(value, "edge_index"):
-                raise InputError(
-                    f"`{name}` is a {type(value).__name__}: give the network tensors, such as "
-                    "`data.x, data.edge_index`"
-                )
         tensors = [(_in_words(path), self._key_of(path), x) for path, x in tensors_in(named)]
         found = [
             {
@@ -324,8 +318,7 @@ class Distributed(nn.Module):
 
     def _key_of(self, path: Path) -> Key:
         """The type or relation that a tensor in arguments is of: the innermost key."""
-        names = [k for k in reversed(path) if k in self._rows or k in self._edges]
-        return names[0] if names else ""
+        return next((k for k in reversed(path) if k in self._rows or k in self._edges), "")
 
     def _as_kind(self, x: Tensor, kind: ArgumentKind) -> Tensor:
         if kind.what == "ends":
@@ -555,9 +548,10 @@ def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
     leaves = [*leaves_of(value)]
     for _, each in leaves:
         of_object = () if isinstance(each, Tensor) else getattr(each, "__dict__", {}).values()
-        if any(isinstance(x, Tensor) for x in of_object):
+        if any(isinstance(x, Tensor) for x in (*of_object, getattr(each, "edge_index", None))):
             raise InputError(
-                f"an argument is a {type(each).__name__}, which has tensors: give the network these"
+                f"an argument is a {type(each).__name__}, which has tensors: give the network "
+                "these, such as `data.x, data.edge_index`"
             )
     return [(path, each) for path, each in leaves if isinstance(each, Tensor)]
 

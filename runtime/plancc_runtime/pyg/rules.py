@@ -160,13 +160,8 @@ class TorchRules(OverRanks):
         if not counts:
             return found
         if call.name == "arange":
-            of, [*first, last] = counts[0].of, call.args or [None]
-            if (
-                of is None
-                or last is not counts[0]
-                or first not in ([], [0])
-                or "step" in call.kwargs
-            ):
+            of, begins = counts[0].of, call.args[:-1] in ((), (0,)) and "step" not in call.kwargs
+            if of is None or not begins or call.args[-1:] != (counts[0],):
                 refuse(call, "makes numbers of this rank's rows")
             return marked(found, EdgeEnds, ends=(RowNumbers(of, False),))
         places = [k for k, each in enumerate(numbers[: found.ndim]) if isinstance(each, Count)]
