@@ -73,7 +73,6 @@ SAME_AS |= {"not_equal": "ne", "linalg_matmul": "matmul"}
 """Other names of functions that the tables above and the rules name."""
 ALIASES = {"dim": ("dim", "axis", "dims"), "keepdim": ("keepdim", "keepdims")}
 """Other names of arguments."""
-COMPARED = {"eq", "ne"}
 KEPT = names("view reshape unsqueeze repeat expand expand_as view_as")
 """Functions of numbers of rows that give such numbers."""
 FAILS = (RuntimeError, TypeError, ValueError, IndexError)

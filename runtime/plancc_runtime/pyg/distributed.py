@@ -42,8 +42,9 @@ from plancc_runtime.pyg.marks import (
     is_end,
     plain,
     spread,
+    version,
 )
-from plancc_runtime.pyg.moved import largest, version, with_zeros
+from plancc_runtime.pyg.moved import largest, with_zeros
 from plancc_runtime.pyg.products import Patterns
 from plancc_runtime.pyg.rules import TorchRules
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
@@ -149,8 +150,8 @@ class Distributed(nn.Module):
         is_graded, is_first = torch.is_grad_enabled(), self.model.training not in self._passed
         drawn = _random_state() if is_first else 0
         try:  # tensors of inference mode do not tell when they change
-            graded = torch.set_grad_enabled(is_graded)
-            with torch.inference_mode(False), graded, self._running(self.model, rules):
+            running = self._running(self.model, rules)
+            with torch.inference_mode(False), torch.set_grad_enabled(is_graded), running:
                 out = self.model(*args, **made)
         except InputError as error:
             raise self._named(error) from None
@@ -275,37 +276,32 @@ class Distributed(nn.Module):
             InputError: If a tensor of no rows and edges has other shapes on other ranks, numbers of
                 vertices are beyond this rank's, or nothing has rows.
         """
-        transport = self._graph.transport
         names = {k: f"argument {k}" for k in named if isinstance(k, int)}
         names |= enumerate(self._arguments)
         named = {names.get(k, k): value for k, value in named.items()}
         tensors = [(_in_words(path), self._key_of(path), x) for path, x in tensors_in(named)]
         found = [
-            {
-                "shape": [*x.shape],
-                "fits": _fitting(x, self._rows.get(key), self._edges.get(key)),
-            }
+            ([*x.shape], _fitting(x, self._rows.get(key), self._edges.get(key)))
             for _, key, x in tensors
         ]
-        whole = transport.gather(found)
+        whole = self._graph.transport.gather(found)
         if len({len(each) for each in whole}) > 1:
             raise InputError("the ranks give the network other numbers of tensors")
         kinds: list[ArgumentKind] = []
         for (name, key, x), of_ranks in zip(tensors, zip(*whole, strict=True), strict=True):
-            fits = set.intersection(*(set(each["fits"]) for each in of_ranks))
+            shapes, fits = zip(*of_ranks, strict=True)
             rows_first = x.ndim > 1 and x.is_floating_point() and "edge" not in name
-            order = ["ends", *(("rows", "edges") if rows_first else ("edges", "rows"))]
-            kinds.append(
-                ArgumentKind(next((k for k in (*order, "inner rows") if k in fits), ""), key)
-            )
-            shapes = [each["shape"] for each in of_ranks]
-            if not kinds[-1].what and any(shape != shapes[0] for shape in shapes):
+            pair = ("rows", "edges") if rows_first else ("edges", "rows")
+            order = ("ends", *pair, "inner rows")
+            what = next((k for k in order if all(k in each for each in fits)), "")
+            kinds.append(ArgumentKind(what, key))
+            if not what and any(shape != shapes[0] for shape in shapes):
                 raise InputError(
                     f"`{name}` has shapes {', '.join(map(str, shapes[:3]))} on ranks 0, 1, ...: an "
                     f"argument has an entry for each own row or each edge{self._in_dicts}, or is "
                     "the same on all ranks"
                 )
-            if kinds[-1].what == "ends" and any("beyond" in each["fits"] for each in of_ranks):
+            if what == "ends" and any("beyond" in each for each in fits):
                 raise InputError(
                     f"`{name}` has numbers of vertices beyond this rank's: give "
                     f"`graph.edge_index{'_dict' * bool(self._in_dicts)}`, or part of it"
@@ -429,7 +425,7 @@ class Distributed(nn.Module):
             of = index.of if apart else None
             if of is not None:
                 inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}
-                given["dim_size"] = size.here if isinstance(size, Count) else size
+                given["dim_size"] = int.__index__(size) if isinstance(size, Count) else size
             if pads and not all_in([inputs, given], Mark):
                 # of all ranks, as rows are padded to the most edges of one
                 most = given["index"].bincount(minlength=1).max()

@@ -16,7 +16,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from plancc.errors import InputError
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.pyg.marks import EdgeEnds, Spread, plain
+from plancc_runtime.pyg.marks import EdgeEnds, Spread, plain, version
 from plancc_runtime.pyg.spaces import TypeRows
 from plancc_runtime.transport.base import Transport
 
@@ -99,11 +99,6 @@ def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -
 def with_zeros(x: Tensor, size: int) -> Tensor:
     """x with rows of zeros behind it, up to `size` rows."""
     return x if len(x) == size else torch.cat([x, x.new_zeros(size - len(x), *x.shape[1:])])
-
-
-def version(x: Any) -> int:
-    """How often a tensor was changed in place, where it tells; 0 of others."""
-    return 0 if not isinstance(x, Tensor) or x.is_inference() else x._version
 
 
 def _flat(x: Tensor) -> Tensor:

@@ -127,9 +127,6 @@ class TorchRules(OverRanks):
         """Whether anything is true on any rank. Collective."""
         return bool(summed(found.any().long(), self.transport) > 0)
 
-    def _size(self, size: int, of: TypeRows | None = None) -> Count:
-        return counted(size, of, lambda: self._total(size, of))
-
     def _sizes(self, call: Call, x: Any) -> Any:
         """The shape of a tensor with a mark, or its length in one axis or in all."""
         here, of = x.shape[x.axis], x.of if is_rows(x) else None
@@ -138,7 +135,8 @@ class TorchRules(OverRanks):
             return counted(here * others, None, lambda: self._total(here, of) * others)
         if call.name == "__len__" and x.axis == 0:
             refuse(call, "counts this rank's rows or edges (`size(0)` divides as that of all)")
-        sizes = [*x.shape[: x.axis], self._size(here, of), *x.shape[x.axis + 1 :]]
+        size = counted(here, of, lambda: self._total(here, of))
+        sizes = [*x.shape[: x.axis], size, *x.shape[x.axis + 1 :]]
         dim = {"size": call.get(1, "dim"), "__len__": 0}.get(call.name)
         return torch.Size(sizes) if dim is None else sizes[dim]
 
@@ -194,7 +192,7 @@ class TorchRules(OverRanks):
         """Functions of one end of edges or of both, where these are no index."""
         name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds))
         ends = [*x.ends]
-        if name in calls.COMPARED and all(map(is_end, call.args)):
+        if name in ("eq", "ne") and all(map(is_end, call.args)):
             _only(call, (k.of for k in call.args))
             return spread(call.run(), 0, None)
         if name == "max" and len(call.args) == 1 and not call.kwargs:

@@ -42,14 +42,6 @@ def masked(x, **_):
     return y + x[chosen].mean(0)
 
 
-def attention(x, **_):
-    return torch.nn.MultiheadAttention(W, 2)(x, x, x)[0]
-
-
-def out_of(x, **_):
-    return torch.add(x, x, out=torch.empty_like(x))
-
-
 def set_rows(x, **_):
     y = x.clone()
     y[:3] = 0
@@ -96,10 +88,6 @@ def of_whole_numbers(x, batch, **_):
         0, batch, whole + batch.to(torch.uint8), "amin"
     )
     return x * (whole.amin() + 3 * whole.max() + by_graph.sum())
-
-
-def as_embedding(x, node_type, **_):
-    return F.embedding(node_type, torch.ones(3, W), scale_grad_by_freq=True)
 
 
 def of_equal(x, edge_index, edge_weight, **_):
@@ -190,8 +178,6 @@ REFUSED = {
     "numbers of Python": lambda x, **_: x * random.random(),
     "branch of a rank": lambda x, **_: x.sin() if current_thread().name == "rank 1" else x * 2,
     "complex rows": lambda x, edge_index, **_: torch.complex(x, x)[edge_index[0]].imag,
-
-
     "tracked statistics by row": lambda x, **_: F.instance_norm(
         x.view(x.size(0), -1, 2), torch.zeros(W // 2), torch.ones(W // 2)
     ),
@@ -200,7 +186,6 @@ REFUSED = {
     "like, of rows": lambda x, **_: torch.full_like(x, x.size(0)),
     "fill with rows": lambda x, **_: torch.zeros_like(x).fill_(x.size(0)),
     "more rows": lambda x, **_: x * +x.size(0),
-    "bits of rows": lambda x, **_: x * (x.size(0) | 0),
     "largest end": lambda x, edge_index, **_: x / (int(edge_index.max()) + 1),
     "rows by group": lambda x, batch, **_: x.t()[batch % W].sum(1),
     "edges by group": lambda x, edge_index, batch, **_: x[edge_index[:, batch][0]],
@@ -210,7 +195,9 @@ REFUSED = {
     "repeated by rows": lambda x, **_: torch.ones(2, W).repeat(x.size(0), 1).mean(0),
     "range from two": lambda x, **_: x[torch.arange(start=2, end=x.size(0))],
     "several indices": lambda x, edge_index, **_: x[edge_index[0][:, None], torch.tensor([0, 1])],
-    "gradient by frequency": as_embedding,
+    "gradient by frequency": lambda x, node_type, **_: F.embedding(
+        node_type, torch.ones(3, W), scale_grad_by_freq=True
+    ),
     "normalize": lambda x, **_: F.normalize(x, dim=0),
     "softmax": lambda x, **_: x.softmax(dim=0),
     "layer norm of rows": lambda x, **_: F.layer_norm(x.t(), (x.size(0),)).t(),
@@ -239,21 +226,13 @@ REFUSED = {
     "edges by number": lambda edge_attr, **_: edge_attr[torch.tensor([0, 1])],
     "as many edges as rows": lambda x, edge_attr, **_: edge_attr[: x.size(0)],
     "first edges": lambda edge_attr, **_: edge_attr[:5],
-    "median": lambda x, **_: x.median(),
-    "quantile": lambda x, **_: x.quantile(0.5, dim=0),
     "1-norm": lambda x, **_: x.norm(p=1),
     "linalg": lambda x, **_: torch.linalg.norm(x),
-    "svd": lambda x, **_: torch.linalg.svd(x),
-    "fft": lambda x, **_: torch.fft.fft(x, dim=0).real,
-    "attention": attention,
-    "dot-product attention": lambda x, **_: F.scaled_dot_product_attention(x, x, x),
+    "attention": lambda x, **_: torch.nn.MultiheadAttention(W, 2)(x, x, x)[0],
     "nonzero of edges": lambda edge_weight, **_: (edge_weight > 0.5).nonzero(),
     "where alone": lambda x, **_: torch.where(x > 0),
-    "bincount": lambda batch, **_: batch.bincount(),
     "unique with counts": lambda batch, **_: batch.unique(return_counts=True),
-    "apply": lambda x, **_: x.detach().apply_(lambda v: v),
     "numpy": lambda x, **_: torch.from_numpy(x.detach().numpy()),
-    "tolist": lambda x, **_: torch.tensor(x.tolist()),
     "item": lambda x, **_: x[:, :1].item(),
     "length": lambda x, **_: x.sum(0) / len(x),
     "order of ends": lambda x, edge_index, **_: (edge_index[0] < edge_index[1]).sum() * x,
@@ -262,22 +241,14 @@ REFUSED = {
     "first ends": lambda x, edge_index, **_: x[edge_index[0][:20]],
     "edges by a range": lambda x, edge_index, **_: x[edge_index[:, torch.arange(20)][0]],
     "more rows than are here": lambda x, **_: x[:30].sum(0),
-    "joined to a line": lambda x, **_: torch.cat(
-        [x, torch.linspace(0, 1, steps=x.size(0))[:, None]], 1
-    ),
-    "product with a line": lambda x, **_: torch.einsum(
-        "nd,n->nd", x, torch.linspace(0, 1, steps=x.size(0))
-    ),
     "rows as a number": lambda x, **_: x * int(x.size(0)),
-    "less than rows": lambda x, **_: -x.size(0) * x,
-    "tensor of rows": lambda x, **_: x / torch.tensor(x.size(0)),
     "filled with rows": lambda x, **_: x / torch.full((1,), x.size(0)),
     "ends of this rank": lambda x, edge_index, **_: x / len(edge_index[0]),
     "data": lambda x, **_: x.data * 2,
     "hook of gradients": hook_of_gradients,
     "stride": lambda x, **_: x * x.t().contiguous().stride(0),
     "rows less one": lambda x, **_: x.sum(0) / (x.size(0) - 1),
-    "out": out_of,
+    "out": lambda x, **_: torch.add(x, x, out=torch.empty_like(x)),
     "rows set": set_rows,
     "rows set by number": set_by_number,
     "first rows": lambda x, **_: x[:3],
