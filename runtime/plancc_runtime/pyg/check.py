@@ -118,7 +118,7 @@ def _entries_of(
         ):
             for k, key in enumerate(of_what):
                 here, mine = chosen[of == k], keys[:, of[chosen] == k]
-                entries[what, key] = _Entries.of(here, mine, union.transport)
+                entries[what, cast(Key, key)] = _Entries.of(here, mine, union.transport)
     return entries
 
 
@@ -294,7 +294,7 @@ def _run(
 
     def note(name: str, _: Any, inputs: Any, out: Any) -> None:
         for x in all_in(out, Tensor):
-            of, axis = (("rows", x.of.name), x.axis) if is_rows(x) else (None, 0)
+            of, axis = (("rows", x.of.name), x.axis) if is_rows(x) and x.of else (None, 0)
             outputs.append(Output(name, of, axis, plain(x)))
 
     def of_part(name: Any, x: Tensor) -> Tensor:

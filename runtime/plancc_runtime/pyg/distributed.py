@@ -197,8 +197,11 @@ class Distributed(nn.Module):
                 yield
 
         run = partial(forward, *args, **kwargs)
-        how = {"use_reentrant": False, "preserve_rng_state": False}
-        return checkpoint(run, **how, context_fn=lambda: (nullcontext(), again()))
+
+        def contexts() -> Any:
+            return nullcontext(), again()
+
+        return checkpoint(run, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
 
     def _compare_passes(self, calls: list[str], drawn: int) -> None:
         """Refuse a first pass that differs between ranks, or draws numbers that do. Collective."""
