@@ -36,7 +36,6 @@ from plancc_runtime.pyg.marks import (
     Count,
     EdgeEnds,
     Mark,
-    Message,
     Spread,
     alike,
     is_end,
@@ -418,14 +417,12 @@ class Distributed(nn.Module):
         One that treats each row by itself has no marks inside; the rules see what others do.
         """
         pads = _pads(layer.__class__)
-        is_alone = all(map(_is_alone, layer.modules()))
-        is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")
+        is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # of messages
+        is_alone = not is_sum and all(map(_is_alone, layer.modules()))
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
             index, size, dim = given["index"], given["dim_size"], given["dim"]
-            is_product = is_sum and isinstance(inputs[0], Message)  # for the rules
-            apart = is_alone and is_end(index, False) and not is_product
-            of = index.of if apart else None
+            of = index.of if is_alone and is_end(index, False) else None
             if of is not None:
                 inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}
                 given["dim_size"] = int.__index__(size) if isinstance(size, Count) else size
