@@ -203,7 +203,7 @@ class _Entries(NamedTuple):
         return cls(chosen, *map(torch.from_numpy, (whole[:, order], order, mine)))
 
 
-class Output(NamedTuple):
+class _Output(NamedTuple):
     """A tensor that a layer returns.
 
     Attributes:
@@ -242,7 +242,7 @@ class _Side(NamedTuple):
         rows = [torch.searchsorted(self.entries["rows", of].keys[0], end) for of, end in ends]
         return torch.stack(rows)
 
-    def share_of_sum(self, out: Output) -> Tensor:
+    def share_of_sum(self, out: _Output) -> Tensor:
         """This rank's share of a sum of an output with weights by vertex, or without."""
         x = out.x
         if out.of is None:
@@ -256,7 +256,7 @@ class _Side(NamedTuple):
 class _Passes(NamedTuple):
     """Tensors of one pass; of gradients of arguments what their entries are of, or None."""
 
-    outputs: list[Output]
+    outputs: list[_Output]
     gradients: dict[str, tuple[Entry | None, Tensor]]
     parameters: dict[str, Tensor]
 
@@ -279,7 +279,7 @@ def _run(
     named: Mapping[Any, Any],
     kinds: Sequence[ArgumentKind],
     side: _Side,
-    known: Sequence[Output] = (),
+    known: Sequence[_Output] = (),
 ) -> _Passes:
     """One forward and backward pass in float64; the loss is a fixed sum of all outputs.
 
@@ -288,14 +288,14 @@ def _run(
         known: Outputs of all ranks, which say what the rows of outputs on one rank are of.
     """
     inner = _without_caches(model).double().train()
-    outputs: list[Output] = []
+    outputs: list[_Output] = []
     leaves: dict[str, tuple[Entry | None, Tensor]] = {}
     left = iter(kinds)
 
     def note(name: str, _: Any, inputs: Any, out: Any) -> None:
         for x in all_in(out, Tensor):
             of, axis = (("rows", x.of.name), x.axis) if is_rows(x) and x.of else (None, 0)
-            outputs.append(Output(name, of, axis, plain(x)))
+            outputs.append(_Output(name, of, axis, plain(x)))
 
     def of_part(name: Any, x: Tensor) -> Tensor:
         kind = next(left)
