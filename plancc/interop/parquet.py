@@ -18,12 +18,11 @@ from plancc.errors import InputError, warn
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.claims import warn_of_two_sides
-from plancc.graph.formats import Format, join_names
-from plancc.graph.graph import Graph, Source
+from plancc.graph.formats import Format, join_names, library
+from plancc.graph.graph import Graph, Source, first_true
 from plancc.graph.ids import ID_OPTIONS, PiecewiseEdges, edge_columns, number
 from plancc.graph.listed_edges import is_listing
 from plancc.graph.named_ids import Names, names_of, sorted_names, warn_of_empty, whole_names
-from plancc.graph.optional import library
 from plancc.graph.rowids import SAMPLE, by_numbers, is_id_name, may_be_ids, say_order
 from plancc.graph.textfile import StrPath, check_readable, show
 from plancc.graph.union import Entries
@@ -69,7 +68,7 @@ def read_parquet(
 
     Parameters:
         path, num_vertices, keep_ids, pattern, **flags: As in `plancc.graph.formats.read_graph`.
-        columns: Names of the columns of u and v, and of the weights. Empty: those that
+        columns: Names of the columns of u and v, and of the weights. Empty: columns that
             `plancc.graph.ids.edge_columns` finds by their names.
 
     Raises:
@@ -239,14 +238,14 @@ def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | N
 
 
 def _check_cost(numbers: int, where: str, what: str) -> None:
-    """InputError if so many numbers are more than the files, or the memory, have room for."""
+    """InputError if the files, or the memory, have no room for this many numbers."""
     wanted = numbers * BYTES_OF_NUMBER
     check_unpacked(wanted, _files_of(where), what)
     check_memory(wanted, what)
 
 
 def _files_of(where: str) -> list[str]:
-    """The file, or those of a folder in the order of the numbers in their names.
+    """The file, or the files of a folder in the order of the numbers in their names.
 
     InputError for what is no regular file.
     """
@@ -271,7 +270,7 @@ def read_columns(
 
     Returns:
         dict of str to array, or None: All columns by name, the index that pandas wrote without a
-            name as "index"; None for those that were not read. A null number is nan.
+            name as "index"; None for columns that were not read. A null number is nan.
 
     Raises:
         InputError: For a damaged file, two columns of one name, lists of different lengths, what is
@@ -373,9 +372,8 @@ def _is_text(arrow: Any, kind: Any) -> bool:
 def _ids(column: Any, what: str) -> npt.NDArray[np.int64]:
     _check_nulls(column, what, "ids")
     ids: npt.NDArray[Any] = column.to_numpy()
-    wrong = (ids < 0) | (ids > np.iinfo(np.int64).max)
-    if wrong.any():
-        raise InputError(f"{what} holds '{ids[wrong][0]}', not a vertex id")
+    if (k := first_true((ids < 0) | (ids > np.iinfo(np.int64).max))) is not None:
+        raise InputError(f"{what} holds '{ids[k]}', not a vertex id")
     return ids.astype(np.int64, copy=False)
 
 

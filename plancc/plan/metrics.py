@@ -41,6 +41,16 @@ class StepTraffic(NamedTuple):
             receive.messages_per_part(),
         )
 
+    def reversed(self) -> StepTraffic:
+        """The traffic of the messages back."""
+        return StepTraffic(self.received, self.sent, self.messages_received, self.messages_sent)
+
+    def times(self, width: int | Int64Array) -> StepTraffic:
+        """Words and messages of rows of this width (of every part); none without a column."""
+        full = np.asarray(width) > 0
+        sent, received, *messages = self
+        return StepTraffic(sent * width, received * width, *(each * full for each in messages))
+
 
 @dataclass(frozen=True)
 class Traffic:
@@ -163,7 +173,7 @@ class Metrics:
 
 
 def summarize(parts: Traffic) -> Metrics:
-    """Figures of a whole plan from those of its parts."""
+    """Figures of a whole plan from figures of its parts."""
     volume, messages = int(parts.sent.sum()), int(parts.messages_sent.sum())
     num_parts, num_rows = len(parts.rows), max(1, int(parts.rows.sum()))
     fold = parts.fold

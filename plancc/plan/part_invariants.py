@@ -21,8 +21,7 @@ from plancc.plan.links import link_problems
 from plancc.plan.parts import Claims, PartRange
 from plancc.plan.rank_parts import RankParts
 from plancc.plan.route_invariants import route_invariants
-from plancc.plan.topology import Topology
-from plancc.plan.values import LINKS, OF_ROWS
+from plancc.plan.values import LINKS, OF_ROWS, Header
 from plancc.sampling.counter import mix
 
 MATRIX_FAULTS = {
@@ -40,21 +39,21 @@ MESSAGE_FAULTS = {
     1: "message {message} has a peer that is out of range or the part itself",
     2: "peers of part {part} are not ascending and unique",
     3: "message {message} is empty",
-    4: "a row number of message {message} is not one of its owner's",
+    4: "a row number of message {message} is not a row of its owner",
     5: "rows of message {message} are not strictly ascending",
 }
 """Problem that `_message_fault` finds."""
 
 
 def part_invariants(
-    parts: PartRange, num_interior: Int64Array, topology: Topology | None
+    parts: PartRange, num_interior: Int64Array, header: Header
 ) -> Iterator[tuple[str, str]]:
     """(invariant, what breaks it or "") of some parts, vertex data and other parts left out.
 
     Parameters:
         parts: Its offsets rise and end at the lengths of the arrays.
         num_interior (int64[last - first]): Of these parts.
-        topology: As of `Header`.
+        header: Of their plan.
     """
     rows = np.diff(parts.part_ptr)
     places = np.full(len(rows), parts.part_ptr[-1])
@@ -71,10 +70,9 @@ def part_invariants(
     )
     yield from _matrix(parts, num_interior, own)
     yield "matrix/value is finite", "" if all_finite(parts.value) else "NaN or infinity"
-    if parts.edge_features is not None:
-        wrong = not all_finite(parts.edge_features)
-        yield "matrix/edge_features are finite", "NaN or infinity" * wrong
-    yield from route_invariants(parts, topology)
+    for name in parts.read_columns:
+        yield f"matrix/{name} are finite", "NaN or infinity" * (not all_finite(parts.columns[name]))
+    yield from route_invariants(parts, header.route)
     if parts.links is not None:
         received = parts.exchanges[LINKS].receive
         yield from link_problems(parts.links, parts.part_ptr, parts.first, received)
@@ -241,7 +239,7 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
     """What a rank says of messages with others, and of vertices and nonzeros.
 
     Parameters:
-        parts: Those that the rank reads; it makes claims for parts of its own that no rank before
+        parts: The parts that the rank reads; it makes claims for own parts that no rank before
             it has.
     """
     header, num_ranks, speaker = held.header, held.num_ranks, held.speaker

@@ -272,7 +272,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
 
 
 def slowness(machine: Machine, num_ranks: int) -> Float64Array:
-    """Seconds for what takes a rank of speed 1 on a core of its own one: float64[num_ranks].
+    """Seconds for what takes a rank of speed 1, alone on a core, one second: float64[num_ranks].
 
     Raises:
         InputError: If the machine has speeds of another number of ranks.
@@ -385,8 +385,8 @@ class WorkTimes:
 
     def _messages(self, of: PointToPoint) -> Float64Array:
         split = of.pairs.by_node(self._machine.node.ranks)
-        between = of.moved(split.between)
-        inside = (all_ - out for all_, out in zip(of.moved(split.total), between, strict=True))
+        between, total = (each.times(of.width) for each in split)
+        inside = (all_ - out for all_, out in zip(total, between, strict=True))
         return self._exchange(StepTraffic(*inside), between)
 
     def _exchange(self, inside: StepTraffic, between: StepTraffic) -> Float64Array:

@@ -38,7 +38,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     of_plan = as_json("inspect", "plan.h5")["links"]
     sizes = ", ".join(f"{of_plan[split]} {split}" for split in ("train", "val", "test"))
     assert sizes in inspected
-    assert "without links: predicted epoch" in inspected
+    assert "links not counted: predicted epoch" in inspected
     assert f"their targets: {of_plan['rows']} rows in" in inspected
     options = ("--epochs", 3, "--hidden", 6, "--decoder", "mlp", "--metric", "mrr")
     files = ("--save", "w.npz", "--predict", "z.npz")
@@ -86,7 +86,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     said = plancc_run("plan.h5", "--task", "links").err
     assert "compile it with --link-split or --links" in said
     refused("plan.h5: scores of links need a plan with links")
-    with pytest.raises(InputError, match="these weights tell links: give a plan with links"):
+    with pytest.raises(InputError, match="these weights predict links: use a plan with links"):
         predict("plan.h5", "w.npz", "x.csv", SingleTransport())
 
 
@@ -121,7 +121,7 @@ def test_predictions_and_rehearsals_count_the_words_of_links(tmp_path, monkeypat
         assert each["words"] == epoch["words_sent"]
     usual = ok("simulate", "plan.h5")
     assert "a GCN of 7 x 128 x 128" in usual
-    assert "note: negatives are those of epoch 0" in usual
+    assert "note: negatives as in epoch 0" in usual
     assert "links" not in ok("simulate", "plan.h5", "--task", "vertices")
     refused = fails(tmp_path, "simulate", "plan.h5", "--task", "vertices", "--seed", 1)
     assert "--seed 1: is for links, and for --split" in refused
