@@ -171,6 +171,8 @@ class Distributed(nn.Module):
                 for hook in self._hooked(inner, rules):
                     after.callback(hook.remove)
                 if self.recompute and hasattr(inner, "register_propagate_forward_pre_hook"):
+                    own = {k: each for k, each in vars(inner).items() if k == "forward"}
+                    after.callback(vars(inner).update, own)
                     inner.forward = partial(self._recomputed, inner, rules, inner.forward)
                     after.callback(delattr, inner, "forward")
             with rules:
