@@ -19,6 +19,7 @@ from plancc_runtime.curves import areas
 from plancc_runtime.data import LocalData
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.metrics import RANKED
+from plancc_runtime.nn.gradients import gradients_of, sum_together
 from plancc_runtime.nn.network import Network
 from plancc_runtime.optim import clip_gradients, optimizer_of
 from plancc_runtime.options import TrainOptions
@@ -282,18 +283,10 @@ class Learner:
         """Sum the gradients (Algorithm 2, line 13) and, with them, the loss. Collective."""
         self.clock.enter("update")
         with self.clock("allreduce"):
-            for w in self._parameters:
-                if w.grad is None:
-                    w.grad = torch.zeros_like(w)
-            if self.transport.size == 1:
-                return share.item()
-            gradients = [w.grad.reshape(-1) for w in self._parameters if w.grad is not None]
-            both = torch.cat([*gradients, share.reshape(1)])
-            self.transport.allreduce_sum(both)
-            *pieces, loss = both.split([*(w.numel() for w in self._parameters), 1])
-            for w, piece in zip(self._parameters, pieces, strict=True):
-                w.grad = piece.view_as(w)
-            return loss.item()
+            gradients = gradients_of(self._parameters)
+            if self.transport.size > 1:
+                sum_together([*gradients, share], self.transport)
+            return share.item()
 
 
 def is_finite(x: Tensor) -> bool:

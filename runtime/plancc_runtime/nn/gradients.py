@@ -20,12 +20,7 @@ def sum_gradients(parameters: Iterable[nn.Parameter], transport: Transport) -> N
         parameters: The same on all ranks, in the same order; parameters without gradients are left
             out.
     """
-    wanted = [w for w in parameters if w.requires_grad]
-    for w in wanted:
-        if w.grad is None:
-            w.grad = torch.zeros_like(w)
-    gradients = [w.grad for w in wanted if w.grad is not None]
-    _put(gradients, _summed(gradients, transport))
+    sum_together(gradients_of([w for w in parameters if w.requires_grad]), transport)
 
 
 def copy_from_first(tensors: Sequence[Tensor], transport: Transport) -> None:
@@ -35,18 +30,26 @@ def copy_from_first(tensors: Sequence[Tensor], transport: Transport) -> None:
             for tensor in tensors:
                 tensor.zero_()
         # float64 holds the values of all dtypes that occur, counters included
-        _put(tensors, _summed([tensor.double() for tensor in tensors], transport))
+        values = [tensor.double() for tensor in tensors]
+        sum_together(values, transport)
+        for tensor, value in zip(tensors, values, strict=True):
+            tensor.copy_(value)
 
 
-def _summed(tensors: Sequence[Tensor], transport: Transport) -> Tensor:
+def gradients_of(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
+    """The gradients of parameters, which are zeros from now on where there were none."""
+    for w in parameters:
+        if w.grad is None:
+            w.grad = torch.zeros_like(w)
+    return [w.grad for w in parameters if w.grad is not None]
+
+
+def sum_together(tensors: Sequence[Tensor], transport: Transport) -> None:
+    """Replace tensors of one type by their sums over all ranks, in one all-reduce. Collective."""
     if not tensors:
-        return torch.empty(0)
-    flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+        return
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     transport.allreduce_sum(flat)
-    return flat
-
-
-def _put(tensors: Sequence[Tensor], flat: Tensor) -> None:
     pieces = flat.split([tensor.numel() for tensor in tensors])
     for tensor, piece in zip(tensors, pieces, strict=True):
         tensor.copy_(piece.view_as(tensor))

@@ -23,7 +23,7 @@ from plancc_runtime.data import DEFAULT_FEATURES, SPLITS, LocalData, load_data
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.order import by_type, reordered
+from plancc_runtime.layouts.order import reordered
 from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.stack import StackGraph
@@ -100,7 +100,7 @@ class TypedVertices(LearningTask):
         return replace(part, vertex_data=type(data)(**found))
 
     def ordered(self, part: Part) -> Part:
-        return reordered(part, by_type(self.types.type_of(part.global_id)))
+        return reordered(part, np.argsort(self.types.type_of(part.global_id), kind="stable"))
 
     def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
         common = resources.transport, resources.dtype, self.options, resources.device
