@@ -523,7 +523,7 @@ def _file_cases(quick: bool) -> Iterator[Case]:
         "accelerators",
         "accelerators --json",
         "accelerators",
-        "accelerators rmat.mtx --dims 12,8,4 --keep 0.7 --json",
+        "accelerators rmat.mtx --dims 12,8,4 --json",
         inputs=["rmat"],
     )
     time = "--objective time --balance work --dims 12,8,4 --machine"

@@ -13,7 +13,8 @@ from mkdocs.structure.files import File
 from plancc.fields import entries, options_of
 from plancc.graph.formats import ReadOptions
 from plancc.options import PatchOptions, PlanOptions, RefineOptions, SearchOptions
-from plancc_cli.group import LISTINGS, SECTIONS, command
+from plancc_cli.group import SECTIONS, command
+from plancc_cli.list import command as listing
 from plancc_cli.run_command import command as run_command
 from plancc_runtime.options import TrainOptions
 
@@ -67,7 +68,7 @@ def on_files(files: Any, config: Any) -> Any:
     names = [name for section in SECTIONS.values() for name in section]
     helps = [_printed(command, "plancc", name, "--help", "all") for name in names]
     helps.append(_printed(run_command, "plancc-run", "--help", "all"))
-    lists = [_printed(command, "plancc", name) for name in LISTINGS]
+    lists = [_printed(command, "plancc", "list", name) for name in listing.commands]
     for page, title, blocks in (
         ("commands", "Commands", helps),
         ("registries", "Registries", lists),

@@ -15,8 +15,10 @@ from plancc_cli.words import in_flags, say
 @click.argument("graph", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="The folder to make.")
 @options.reading
-@options.searching("data", "Features, labels and masks; without it, those that the source holds.")
-@click.option("--split", metavar="NAME", help="The split to take where the data have several.")
+@options.searching("data", "Features, labels and masks; by default those of the source.")
+@click.option(
+    "--split-name", "split", metavar="NAME", help="The split to take where the data have several."
+)
 @options.searching("memory", "Memory limit (16G).  [default: what is left]")
 @options.as_data
 @verbosity

@@ -49,12 +49,7 @@ SECTIONS = {
     "Others": {
         "doctor": "Check libraries, MPI and GPU.",
         "warm-up": "Compile all kernels ahead, for images and clusters.",
-        "models": "List the models, or explain one.",
-        "partitioners": "List the partitioners, or explain one.",
-        "samplers": "List the samplers of mini-batches, or explain one.",
-        "formats": "List the graph formats.",
-        "machines": "List the machines of simulate, or show one.",
-        "objectives": "List the objectives of a search.",
+        "list": "List models, partitioners, samplers, formats, machines, objectives.",
     },
 }
 """Commands and what they do, by section."""
@@ -62,10 +57,6 @@ WORDS = {name: words for each in SECTIONS.values() for name, words in each.items
 TRAIN = "Train from a plan: mpirun -n 4 plancc-run plan.h5"
 ON_RANKS = ("compile", "predict", "calibrate", "warm-up")
 """Commands that a launcher may start on several ranks; others are for one process."""
-LAST = "Others"
-"""The section that the help shows in one line."""
-LISTINGS = ("models", "partitioners", "samplers", "formats", "machines", "objectives")
-"""Commands in ``plancc_cli.registries``, by their names."""
 LAB = (
     *("accelerators", "calibrate", "inspect", "partition"),
     *("rehearse", "report", "simulate", "study"),
@@ -75,7 +66,6 @@ COMMANDS = Registry(
     "command",
     "plancc.commands",
     {name: f"plancc_cli.{name.replace('-', '_')}:command" for name in WORDS}
-    | {name: f"plancc_cli.registries:{name}" for name in LISTINGS}
     | {name: f"plancc_lab.{name}.command:command" for name in LAB},
     instance_of="click:Command",
 )
@@ -97,10 +87,6 @@ class LazyGroup(Interruptible, click.Group):
         widest = max(map(len, WORDS)) + 2
         formatter.write("\n")
         for title, commands in SECTIONS.items():
-            if title == LAST:
-                rest = [name for name in commands if name not in LISTINGS]
-                formatter.write(f"{title}: {', '.join(rest)}\nLists: {', '.join(LISTINGS)}\n")
-                break
             formatter.write(f"{title}:\n")
             shown = [("plancc-run", TRAIN)] if "simulate" in commands else []
             for name, words in [*shown, *commands.items()]:

@@ -22,7 +22,8 @@ from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO, parse_budget
 from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine
 from plancc.predict.passes import DEFAULT_DIMS
-from plancc.registry import check_choice
+from plancc.registry import check_choice, nearest
+from plancc.text import shown
 from plancc_cli.words import Interruptible
 
 if TYPE_CHECKING:
@@ -63,11 +64,7 @@ def option_of(
         **settings: Passed to `click.Option`; ``help``, or ``otherwise``, in place of the field's.
     """
     kind = kind_of(field) if len({kind_of(each) for each in (field, *others)}) == 1 else "str"
-    types = {
-        "int": int,
-        "float": float,
-        "Path": click.Path(),
-    }
+    types = {"int": int, "float": float, "Path": click.Path()}
     words = help_of(field)
     if who:
         words = f"For {who}: {words[0].lower()}{words[1:]}"
@@ -157,7 +154,7 @@ def fields_of(
 
 
 def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """The options that are given, those that are text in the types of a class's fields.
+    """The given options; texts become values of the types of a class's fields.
 
     Raises:
         InputError: If a text is no value of the field's type.
@@ -170,7 +167,7 @@ def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict
 
 
 class Sections(Interruptible):
-    """A command whose help shows its options in sections, or first those that people use most.
+    """A command whose help shows its options in sections, or the common options first.
 
     Parameters:
         sections: Names of parameters by the title of their section; the others stand in "Other".
@@ -190,7 +187,7 @@ class Sections(Interruptible):
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         names = self.get_help_option_names(ctx)
-        if not (self.common and names and self.add_help_option):
+        if not (names and self.add_help_option):
             return super().get_help_option(ctx)
         if self._help_option is None:
             self._help_option = click.Option(
@@ -199,18 +196,22 @@ class Sections(Interruptible):
                 flag_value="",
                 is_eager=True,
                 expose_value=False,
-                metavar="[all]",
+                metavar="[all|OPTION]",
                 callback=_show_help,
-                help="Show this message, or all options, and exit.",
+                help="Show this message, all options, or one of them, and exit.",
             )
         return self._help_option
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = {
+    def records(self, ctx: click.Context) -> dict[str, tuple[str, str]]:
+        """Flags and help of every option, by the name of its parameter."""
+        return {
             str(p.name): _plain(*record)
             for p in self.get_params(ctx)
             if isinstance(p, click.Option) and (record := p.get_help_record(ctx))
         }
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = self.records(ctx)
         if self.common and ALL not in ctx.meta:
             common = dict.fromkeys((*self.common, "help"))
             with formatter.section("Options that are used most"):
@@ -225,7 +226,7 @@ class Sections(Interruptible):
 
 
 ALL = "all"
-"""What ``--help`` is given for all options, and a key of the context's `meta` then."""
+"""The topic of ``--help`` that shows all options, and a key of the context's `meta` then."""
 _RANGE = r"-?[\d.]*<?=?x(?:[<>]=?-?[\d.]+)?"
 
 
@@ -239,15 +240,26 @@ def _plain(flags: str, words: str) -> tuple[str, str]:
 def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -> None:
     if topic is None or ctx.resilient_parsing:
         return
-    if topic:
-        check_choice("topic of help", topic, [ALL])
-        ctx.meta[ALL] = True
-    click.echo(ctx.get_help(), color=ctx.color)
+    if topic in ("", ALL):
+        if topic:
+            ctx.meta[ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+    assert isinstance(ctx.command, Sections)
+    records = ctx.command.records(ctx)
+    name = topic.lstrip("-").replace("-", "_")
+    if name not in records:
+        near = nearest(name, records)
+        meant = f" (did you mean {flag_of(near)}?)" if near else ""
+        raise InputError(f"--help {shown(topic)}: no option of this name{meant}; try --help {ALL}")
+    formatter = ctx.make_formatter()
+    formatter.write_dl([records[name]])
+    click.echo(formatter.getvalue().rstrip())
     ctx.exit()
 
 
 NO_PLANS = (".json", ".npy", ".toml", ".html")
-"""Extensions, besides those of graphs, of files that are no plans."""
+"""Extensions, besides the extensions of graphs, of files that are no plans."""
 
 FORM = "plancc.form"
 """Key of the context's `meta`."""
@@ -404,11 +416,7 @@ NAMED = pairs("NAME=VALUE", rename=lambda name: name.replace("-", "_")) | {"meta
 """Settings of an option that names others: --model-option, --sampler-option."""
 
 
-def convolution_of(
-    model: str,
-    choices: Mapping[str, Any],
-    has_types: bool = False,
-) -> Convolution:
+def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = False) -> Convolution:
     """The convolution of a model of `plancc-run`, for plans with types or without.
 
     Those by relation and a third party's are imported, with torch.
@@ -439,19 +447,19 @@ def refuse_swapped(kind: str, name: str) -> None:
 
 
 def taken() -> set[str]:
-    """Names that a model's option cannot have on the command line: those of plancc's own."""
+    """Names of plancc's own options, which a model's option cannot have on the command line."""
     return {*FIELDS, *READING, *COMMANDS_OWN}
 
 
 def taken_beside_batches() -> set[str]:
-    """Names that a sampler's option cannot have: those `taken`, and those of mini-batches."""
+    """Names that a sampler's option cannot have: `taken`, and options of mini-batches."""
     from plancc.models.stochastic import StochasticModel
 
     return taken() | {each.name for each in options_of(StochasticModel)}
 
 
 def sampler_fields() -> Declared:
-    """Options of the samplers, those of third parties included."""
+    """Options of all samplers, also of third parties."""
     from plancc.sampling import SAMPLERS
 
     samplers = SAMPLERS.loaded()
@@ -603,7 +611,7 @@ def field_option(field: Field[Any], **settings: Any) -> click.Option:
 
 
 def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
-    """One option of `SearchOptions` or `PlanOptions`, perhaps with a help of its own."""
+    """One option of `SearchOptions` or `PlanOptions`, perhaps with another help."""
     return with_options([field_option(FIELDS[name], **({"help": help} if help else {}) | settings)])
 
 
@@ -613,7 +621,7 @@ predicted_epoch = together(
     searching(
         "dims",
         "Widths d0,d1,...,dL of the layers; inspect and compare then add words, bytes and memory "
-        "of training a GCN.  [default: those that the plan was compiled for, or of its features "
+        "of training a GCN.  [default: the widths of the compilation, or of its features "
         f"and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
     ),
     searching(

@@ -45,7 +45,7 @@ LISTS: Any = {"type": click.Path(), "multiple": True, "metavar": "EDGES"}
     metavar="FILE.csv",
     help="Write the rows that change their owner: row,from,to (-1: no part).",
 )
-@click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
+@click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
 @options.with_options(options.field_option(each) for each in options_of(PatchOptions))
 @options.reading
 @options.as_data

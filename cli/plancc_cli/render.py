@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -48,8 +49,8 @@ NAMES = {
 }
 """Words for entries of a provenance whose names say too little."""
 NOTHING_MOVED = "rows moved 0, by a random partition too"
-WITHOUT_LINKS = "without links: "
-"""What is said in place of ratios to nothing, such as those of one part."""
+WITHOUT_LINKS = "links not counted: "
+"""What is said in place of ratios to zero, such as the ratios of a plan of one part."""
 
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: bool) -> None:
@@ -81,8 +82,9 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     full += WITHOUT_LINKS * (plan.links is not None)
     say(f"{full}{epoch_words(EpochTimes.of_plan(plan))}")
     sizes = _data(plan.vertex_data.sizes())
-    edges = "" if plan.edge_features is None else f"; edge features {plan.edge_features.shape[1]:,}"
-    say(f"matrix: {how_read(header, provenance)}; vertex data: {sizes}{edges}")
+    for name in plan.read_columns:
+        sizes += f"; {name.replace('_', ' ')} {prod(plan.columns[name].shape[1:]):,}"
+    say(f"matrix: {how_read(header, provenance)}; vertex data: {sizes}")
     if plan.links is not None:
         kinds = plan.links.kind
         say(words_of_links({name: int((kinds == k).sum()) for k, name in enumerate(KINDS)}))
@@ -137,7 +139,7 @@ def _expectation(provenance: Mapping[str, Any]) -> str:
     )
     if value is None:
         return ""
-    beside = f" ({ratio(value, random)} of random)" if random else ""
+    beside = f" ({ratio(value, random)} of a random partition's)" if random else ""
     batches = provenance.get("batches")
     how = "exact, from the sampler's probabilities"
     if batches != "exact":
@@ -162,8 +164,9 @@ def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]
     """What a row plan moves, beside a random partition, what was balanced, and how even it is."""
     if not random.messages:
         return NOTHING_MOVED
+    share = ratio(metrics.volume, random.volume)
     return (
-        f"rows moved {metrics.volume:,} ({ratio(metrics.volume, random.volume)} of random), "
+        f"rows moved {metrics.volume:,} ({share} of a random partition's {random.volume:,}), "
         f"busiest part {metrics.max_volume:,} ({ratio(metrics.max_volume, random.max_volume)}), "
         f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}); "
         f"balance {provenance.get('balance', '-')}: {_balance(metrics, provenance)}"
@@ -183,8 +186,8 @@ def _balance(metrics: Metrics, provenance: Mapping[str, Any]) -> str:
     others = [each for each in _reached(provenance) if each[0] not in ("nnz", "rows")]
     found = [*others, ("nonzeros", metrics.nonzero_imbalance), ("rows", metrics.row_imbalance)]
     (name, most), *rest = found
-    words = "".join(f", {value:.1%} in {each}" for each, value in rest)
-    return f"fullest part {most:.1%} above the mean in {name}{words}"
+    words = "".join(f", {value:.1%} more {each}" for each, value in rest)
+    return f"the fullest part has {most:.1%} more {name} than the mean{words}"
 
 
 def _reached(provenance: Mapping[str, Any]) -> list[tuple[str, float]]:
@@ -222,9 +225,9 @@ def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
     if header.types is not None:
         words = ["of every relation " + words[0]]
         if header.normalization != "none":
-            words.append("--normalize none leaves the values as they came")
+            words.append("--normalize none keeps the values unchanged")
     elif words != ["A"]:
-        words = [f"{words[0]}; --normalize none --no-self-loops leaves it as it came"]
+        words = [f"{words[0]}; --normalize none --no-self-loops keeps the matrix unchanged"]
     if provenance.get("source_weights"):
         words.append(f"weights of the edges: {provenance['source_weights']}")
     words += filter(None, [_counts(provenance)])
@@ -340,7 +343,9 @@ def _answer(report: Report) -> Table:
         table.add_row(f"{full}rows moved", NOTHING_MOVED.removeprefix("rows moved "))
     for words, name in moved:
         value, base = getattr(of, name), getattr(random, name)
-        table.add_row(full + words, f"{value:,}, {ratio(value, base)} of random ({base:,})")
+        table.add_row(
+            full + words, f"{value:,}, {ratio(value, base)} of a random partition's {base:,}"
+        )
     for row in (row for each in report.more.values() for row in each.facts(of)):
         table.add_row(*row)
     limits = report.provenance.get("balance")

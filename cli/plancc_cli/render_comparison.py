@@ -32,7 +32,7 @@ def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> 
 
 
 def print_on_batches(report: Report, batches: BatchReport) -> None:
-    """Figures per mini-batch beside those of a full batch, which exchanges as often."""
+    """Figures per mini-batch beside the figures of a full batch, which exchanges as often."""
     of, full, times = batches.estimates, report.metrics, batches.num_blocks
     exchange = "exchange" if times == 1 else f"{times} exchanges"
     table = Table(("", "per batch", "95% interval", "full batch"), _on_which(batches))
@@ -111,7 +111,10 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
     add("  over the bound", map(_over_bound, reports))
     searches = [report.spending.search for report in reports]
     add("time of the search", ("-" if each is None else duration(each) for each in searches))
-    add("epochs until it pays over random", (payoff_words(each.pays_over()) for each in reports))
+    add(
+        "epochs that repay the search, against random",
+        (payoff_words(each.pays_over()) for each in reports),
+    )
     for rival in [baseline] if baseline else reports if len(reports) > 1 else []:
         over = (None if each is rival else each.pays_over(rival) for each in reports)
         add(f"  over {rival.path}", map(payoff_words, over))

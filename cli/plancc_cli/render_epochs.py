@@ -24,7 +24,7 @@ FROM = {
 """Words for where machine and widths are from."""
 HARDLY = 0.05
 """Share of a random partition's epoch by which one differs that hardly does."""
-BOUND = "bound: even work, no exchange of rows"
+BOUND = "bound: balanced computation, no exchange of rows"
 """The row of the bound in a table."""
 
 
@@ -43,20 +43,21 @@ def epoch_words(times: EpochTimes) -> str:
         return f"no predicted epoch: {why_none(times)}"
     words = f"predicted epoch {duration(times.seconds)}"
     if times.random is not None:
-        words += f", {ratio(times.seconds, times.random)} of random ({duration(times.random)})"
+        words += f", {ratio(times.seconds, times.random)} of a random partition's "
+        words += duration(times.random)
     if times.bound:
-        words += f": {times.bound / times.seconds:.1%} of it is even work without exchange"
+        words += f": {times.bound / times.seconds:.1%} is balanced computation"
         if times.random is not None and abs(times.seconds / times.random - 1) < HARDLY:
-            words += ", which partitions hardly change"
+            words += ", which no partition can reduce"
         else:
             words += _limits(times.seconds, times.bound, times.exchange or 0.0)
     return f"{words}; {basis_words(times.basis, origin=False)}"
 
 
 def _limits(seconds: float, bound: float, exchange: float) -> str:
-    """Shares of an epoch above its bound: exchange of rows, and the rest, which is uneven work."""
+    """Shares of an epoch above its bound: exchange of rows, and the rest, imbalance."""
     exchange = min(exchange, seconds - bound)
-    shares = (exchange, "exchange of rows"), (seconds - bound - exchange, "uneven work")
+    shares = (exchange, "exchange of rows"), (seconds - bound - exchange, "imbalance")
     return "".join(f", {s / seconds:.1%} {what}" for s, what in shares if s >= 0.001 * seconds)
 
 

@@ -43,7 +43,7 @@ def print_prediction(
     say(
         f"{schedule.name}: layout {schedule.layout}, {count_of(ranks, 'rank')}, a "
         f"{schedule.convolution} of {widths}{FROM[basis.dims_from]}, passes "
-        f"{', '.join(schedule.passes) or 'none'}",
+        f"{', '.join(schedule.passes) or 'none'}"
     )
     for line in head:
         say(line)
@@ -51,17 +51,17 @@ def print_prediction(
     print_table(_steps(prediction, what))
     say(
         f"{what} {duration(prediction.seconds)}, {ratio(prediction.seconds, bound)} times the "
-        f"bound ({duration(bound)}: even work, no exchange of rows)"
+        f"bound ({duration(bound)}: balanced computation, no exchange of rows)"
     )
     busiest = prediction.rank_seconds
     say(
         f"busiest rank {int(busiest.argmax())}: {duration(float(busiest.max()))} by itself; "
-        f"mean {duration(prediction.mean_seconds)}",
+        f"mean {duration(prediction.mean_seconds)}"
     )
     say(
         f"words sent {number(prediction.words)}, most by one rank {number(prediction.max_words)}; "
         f"messages {number(prediction.messages)}, most by one {number(prediction.max_messages)}; "
-        f"words reduced {number(prediction.words_reduced)}",
+        f"words reduced {number(prediction.words_reduced)}"
     )
     for line in foot:
         say(line)

@@ -393,9 +393,10 @@ def _execution(outline: RunOutline) -> str:
             line += f"; sums over copies of rows reduce {figures.reduced:,} more"
     if options.row_wire != "fp32":
         line += f"; rows travel as {options.row_wire}"
-    if outline.hops:
-        between = f"cross once from node to node, on nodes x ranks {header.topology}"
-        line += f"; rows {'travel over relays' if header.relays else between}"
+    if outline.exchange == "nodes":
+        line += f"; rows cross once from node to node, on nodes x ranks {header.topology}"
+    elif outline.exchange == "relays":
+        line += "; rows travel over relays"
     if options.fold != "sync":
         late = f" by {options.delay or DELAY} epochs" * (options.fold == "delayed")
         line += f"; fold {options.fold}{late}"
@@ -407,7 +408,8 @@ def _execution(outline: RunOutline) -> str:
 def _notes(outline: RunOutline) -> Iterator[str]:
     """What differs from the usual."""
     topology, sizes = outline.header.topology, outline.split_sizes
-    if topology is not None and not outline.hops and outline.options.exchange == "auto":
+    travel = outline.exchange, outline.options.exchange
+    if topology is not None and travel == ("flat", "auto"):
         yield (
             f"rows travel straight from rank to rank: these ranks are not on nodes x ranks "
             f"{topology}, for which the plan has hops"

@@ -54,7 +54,7 @@ LINK_TASK = ("task", "decoder", "negatives")
     metavar="auto|STAGES",
     help="Of a feature plan with one group: batches of rows whose messages and products overlap.",
 )
-@click.option("-p", "--ranks", type=int, help="Ranks; parts are merged if there are more.")
+@click.option("--ranks", type=int, help="Ranks; parts are merged if there are more.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_data
 @verbosity
@@ -129,7 +129,7 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
 
 
 def show(result: Prediction, basis: Basis, bound: float, per_rank: bool, **words: Any) -> None:
-    """Print a prediction; `words` are those of `print_prediction`."""
+    """Print a prediction; `words` as in `print_prediction`."""
     from plancc_cli.render_simulation import print_prediction
     from plancc_cli.tables import print_data, rows_of
 

@@ -277,7 +277,7 @@ def move_rows(
 
 @njit(cache=True, nogil=True)
 def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
-    """Put the entries of rows where they belong: those of row r begin at ``row_ptr[r]``."""
+    """Put the entries of rows where they belong: entries of row r begin at ``row_ptr[r]``."""
     at = 0
     for r in position:
         for k in range(row_ptr[r], row_ptr[r + 1]):

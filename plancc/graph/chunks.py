@@ -12,6 +12,7 @@ from plancc.threads import usable_cores
 
 MAX_THREADS = 8
 CHUNKS_PER_THREAD = 4  # evens out what ranges of equal load differ in
+LEAST_LOAD = 1 << 12  # below it threads take longer to start than to work
 
 Result = TypeVar("Result")
 
@@ -25,6 +26,8 @@ def in_chunks(work: Callable[[int, int], Result], load_ptr: npt.NDArray[np.int64
             loads.
     """
     items = len(load_ptr) - 1
+    if load_ptr[-1] < LEAST_LOAD:
+        return [work(0, items)] if items else []
     threads = max(1, min(len(usable_cores()), MAX_THREADS, items))
     wanted = 1 if threads == 1 else CHUNKS_PER_THREAD * threads
     inner = np.searchsorted(load_ptr, load_ptr[-1] * np.arange(1, wanted) / wanted)

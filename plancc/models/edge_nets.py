@@ -31,7 +31,7 @@ def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
-    """Expand nets of the columns, then fold nets of the rows, without those of one pin.
+    """Expand nets of the columns, then fold nets of the rows, without nets of one pin.
 
     Parameters:
         indptr: int64[n + 1].

@@ -40,7 +40,7 @@ def degrees(indptr: Any, indices: Any) -> Any:
 
 
 class Ahead(NamedTuple):
-    """The nonzeros between a vertex and those of a higher rank, by column.
+    """The nonzeros between a vertex and vertices of a higher rank, by column.
 
     Attributes:
         start, end (int64[n]): The nonzeros (i, j) of column j with a higher rank of i are
@@ -202,7 +202,7 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
     """Owner of every vertex, int32[n], by rank: of the parts that hold it the least loaded.
 
     Parameters:
-        order (int64[n]): Ranks, in the order in which vertices choose; those that no part holds
+        order (int64[n]): Ranks, in the order in which vertices choose; vertices that no part holds
             take the least loaded of all.
         held: As `assign_edges` fills it.
         load (int64[num_parts]): Of the edges; a row counts 1.

@@ -156,7 +156,7 @@ class NetUnion:
             what has been seen.
 
     Attributes:
-        num_nets (int): Of all blocks, before merging, those of one pin among them.
+        num_nets (int): Of all blocks, before merging, including nets of one pin.
         num_pins (int): Held at the moment.
     """
 

@@ -1,6 +1,6 @@
 """Whether a compile fits into the memory that there is.
 
-Numbers are those of `plancc.search.footprint`.
+`plancc.search.footprint` has the numbers.
 """
 
 from __future__ import annotations
@@ -46,12 +46,15 @@ def mirrored_share(graph: Graph) -> float:
     rng = np.random.default_rng(1)
     chosen = rng.integers(0, graph.num_nonzeros, SAMPLE)
     rows = np.searchsorted(graph.indptr, chosen, side="right") - 1
-    found = 0
-    for i, j in zip(rows.tolist(), graph.indices[chosen].tolist(), strict=True):
-        row = graph.indices[graph.indptr[j] : graph.indptr[j + 1]]
-        at = int(np.searchsorted(row, i))
-        found += at < len(row) and row[at] == i
-    return found / SAMPLE
+    columns, last = graph.indices[chosen], graph.num_nonzeros - 1
+    low, high = graph.indptr[columns], graph.indptr[columns + 1]
+    while (wide := low < high).any():  # a binary search in the row of every column
+        middle = (low + high) // 2
+        before = graph.indices[np.minimum(middle, last)] < rows
+        low = np.where(wide & before, middle + 1, low)
+        high = np.where(wide & ~before, middle, high)
+    there = graph.indices[np.minimum(low, last)] == rows
+    return float(np.mean(there & (low < graph.indptr[columns + 1])))
 
 
 def degrees(graph: Graph) -> npt.NDArray[np.int64]:

@@ -42,7 +42,7 @@ class PartitionOptions:
     )
     preset: str | None = of_search(
         None,
-        "preset of the partitioner (see plancc partitioners)",
+        "preset of the partitioner (see plancc list partitioners)",
         more="None: its first.",
         metavar="NAME",
     )

@@ -42,7 +42,7 @@ class Container:
 
     Raises:
         InputError: If there is no such file, it may not be read, or is another one by its name.
-        PlanError: If it is no HDF5 file, or one that HDF5 may read for ever: without checksums.
+        PlanError: If it is not an HDF5 file, or has no checksums: HDF5 may read it for ever.
     """
 
     def __init__(self, path: str) -> None:
@@ -133,7 +133,7 @@ class Container:
 
 
 def has_checksums(path: str) -> bool:
-    """Whether HDF5 may open a file: all structures have checksums, or it is no HDF5 file.
+    """Whether HDF5 may open a file: all structures have checksums, or it is not an HDF5 file.
 
     A damaged byte in other files, which older libraries write, can keep HDF5 busy for ever.
     """
@@ -161,7 +161,7 @@ def _not_opened(path: str, error: OSError) -> str:
     """Why a file cannot be opened as HDF5, in the user's words."""
     text = str(error)
     if "signature not found" in text:
-        kind = "it is no HDF5 file" if os.path.getsize(path) else "the file is empty"
+        kind = "not an HDF5 file" if os.path.getsize(path) else "the file is empty"
         return f"not a plan: {kind}"
     if cut := re.search(r"truncated file: eof = (\d+),.* stored_eof = (\d+)", text):
         return f"the plan is cut off: {int(cut[1]):,} of {int(cut[2]):,} bytes are there"

@@ -236,8 +236,8 @@ class Graph(EdgeGraph):
                 out, y = x[batch.targets], graph.labels[batch.rows][batch.targets]
 
         Parameters:
-            sampler: A name that `plancc samplers` lists; None: the one that the plan was compiled
-                for, or "uniform".
+            sampler: A name of `plancc list samplers`; None: the one that the plan was compiled for,
+                or "uniform".
             layers: Of the network: the number of `Batch.graphs`.
             seed, epochs: The batches are those of ``plancc-run --seed``.
             **options: Of the sampler: batch_size, fanouts, walk_length, keep. Besides, draw: as of

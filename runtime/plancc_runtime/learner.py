@@ -115,7 +115,7 @@ class Learner:
     def _pass(self, view: View, data: LocalData, step: int) -> _Pass:
         self.optimizer.zero_grad()
         network: Callable[..., Tensor] = self.network
-        if self.options.recompute:
+        if self.options.recompute and self.network.convs:  # a class of the user's has none
             from plancc_runtime.nn.recompute import recomputed
 
             network = partial(recomputed, self.network)

@@ -489,7 +489,7 @@ class TrainOptions:
         for name in () if self.mini_batches else self.chosen(ONLY_BATCHES):
             raise self._wrong(name, f"{ONLY_BATCHES[name]}; {self._no_batches()}")
         self._check_on_disk()
-        if self.recompute and self.product_order == "paper":
+        if self.recompute and self.product_order == "paper" and not is_own(self.model):
             raise InputError("`recompute`: needs the pass order, which `passes` leaves out")
         if self.delay is not None and self.fold != "delayed":
             raise self._wrong("delay", f"only fold delayed has one, not fold {self.fold}")

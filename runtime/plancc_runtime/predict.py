@@ -98,7 +98,8 @@ def predict(
         of_links = description.target == LinkTarget.name
         if of_links and (opened.header.links is None or ids is not None):
             raise InputError(
-                f"{fspath(weights)}: these weights tell links: give a plan with links, and no `ids`"
+                f"{fspath(weights)}: these weights predict links: use a plan with links, without "
+                "`ids`"
             )
         passes = ("order", *(() if ids is None else ("dead-rows",)), "overlap")
         passes = () if is_own(description.options.model) else passes

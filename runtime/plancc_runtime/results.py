@@ -218,7 +218,7 @@ class RunOutline:
         steps_per_epoch: 0 for full batch.
         pipelining: The pipeline of a feature plan, if it has one.
         remarks: Sentences on data that teach little (`plancc_runtime.remarks`).
-        hops: Whether rows travel in hops between nodes.
+        exchange: How rows travel: "flat", "nodes" or "relays" (`plancc_runtime.nodes`).
         resumed_from: The checkpoint that the run goes on from; "" if from none.
         first_epoch: The epochs before this run.
         ended: Whether these were all that the options ask for.
@@ -244,7 +244,7 @@ class RunOutline:
     steps_per_epoch: int
     pipelining: Pipelining | None
     remarks: list[str]
-    hops: bool
+    exchange: str
     resumed_from: str
     first_epoch: int
     ended: bool

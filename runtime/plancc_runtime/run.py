@@ -23,7 +23,7 @@ from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
 from plancc_runtime.networks import make_network
 from plancc_runtime.nn.network import Network
-from plancc_runtime.nodes import is_routed, with_exchange
+from plancc_runtime.nodes import exchange_of, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.outputs import Outputs
@@ -132,7 +132,7 @@ class Run:
         if moved:
             self.rows = rows_of_rank(self.header, part)
             self._data = self._task.load(part, self._resources, self._name)
-        self._hops = is_routed(part)
+        self._exchange = exchange_of(self.header, part)
         self._pipelining = pipelining(part.grid, options.pipeline)
         self._use_features()
         drawn, self._drawn = self._drawn, None
@@ -222,7 +222,7 @@ class Run:
                     *(self._checkpoints.remarks if self._checkpoints is not None else ()),
                     *self._task.remarks_on(data),
                 ],
-                hops=self._hops,
+                exchange=self._exchange,
                 resumed_from="" if self._checkpoints is None else self._checkpoints.source,
                 first_epoch=self._first,
                 ended=self._first >= self.options.epochs or self._is_past_best(),

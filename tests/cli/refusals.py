@@ -5,12 +5,15 @@ import shlex
 from collections.abc import Mapping
 from contextlib import chdir
 from pathlib import Path
+from unittest.mock import patch
 
 import h5py
 import numpy as np
 import pytest
 import worlds
 from cli_helpers import MACHINE, listing, noted, ok, plancc, plancc_run
+
+from plancc.kernel import LazyKernel
 
 Table = Mapping[str, Mapping[str, str]]
 """By command and common words: further words, and parts of the sentence with | between them."""
@@ -39,9 +42,18 @@ def lines(table: Table) -> list[tuple[str, str]]:
 
 def check_refused(line: str, says: str, folder: Path) -> None:
     """The command ends with one sentence that has all parts, and no file is another one."""
-    before = listing(folder)
+    before, called, call = listing(folder), [], LazyKernel.__call__
+
+    def recorded(kernel: LazyKernel, *arguments: object, **named: object) -> object:
+        called.append(f"{kernel.__module__}.{kernel.__name__}")
+        return call(kernel, *arguments, **named)
+
     command, *words = shlex.split(line)
-    done = plancc_run(*words) if command == "run" else plancc(command, *words)
+    with patch.object(LazyKernel, "__call__", recorded):
+        done = plancc_run(*words) if command == "run" else plancc(command, *words)
+    if command == "compile" and done.code == 2:
+        readers = ("plancc.graph", "plancc.plan")
+        assert all(name.startswith(readers) for name in called), "a kernel ran before the refusal"
     assert done.code in (1, 2), done.out
     assert done.out == ""
     assert listing(folder) == before
@@ -101,6 +113,7 @@ def _refused_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "short.part": "0\n" * 89,
         "nine.part": "0\n" * 89 + "9\n",
         "two.part": "0\n1\n",
+        "from1.part": "1\n2\n1\n2\n",
         "lonely.mtx": "%%MatrixMarket matrix coordinate real general\n3 3 0\n",
         "empty.mtx": "%%MatrixMarket matrix coordinate pattern general\n0 0 0\n",
         "two.hgr": "2 3\n1 2\n2 3\n",

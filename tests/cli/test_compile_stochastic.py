@@ -52,11 +52,14 @@ def test_what_is_printed_and_written(graph: Path, exact: Path, tmp_path: Path) -
     bound = math.ceil((P - 1) ** 2 / 2 / 0.1**2 * math.log(4))
     line = (
         f"mini-batches of uniform batch_size={SIZE}: {value:,.1f} rows expected "
-        f"({value / random_value:.2f} of random); exact, from the sampler's probabilities"
+        f"({value / random_value:.2f} of a random partition's); exact, "
+        "from the sampler's probabilities"
     )
     assert text.splitlines()[1] == line
     facts = " ".join(ok("inspect", "-v", tmp_path / "plan.h5").split())
-    assert f"{value:,.1f} rows expected ({value / random_value:.2f} of random)" in facts
+    assert (
+        f"{value:,.1f} rows expected ({value / random_value:.2f} of a random partition's)" in facts
+    )
     assert "plancc-run trains in them with --sampler uniform, else the full batch" in facts
     assert f"nets to draw by Hoeffding's bound {bound}" in facts
     assert f"batches to draw by Hoeffding's bound {math.ceil(bound / SIZE)}" in facts

@@ -28,7 +28,7 @@ from plancc_cli.group import command
 from plancc_cli.run_command import command as run_command
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 DOCS = [*(ROOT / name for name in PAGES), *sorted((ROOT / "docs").rglob("*.md"))]
 HAS_MPI = shutil.which("mpirun", path=environment()["PATH"]) is not None
 

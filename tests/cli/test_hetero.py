@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cases import long
 from cli_helpers import ok, plancc, plancc_run
 from torch_geometric.data import HeteroData
 
@@ -34,7 +35,7 @@ def table(path: Path) -> list[dict[str, str]]:
 NAMES = [f"paper, {k}" for k in range(COUNTS["paper"])]
 
 
-@pytest.mark.parametrize("names", [None, NAMES])
+@pytest.mark.parametrize("names", [pytest.param(None, marks=long), NAMES])
 def test_from_hetero_data_to_predictions_in_a_table_in_two_commands(tmp_path, names):
     """Types may have ids, of which each has some of another's."""
     data, ids = hetero_data(), names or [str(k) for k in range(COUNTS["paper"])]
@@ -155,7 +156,7 @@ def test_batches_of_types_are_drawn_by_relation_from_the_command_line(tmp_path):
         assert plancc(command, plan, *words).code == 2
 
 
-@pytest.mark.parametrize("model", ["rgcn", "sage", "gat"])
+@pytest.mark.parametrize("model", ["rgcn", *(pytest.param(m, marks=long) for m in ("sage", "gat"))])
 def test_the_order_of_types_and_relations_means_nothing(tmp_path, model):
     """Weights predict the same from a plan whose types and relations stand the other way round."""
     data, turned = hetero_data(), HeteroData()

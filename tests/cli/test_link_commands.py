@@ -38,7 +38,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     of_plan = as_json("inspect", "plan.h5")["links"]
     sizes = ", ".join(f"{of_plan[split]} {split}" for split in ("train", "val", "test"))
     assert sizes in inspected
-    assert "without links: predicted epoch" in inspected
+    assert "links not counted: predicted epoch" in inspected
     assert f"their targets: {of_plan['rows']} rows in" in inspected
     options = ("--epochs", 3, "--hidden", 6, "--decoder", "mlp", "--metric", "mrr")
     files = ("--save", "w.npz", "--predict", "z.npz")
@@ -86,7 +86,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     said = plancc_run("plan.h5", "--task", "links").err
     assert "compile it with --link-split or --links" in said
     refused("plan.h5: scores of links need a plan with links")
-    with pytest.raises(InputError, match="these weights tell links: give a plan with links"):
+    with pytest.raises(InputError, match="these weights predict links: use a plan with links"):
         predict("plan.h5", "w.npz", "x.csv", SingleTransport())
 
 

@@ -1,4 +1,4 @@
-"""`plancc models` and its like list what is registered, third parties' entries included."""
+"""`plancc list WHAT` lists what is registered, third parties' entries included."""
 
 import json
 import os
@@ -30,34 +30,36 @@ NAMES = {
 @pytest.mark.parametrize(("plural", "registry"), NAMES.items(), ids=NAMES)
 def test_a_line_for_every_name(plural, registry, tmp_path):
     names = list(registry)
-    lines = ok(plural).splitlines()
+    lines = ok("list", plural).splitlines()
     assert [line.split()[0] for line in lines] == names
     assert all(len(line.split()) > 1 for line in lines)
-    every = as_json(plural)
+    every = as_json("list", plural)
     assert list(every) == names
     for name in names:
-        assert ok(plural, name).startswith(f"{name}: ")
-        assert as_json(plural, name) == every[name]
-    error = fails(tmp_path, plural, "bogus")
+        assert ok("list", plural, name).startswith(f"{name}: ")
+        assert as_json("list", plural, name) == every[name]
+    error = fails(tmp_path, "list", plural, "bogus")
     assert error.startswith(f"unknown {plural[:-1]} 'bogus': choose from {names[0]}, ")
 
 
 def test_machines(tmp_path, monkeypatch):
-    table = ok("machines")
+    table = ok("list", "machines")
     for name in shipped_machines():
         assert f"\n{name} " in f"\n{table}"
         path = tmp_path / "mine.toml"
-        path.write_text(ok("machines", name))
+        path.write_text(ok("list", "machines", name))
         assert read_machine(path) == find_machine(name)
-    assert as_json("machines", "h100")["node"]["ranks"] == 8
-    assert fails(tmp_path, "machines", "bogus").startswith("unknown machine 'bogus': choose from")
+    assert as_json("list", "machines", "h100")["node"]["ranks"] == 8
+    assert fails(tmp_path, "list", "machines", "bogus").startswith(
+        "unknown machine 'bogus': choose from"
+    )
     for file in (path.rename(tmp_path / "mine"), "none.toml"):
-        error = fails(tmp_path, "machines", file)
+        error = fails(tmp_path, "list", "machines", file)
         assert error.startswith(f"unknown machine '{file}': a file is read by `plancc simulate")
         assert f"--machine {file}`" in error
     monkeypatch.chdir(tmp_path)
     (tmp_path / "h100").touch()
-    assert ok("machines", "h100").startswith(SHIPPED.joinpath("h100.toml").read_text())
+    assert ok("list", "machines", "h100").startswith(SHIPPED.joinpath("h100.toml").read_text())
 
 
 ENTRY_POINTS = """
@@ -128,9 +130,9 @@ class Drawing(UniformSampler):
 
 COMPILE = "compile ring.el -p 2 -o plan.h5"
 LINES = {
-    "listed": "models",
-    "striped": "models striped",
-    "absent": "models absent",
+    "listed": "list models",
+    "striped": "list models striped",
+    "absent": "list models absent",
     "help": "compile --help all",
     "help of inspect": "inspect --help",
     "compiled": f"{COMPILE} --model striped --stripe-width 2 --json",

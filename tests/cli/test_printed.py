@@ -37,7 +37,6 @@ LINES = {
     "convert": ["g.mtx -o folder --data v.npz", "e.el -o e --json --pattern"],
     "dataset": ["karate -o karate.mtx", "grid --rows 5 --cols 7 -o grid.mtx"],
     "export": ["p.h5 -o p.part.7", "g.mtx --self-loops -o g.hgr", "p.h5 --to hypre -o hypre"],
-    "formats": ["", "mtx"],
     "inspect": [
         "p.h5",
         "-v p.h5 --dims 5,16,8,4 --boundary-sampling 1,0.1 --per-part",
@@ -54,14 +53,13 @@ LINES = {
         "-v timed.h5",
         "p.h5 --json",
     ],
-    "machines": ["", "h100"],
-    "models": ["", "stochastic-hp", "rp"],
-    "objectives": ["", "volume"],
-    "partitioners": [""],
+    "list": [
+        *("models", "models stochastic-hp", "models rp", "partitioners", "objectives"),
+        *("samplers", "samplers neighbour", "formats", "formats mtx", "machines", "machines h100"),
+    ],
     "patch": ["pattern.h5 --add added.txt --max-moves 5% -o new.h5"],
     "predict": ["data.h5 --weights w.npz --ids 1,2", "data.h5 --weights w.npz -o new.csv"],
     "refine": ["bare.h5 -o new.h5", "new.h5 --objective messages --cycles 0 -o newer.h5"],
-    "samplers": ["", "neighbour"],
     "simulate": [
         "p.h5 --per-rank --passes none --machine machine.toml",
         "edge.h5 --fold delayed --delay 2",

@@ -1,7 +1,7 @@
 """What a command line is refused with: one sentence that names option or file, value and remedy.
 
-Files that are wrong are in test_peoples_files.py and test_*_inputs.py; what the library refuses is
-in its own tests, and stands here where the sentence names flags.
+Files that are wrong are in tests/graph and test_*_inputs.py; what the library refuses is in its own
+tests, and stands here where the sentence names flags.
 """
 
 import pytest
@@ -60,6 +60,7 @@ TABLE = {
         "-p 4 --model mop --capacities 1,3,1,2":
             "--capacities: the parts of model 'mop' are all of one size",
         "-p 2 --memory 400": "reading it takes about|plancc convert",
+        "-p 2 --memory lots": "--memory|'lots'|above 0, such as 512M or 2G",
         # mistyped names
         "-p 2 --modell hp": "--modell|--model",
         "-p 2 --model medium-grian": "unknown model 'medium-grian' (did you mean medium-grain",
@@ -107,6 +108,10 @@ TABLE = {
         f"g.mtx -p 1 --model block -o {'x' * 300}": "cannot write x|the file name is too long",
         "missing -p 2 -o x.h5": "missing: no such file",
         "dir -p 2 -o x.h5": "dir: |folder",
+        ". -p 2 -o x.h5": "a folder of none of the formats",
+        "ok.h5 -p 2 -o x.h5": "ok.h5: this is a plan; give the graph file",
+        "ok.mtx -p 2 --model file --part from1.part -o x.h5":
+            "vertex 1 is in part 2|0..1|subtract 1",
         "'two\nlines.mtx' -p 2 -o x.h5": "lines.mtx: no such file",
         "g.mtx -p 4 --link-split 0.2,0.2 -o e.h5 --link-times e.h5":
             "e.h5 is read or written already",
@@ -114,11 +119,11 @@ TABLE = {
     "": {
         "bogus": "unknown command 'bogus': choose from compile, refine, patch, study",
         "comple": "unknown command 'comple' (did you mean compile?): choose from compile",
-        "modles": "unknown command 'modles' (did you mean models?)",
+        "liist": "unknown command 'liist' (did you mean list?)",
         "--bogus": "(see plancc --help)",
-        "machines sumit": "unknown machine 'sumit' (did you mean summit?)",
-        "machines none.toml": "unknown machine 'none.toml': a file is read by `plancc simulate|"
-                              "--machine none.toml`",
+        "list machines sumit": "unknown machine 'sumit' (did you mean summit?)",
+        "list machines none.toml": "unknown machine 'none.toml': a file is read "
+                                   "by `plancc simulate|--machine none.toml`",
     },
     "inspect p.h5": {
         "--json --csv": "--json and --csv: give one of them",
@@ -154,7 +159,9 @@ TABLE = {
     "inspect": {
         "missing.h5": "no such file",
         "dir": "dir",
-        "g.mtx": "g.mtx",
+        "g.mtx": "g.mtx: not a plan but a graph: compile it first",
+        "ok.h5 --dims 3": "--dims '3'|at least two widths|602,128,41",
+        "data.h5 --dims 5,4,2": "--dims 5,4,2: the first width is 5|3 columns",
         "bare.h5 --batches 3 --sampler train": "train",
         "edge.h5 --batches 3": "for row plans",
         "edge.h5 --dims 7,5 --boundary-sampling 0.5": "for row plans",
@@ -211,6 +218,7 @@ TABLE = {
     },
     "refine": {
         "p.h5 --budget nan -o x.h5": "--budget 'nan'",
+        "ok.h5 --objective foo -o x.h5": "unknown objective 'foo'|volume, max-volume",
         "p.h5 --max-extra-volume 3% -o x.h5": "'volume' cannot take --max-extra-volume: drop it",
         "p.h5 --objective messages --max-extra-volume x -o x.h5": "--max-extra-volume 'x'|3%",
         "p.h5 --objective time --dims 8,4,4 -o x.h5":
@@ -254,7 +262,7 @@ TABLE = {
         "--batches 99999999999999999999": "is not in the range",
         "--machine nowhere": "machine 'nowhere': no such file",
         "--machine speeds.toml": "'speed' has 5 numbers: 7 ranks need 7",
-        "-p 8": "cannot run on 8 ranks; choose 1 to 7",
+        "--ranks 8": "cannot run on 8 ranks; choose 1 to 7",
         "--heads 2": "--heads 2: model gcn has no such option; it has ",
         "--model gat --heads 2 --model-option heads=4":
             "--heads and --model-option heads: give one of them",
@@ -262,7 +270,7 @@ TABLE = {
         "--model gat --heads 3 --dims 5,8,4": "must divide the width 8",
         "--pipeline 2": "--pipeline is for feature plans with one group",
         "--boundary-sampling 2": "--boundary-sampling 2.0: must be at most 1",
-        "--boundary-sampling 0.5 -p 2": "--ranks cannot be combined with",
+        "--boundary-sampling 0.5 --ranks 2": "--ranks cannot be combined with",
         "--fold none": "--fold none is for edge plans; p.h5 is row",
         "--split 0.05,0.1,0.1": "--split 0.05,0.1,0.1: is for the pass dead-rows",
         "--model rgcn": "--model rgcn: needs a plan with types",
@@ -271,7 +279,7 @@ TABLE = {
         "--machine machine.toml": "give a plan",
         "x.h5": "no such file",
         "machine.toml": "not a plan",
-        "grid.h5 -p 2 --dims 8,4": "exactly 4",
+        "grid.h5 --ranks 2 --dims 8,4": "exactly 4",
         "grid.h5 --dims 8,4,1": "1 wide",
         "2d.h5 --dims 20,16": "2d.h5",
         "mop.h5 --pipeline some": "--pipeline 'some': give auto, or a number of stages",
@@ -290,6 +298,12 @@ TABLE = {
             "--split: is of vertices, and links are learnt",
     },
     "run": {
+        "data.h5 --model gat --heads 3 --hidden 16": "--heads 3|the width 16|give --hidden 48",
+        "data.h5 --split 0.9,0.9,0.1": "--split 0.9,0.9,0.1|at most 1 together",
+        "data.h5 --device gpu": "--device gpu: choose cpu, cuda or cuda:NUMBER",
+        "data.h5 --predict x-{part}.csv": "x-{part}.csv: rows of all ranks are one file",
+        "data.h5 --sampler neighbour --fanouts 5": "--fanouts 5 has 1 number, the model 2 layers",
+        "data.h5 --init d.npz": "d.npz: has no array convs.0.weight",
         "p.h5 --epochs x": "'--epochs': 'x' is not a whole number",
         "p.h5 --lr x": "'--lr': 'x' is not a number",
         "p.h5 --optimiser adam": "--optimizer",
@@ -298,8 +312,10 @@ TABLE = {
         "typed.h5 --model sage --boundary-sampling 0.5":
             "--boundary-sampling 0.5: is for plans of one type of vertices",
     },
-    "predict links.h5 --weights w.npz -o x.npz": {
-        "--ids 1": "links.h5",
+    "predict": {
+        "links.h5 --weights w.npz -o x.npz --ids 1": "links.h5",
+        "ok.h5 --weights w.npz -o x.csv": "ok.h5: the plan has no features|compile it with",
+        "data.h5 --weights w.npz -o x.txt": "x.txt: choose a name that ends in .csv",
     },
     "dataset": {
         "rmat --scale 0 -o x.mtx": "--scale 0: must be at least 1",
@@ -307,12 +323,14 @@ TABLE = {
         "karate --bogus 1 -o x.mtx": "--bogus|plancc dataset karate --help",
         "karate -o x.npz": ".mtx, .graph, .metis",
         "karate -o folder": "output extension",
+        "karate -o nodir/x": "cannot write nodir/x|nodir does not exist",
         "karate -o k.mtx": "cannot write k.npz: it is a folder",
         "ratings -o x.mtx": "name a folder",
     },
     "convert": {
         "none.mtx -o f": "none.mtx",
         "g.mtx -o typed": "the folder is not empty",
+        "ok.mtx -o d.npz": "cannot write folder d.npz: a file of that name exists",
         "g.mtx -o no/f": "does not exist",
         "g.mtx -o f --memory much": "much",
         "g.mtx -o f --data none.npy": "none.npy",

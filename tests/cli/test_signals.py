@@ -392,7 +392,7 @@ def test_exit_codes(work: str, code: int, said: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [(["models"], 0), (["compile", "g.txt", "-p2", "-og.h5"], 1)]
+    ("words", "code"), [(["list", "models"], 0), (["compile", "g.txt", "-p2", "-og.h5"], 1)]
 )
 def test_the_system_has_no_thread_left(words: list[str], code: int, tmp_path: Path) -> None:
     (tmp_path / "g.txt").write_text("0 1\n1 2\n")

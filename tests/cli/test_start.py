@@ -16,7 +16,8 @@ from plancc import clock, jit
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
 from plancc_cli import warm_up
-from plancc_cli.group import COMMANDS, LISTINGS
+from plancc_cli.group import COMMANDS
+from plancc_cli.list import command as listing
 from plancc_cli.progress import COMPILING
 
 PLAN = Path(__file__).parents[1] / "golden" / "plan-1.5.h5"
@@ -24,7 +25,11 @@ PLAN = Path(__file__).parents[1] / "golden" / "plan-1.5.h5"
 
 HEAVY = ("torch", "numba", "mpi4py", "h5py", "scipy", "networkx")
 TELLING = [["--version"], ["--help"]]
-LISTING = [[name] for name in LISTINGS] + [["models", "hp"]] + [[n, "--help"] for n in COMMANDS]
+LISTING = (
+    [["list", name] for name in listing.commands]
+    + [["list", "models", "hp"]]
+    + [[n, "--help"] for n in COMMANDS]
+)
 READING = [["verify", str(PLAN)], ["inspect", str(PLAN)]]
 # A program's command lines, one after the other, and the packages that they have imported.
 IN_TURN = """

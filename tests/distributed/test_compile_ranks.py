@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from cases import pairs, turns
+from cases import turns
 from scipy.sparse import csr_array
 
 import plancc
@@ -141,7 +141,7 @@ def searched(kind):
     return graph, plancc.compile(graph, "hp", 12, effort="fast").metrics().volume
 
 
-@pairs(kind=["communities", "roads"], corridor=[0, 300, 10**6], links=[100, 10**6])
+@turns(kind=["communities", "roads"], corridor=[0, 300, 10**6], links=[100, 10**6])
 def test_the_volume_is_that_of_a_search(kind, corridor, links, tmp_path, monkeypatch):
     """Whether rank 0 has the whole graph, clusters, a corridor, or all ranks nothing but sweeps."""
     given = OnRanks(many_links=links, corridor=corridor, most_pins=10**6 if corridor else 0)

@@ -181,7 +181,9 @@ def test_graphs_that_cannot_be_split(matrix, shares, words):
 
 def test_graphs_of_types_are_refused():
     graph = compiler.as_graph({"a": 2, "b": 2, ("a", "to", "b"): np.array([[0, 1], [1, 0]])})
-    with pytest.raises(InputError, match="links are learnt in graphs without types"):
+    with pytest.raises(
+        InputError, match="link prediction is not supported for graphs with vertex types"
+    ):
         compiler.compile(graph, num_parts=1, link_split=(0.1, 0.1))
 
 

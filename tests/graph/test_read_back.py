@@ -200,8 +200,7 @@ WITHIN = {
 """Writers of sources that hold a graph and its features."""
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["of the graph", "as data"])
-@pytest.mark.parametrize("name", WITHIN)
+@turns(name=WITHIN, apart=[False, True])
 def test_within_a_graph(name, apart, tmp_path):
     """Rows stay with holes and the last vertices; also as the data of another file's graph."""
     WITHIN[name](tmp_path / name)

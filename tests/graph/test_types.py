@@ -60,7 +60,7 @@ def test_an_edge_index_needs_counts_and_has_no_values():
 
 def test_what_is_in_no_relation_is_said():
     given = {"a": 2, "b": 3, ("a", "to", "b"): np.array([[0, 1], [2, 2]])}
-    with pytest.warns(PlanccWarning, match="2 of 3 vertices of type 'b' are in no relation"):
+    with pytest.warns(PlanccWarning, match="2 of 3 vertices of type 'b' have no edges"):
         as_graph(given)
     with pytest.warns(PlanccWarning, match="relation 'b by a' has no entries"):
         as_graph(given | {("b", "by", "a"): np.zeros((2, 0), int)})
@@ -168,7 +168,7 @@ def test_a_folder_speaks_of_its_own_types_and_keys(tmp_path):
         warnings.simplefilter("always")
         read_graph(tmp_path)
     assert len(said) == 2, [str(each.message) for each in said]
-    assert "3 of 4 vertices of type 'author' are in no relation" in str(said[1].message)
+    assert "3 of 4 vertices of type 'author' have no edges" in str(said[1].message)
     np.save(tmp_path / "x.npy", np.ones((4, 2), np.float32))
     text = (tmp_path / "types.toml").read_text()
     text = text.replace("author = 4", 'author = {count = 4, feature = "x.npy"}')

@@ -8,22 +8,14 @@ import tomllib
 from pathlib import Path
 
 from .attack import Attack, Case
-from .compressed_rows import CompressedRows
 from .fuzz_inputs import Inputs
 from .lines import Lines
 from .neighbours import Neighbours
-from .places import Places
 from .plan_bytes import PlanBytes
-from .plan_structure import PlanStructure
-from .plan_tables import PlanTables
 from .signals import Signals
 
 ATTACKS: dict[str, type[Attack]] = {
-    each.name: each
-    for each in (
-        *(PlanBytes, PlanStructure, PlanTables, Inputs, CompressedRows, Neighbours, Lines, Places),
-        Signals,
-    )
+    each.name: each for each in (PlanBytes, Inputs, Neighbours, Lines, Signals)
 }
 FOLDER = Path(__file__).with_name("seeds")
 SEEDS = tomllib.loads((FOLDER / "index.toml").read_text())

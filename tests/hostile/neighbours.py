@@ -24,7 +24,7 @@ COMMANDS = {
     "machine.toml": "simulate PLAN --machine FILE --json",
     "graph.part.4": "compile GRAPH --model file --part FILE -p 4 -o out.h5 -q",
     "capacities.txt": "compile GRAPH --model block -p 4 --capacities FILE -o out.h5 -q",
-    "kept.jsonl": "study GRAPH --models block,rp -p 2,4 --keep FILE --json -q",
+    "kept.jsonl": "study GRAPH --models block,rp -p 2,4 --results FILE --json -q",
     "run.jsonl": "report PLAN --run FILE -o out.html -q",
     "trace.json": "report PLAN --trace FILE -o out.html -q",
     "weights.npz": "predict PLAN --weights FILE -o out.csv --threads 1",

@@ -55,9 +55,9 @@ class PlanBytes(Attack):
 
 
 @cache
-def whole_plan(layout: str, num_parts: int = 4) -> plancc.Plan:
+def whole_plan(layout: str) -> plancc.Plan:
     """A plan with ids, figures and provenance."""
-    plan = worlds.plan("directed", LAYOUTS[layout], num_parts)
+    plan = worlds.plan("directed", LAYOUTS[layout])
     return dataclasses.replace(
         plan,
         original_id=1000 * np.arange(plan.num_vertices),

@@ -42,7 +42,7 @@ def test_without_a_mask_all_is_computed_and_z_is_moved_thrice() -> None:
     cost = estimate(machine, Aggregations(10, 30, (4,)))
     assert cost.additions == 120
     assert cost.outputs == 160 + 160 + 5 + 80
-    assert estimate(machine, Aggregations(10, 30, (4,), keep=1)).additions == 120
+    assert estimate(machine, Aggregations(10, 30, (4,), mask_density=1)).additions == 120
 
 
 def test_slices_and_tiles() -> None:
@@ -118,7 +118,7 @@ def test_more_of_anything_is_never_slower(name: str) -> None:
     for smaller in (
         replace(MIDDLE, nonzeros=2.5e7),
         replace(MIDDLE, widths=(99, 64, 64)),
-        replace(MIDDLE, keep=0.25),
+        replace(MIDDLE, mask_density=0.25),
     ):
         less = estimate(machine, smaller)
         assert less.seconds <= base.seconds
@@ -127,7 +127,7 @@ def test_more_of_anything_is_never_slower(name: str) -> None:
 
 def test_what_a_mask_is_worth() -> None:
     """Bound by its adders, the masked design alone is quicker the less is kept."""
-    all_kept = replace(DATASETS["reddit"].aggregations(), keep=1)
+    all_kept = replace(DATASETS["reddit"].aggregations(), mask_density=1)
     half = DATASETS["reddit"].aggregations()
     for name in SHIPPED:
         ratio = estimate(accelerator(name), all_kept).seconds
@@ -220,7 +220,7 @@ def test_bad_files(old: str, new: str, said: str, tmp_path: Path) -> None:
         ((3, -1, (1,)), "do not fit"),
         ((3, 1, ()), "at least one"),
         ((3, 1, (4, 0)), "none below 1"),
-        ((3, 1, (4,), 1.5), "keep 1.5 is no share"),
+        ((3, 1, (4,), 1.5), "mask_density 1.5 is no share"),
         ((float("nan"), 1, (4,)), "without vertices"),
     ],
 )

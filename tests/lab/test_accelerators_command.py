@@ -46,7 +46,7 @@ def test_the_study_of_the_paper() -> None:
 
 
 def test_other_work_is_not_beside_the_published_figures() -> None:
-    for words in (["--keep", 1], ["--dims", "602,64,41"]):
+    for words in (["--mask-density", 1], ["--dims", "602,64,41"]):
         shown = figures("--dataset", "reddit", *words)
         assert shown["published"] == []
         assert all(m["published_joules"] is None for m in shown["graphs"][0]["machines"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import worlds
-from cases import turns
+from cases import long, turns
 
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
@@ -96,9 +96,7 @@ def test_words_and_messages_are_those_that_training_counts(plan, sampler, ranks,
         assert reduced == (epoch.words_reduced - of_epoch * STEPS) * (ranks > 1)
 
 
-@pytest.mark.parametrize(
-    ("sampler", "model"), [("uniform", "gcn"), ("train", "sage"), ("edges", "gcn")]
-)
+@turns(sampler=["uniform", "train"], model=["gcn", "sage"])
 def test_the_mean_of_batches_is_the_exact_expectation(plan, sampler, model):
     found = predicted(plan, sampler, number=100, convolution=Convolution(CONVOLUTIONS[model]()))
     words = found.estimates["words"]
@@ -133,7 +131,8 @@ def test_rows_that_no_layer_reads_take_time_only(plan):
 @pytest.mark.parametrize(
     ("sampler", "draw", "ranks"),
     [
-        *(("neighbour", draw, ranks) for draw in ("owners", "everywhere") for ranks in (1, PARTS)),
+        *(("neighbour", "owners", ranks) for ranks in (1, PARTS)),
+        *(pytest.param("neighbour", "everywhere", ranks, marks=long) for ranks in (1, PARTS)),
         ("uniform", "everywhere", PARTS),
     ],
 )

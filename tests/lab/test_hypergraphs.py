@@ -13,7 +13,7 @@ from plancc.options import SearchOptions
 from plancc_lab.partition.hypergraphs import partition_hypergraph
 
 IBM01 = Path(__file__).parents[3] / "shared" / "data" / "ibm01.hgr.gz"
-EFFORTS = ("fast", "balanced")
+EFFORTS = ("fast", pytest.param("balanced", marks=long))
 
 
 def hypergraph(nets, n, weights=None, costs=None):

@@ -263,7 +263,6 @@ def test_a_run_of_another_plan_is_refused(
     for flag, path in (("--run", run[0]), ("--trace", run[1])):
         error = fails(tmp_path, "report", other, flag, path, "-o", page)
         assert f"{path}: of a run of another plan (content hash {content[:12]}; {other} " in error
-    ok("report", plan, "--trace", run[1], "-o", page)  # and with the run: `full`
     log, trace = (tmp_path / path.name for path in run)
     for path, without in zip(run, (log, trace), strict=True):
         # as other programs write it, and earlier versions did

@@ -80,18 +80,18 @@ def test_ratios_and_their_mean(graphs: list[Path]) -> None:
 def test_a_study_goes_on(graphs: list[Path], tmp_path: Path) -> None:
     keep, contenders = tmp_path / "kept.jsonl", parse_contenders("hp:effort=fast,rp")
     with pytest.raises(KeyboardInterrupt):
-        study(graphs, contenders, [2, 4], keep=keep, observer=_interrupted_after(3))
+        study(graphs, contenders, [2, 4], results=keep, observer=_interrupted_after(3))
     lines = keep.read_text().splitlines()
     assert len(lines) == 3
     keep.write_text("\n".join(lines) + '\n{"cut')  # killed in the middle of a line
-    found = study(graphs, contenders, [2, 4], keep=keep)
+    found = study(graphs, contenders, [2, 4], results=keep)
     assert [json.dumps(row.figures) for row in found.rows[:3]] == [
         json.dumps(json.loads(line)["result"]["figures"]) for line in lines
     ]
-    again = study(graphs, contenders, [4, 2], keep=keep)
+    again = study(graphs, contenders, [4, 2], results=keep)
     key = {(row.graph, row.label, row.parts): row for row in found.rows}
     assert all(row == key[row.graph, row.label, row.parts] for row in again.rows)
-    other = study(graphs, contenders, [2], settings={"epsilon": 0.2}, keep=keep)
+    other = study(graphs, contenders, [2], settings={"epsilon": 0.2}, results=keep)
     assert other.rows[0] != found.rows[0]  # other options are other rows
 
 
@@ -110,7 +110,7 @@ def _interrupted_after(number: int):
 
 def test_a_row_that_fails_says_why(graphs: list[Path], tmp_path: Path) -> None:
     keep = tmp_path / "kept.jsonl"
-    found = study(graphs[:1], parse_contenders("rp,cagnet-2d"), [2], keep=keep)
+    found = study(graphs[:1], parse_contenders("rp,cagnet-2d"), [2], results=keep)
     assert found.rows[0].figures
     assert not found.rows[1].figures
     assert "perfect square" in found.rows[1].why
@@ -123,11 +123,11 @@ def test_part_vectors_take_part(graphs: list[Path], tmp_path: Path) -> None:
     write_part_vector(owners, tmp_path / "one.part.4")
     label = f"mine=file:part={tmp_path}/{{graph}}.part.{{p}}"
     keep = tmp_path / "kept.jsonl"
-    (row,) = study(graphs[:1], parse_contenders(label), [4], keep=keep).rows
+    (row,) = study(graphs[:1], parse_contenders(label), [4], results=keep).rows
     plan = plancc.compile(graphs[0], "file", 4, part=owners)
     assert (row.label, row.sha256) == ("mine", plan.content_sha256())
     write_part_vector(np.arange(60) // 15, tmp_path / "one.part.4")  # the same name, other parts
-    (other,) = study(graphs[:1], parse_contenders(label), [4], keep=keep).rows
+    (other,) = study(graphs[:1], parse_contenders(label), [4], results=keep).rows
     assert other.sha256 != row.sha256
 
 
@@ -200,14 +200,14 @@ def test_wrong_baseline() -> None:
 
 def test_lines_of_others_do_not_count(graphs: list[Path], tmp_path: Path) -> None:
     keep, rp = tmp_path / "kept.jsonl", parse_contenders("rp")
-    (first,) = study(graphs[:1], rp, [2], keep=keep).rows
+    (first,) = study(graphs[:1], rp, [2], results=keep).rows
     line = json.loads(keep.read_text())
     text = '{"key": 1}\n{"key": [[1]], "sources": "x", "result": 1}\n'
     keep.write_text(f"{text}{json.dumps(line | {'result': {'none': 'of ours'}})}")
     with pytest.warns(PlanccWarning, match=r"kept\.jsonl, line 3: not the row .*measured again"):
-        (second,) = study(graphs[:1], rp, [2], keep=keep).rows
+        (second,) = study(graphs[:1], rp, [2], results=keep).rows
     assert second.sha256 == first.sha256
-    assert study(graphs[:1], rp, [2], keep=keep).rows == [second]
+    assert study(graphs[:1], rp, [2], results=keep).rows == [second]
 
 
 @pytest.mark.parametrize(
@@ -218,13 +218,13 @@ def test_an_edited_row_is_measured_again(
     name: str, value: object, graphs: list[Path], tmp_path: Path
 ) -> None:
     keep, rp = tmp_path / "kept.jsonl", parse_contenders("rp")
-    (first,) = study(graphs[:1], rp, [2], keep=keep).rows
+    (first,) = study(graphs[:1], rp, [2], results=keep).rows
     line = json.loads(keep.read_text())
     of = line["result"]["figures"] if name in first.figures else line["result"]
     of[name] = value
     keep.write_text(f"{json.dumps(line)}\n")
     with pytest.warns(PlanccWarning, match=r"kept.jsonl, line 1: .*; measured again"):
-        (second,) = study(graphs[:1], rp, [2], keep=keep).rows
+        (second,) = study(graphs[:1], rp, [2], results=keep).rows
     assert replace(second, figures=first.figures) == first
     assert second.figures | {"seconds": 0} == first.figures | {"seconds": 0}
 

@@ -103,7 +103,8 @@ def test_a_topology_is_never_worse(name, model, objective):
     assert found[1] <= found[0] <= least
 
 
-@pytest.mark.parametrize("name", ["communities", pytest.param("hubs", marks=long)])
+@long  # their owners are members of its population: tests/search/test_memetic.py
+@pytest.mark.parametrize("name", ["communities", "hubs"])
 def test_best_is_never_above_a_partitioner(name):
     options = {"balance": "nnz", "epsilon": 0.05, "seed": 2}
     best = plancc.compile(graph(name), "hp", 4, effort="best", **options)

@@ -74,11 +74,11 @@ MANDATORY = [name for name in NAMES if not DATASETS[name].optional]
 
 
 def damaged_datasets():
-    """All datasets with all damages, but a third of the wrong types; every 15th case is quick."""
+    """All datasets with all damages, but a third of the wrong types; every 30th case is quick."""
     for i, name in enumerate([*NAMES, *FOLD]):
         for j, kind in enumerate(damages.DAMAGES):
             if kind not in damages.WRONG_TYPES or (i + j) % 3 == 0:
-                marks = () if (i + j) % 15 == 0 else long
+                marks = () if (i + j) % 30 == 0 else long
                 yield pytest.param(name, kind, marks=marks, id=f"{name}-{kind}")
 
 

@@ -94,6 +94,7 @@ def test_every_rank_reads_the_data_of_its_rows(with_data, tmp_path):
     assert report(path).vertex_data == ["features of user", "labels of item"]
 
 
+@pytest.mark.parametrize("plan", ["hp"], indirect=True)
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
@@ -164,6 +165,7 @@ def test_nonzeros_of_no_relation_are_found(plan, tmp_path):
         plancc.verify_file(path)
 
 
+@pytest.mark.parametrize("plan", ["hp"], indirect=True)
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

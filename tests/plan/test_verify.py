@@ -12,7 +12,7 @@ import pytest
 import sealing
 import worlds
 from cases import long
-from hostile.oracle import fault
+from oracle import fault
 
 import plancc
 from plancc.errors import PlanError
@@ -271,7 +271,7 @@ READERS += [partial(all_slices, ranks=ranks) for ranks in (1, 2, 3)]
 @pytest.mark.parametrize(
     ("k", "every"),
     [
-        *((k, False) for k in range(0, len(DAMAGES), 3)),
+        *((k, False) for k in range(0, len(DAMAGES), 6)),
         *(pytest.param(k, True, marks=long) for k in range(len(DAMAGES))),
     ],
 )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from cases import pairs
+from cases import turns
 from test_typed import WRITES, relations
 from torch import nn
 from torch_geometric.nn import GINEConv
@@ -49,7 +49,7 @@ def plans(tmp_path_factory):
     return made
 
 
-@pairs(graph=("typed", "square"), ranks=(1, 3, 4))
+@turns(graph=("typed", "square"), ranks=(1, 3, 4))
 def test_a_layer_of_pyg_takes_the_edges_of_a_rank(plans, graph, ranks):
     typed, random = graph == "typed", np.random.default_rng(1)
     matrix = relations()[WRITES].tocoo() if typed else square()
@@ -122,7 +122,7 @@ class Weighing(Conv):
         return graph.linear(aggregate(graph.pattern("edges"), columns, by), self.weight)
 
 
-@pairs(
+@turns(
     batches=({}, {"sampler": "uniform"}, {"sampler": "neighbour", "fanouts": (3, 2)}),
     typed=(False, True),
     passes=(("order", "constant", "dead-rows"), ("order",)),

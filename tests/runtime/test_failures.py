@@ -45,7 +45,12 @@ COLLECTIVE = "another rank to reach the collective call that this one is in"
 @pytest.mark.mpi
 def test_mpi_a_rank_that_sleeps():
     result = job(5, "mpi", "sleeps")
-    waits = ("a message from rank 4", "rank 4 to take one", COLLECTIVE, "a broadcast of rank 4")
+    waits = (
+        "a message from rank 4",
+        "rank 4 to accept a message",
+        COLLECTIVE,
+        "a broadcast of rank 4",
+    )
     assert said(result) == [f"rank {rank}: {TIMEOUT} {wait}" for rank, wait in enumerate(waits)]
     assert result.returncode == 1
 
@@ -159,7 +164,7 @@ def test_threads_a_rank_that_sleeps():
         run_ranks(4, work, timeout=0.5)
     late = "timeout of 0.5 s: still waiting for"
     assert str(caught.value) == (
-        f"rank 0: {late} a message from rank 3; rank 1: {late} rank 3 to take one; "
+        f"rank 0: {late} a message from rank 3; rank 1: {late} rank 3 to accept a message; "
         f"rank 2: {late} ranks 0, 1, 3 to reach a collective call"
     )
     assert awake == [3]  # it was waited for, since nothing ends a thread
@@ -181,4 +186,4 @@ def test_names_of_ranks():
     assert name_ranks([2, 1, 2]) == "ranks 1, 2"
     assert name_ranks(range(20)) == "ranks 0, 1, 2, 3, 4, 5, 6, 7, ..."
     assert unfinished([4, 1], []) == "a message from ranks 1, 4"
-    assert unfinished([1], [2, 3]) == "a message from rank 1 and ranks 2, 3 to take one"
+    assert unfinished([1], [2, 3]) == "a message from rank 1 and ranks 2, 3 to accept a message"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import worlds
+from cases import long
 from reference import normalised
 from runs import on_ranks
 
@@ -84,8 +85,18 @@ def cases():
     yield (2, 2), matrix(23, True), {"aggregate_on": "cpu", "row_order": "rcm"}, (8, 5)
 
 
+QUICK = (2, 6, 7, 11, 13, 14)
+"""Several groups; batches of any size; ranks without a column; products on the CPU."""
+
+
 class TestProducts(LayoutTests):
-    @pytest.fixture(scope="class", params=cases(), ids=lambda case: f"{case[0]} {case[2]}")
+    @pytest.fixture(
+        scope="class",
+        params=[
+            pytest.param(case, id=f"{case[0]} {case[2]}", marks=() if k in QUICK else long)
+            for k, case in enumerate(cases())
+        ],
+    )
     @classmethod
     def layout(cls, request):
         shape, a, options, (width, columns) = request.param

@@ -26,11 +26,11 @@ from plancc_runtime.slices import check_slices
 from plancc_runtime.testing import Layout, LayoutTests
 
 # in 1.5d 3x2 c does not divide the blocks; in 2x3 the last copies have no chunk
-QUICK = ["1d 3", "1.5d 3x2", "1.5d 2x3", "1.5d 3x2 sparse", "2d 2x3", "3d 2x2x2"]
+QUICK = ["1.5d 3x2", "2d 2x3", "1.5d 3x2 sparse", "3d 2x2x2"]
 GRIDS = [
-    *("1d 1", "1d 2", "1d 4", "1d 9", "1d 3 sparse", "1.5d 2x1", "1.5d 2x2", "1.5d 4x2"),
+    *("1d 1", "1d 2", "1d 3", "1d 4", "1d 9", "1d 3 sparse", "1.5d 2x1", "1.5d 2x2", "1.5d 4x2"),
     *("2d 2x2", "2d 3x3", "2d 3x2", "2d 1x4", "2d 4x1", "2d 2x4", "3d 1x2x2", "3d 2x1x2"),
-    *("3d 2x2x1", "1.5d 2x2 sparse", "1.5d 4x2 sparse", "1.5d 3x3 sparse", "1.5d 5x2"),
+    *("3d 2x2x1", "1.5d 2x2 sparse", "1.5d 4x2 sparse", "1.5d 3x3 sparse", "1.5d 2x3", "1.5d 5x2"),
     *("1.5d 5x3", "1.5d 9x4", "1.5d 5x3 sparse", "1.5d 9x4 sparse", "1.5d 2x3 sparse"),
 ]
 

@@ -102,7 +102,7 @@ def score_of(decoder, weights, x, pairs):
     return (a * b * weights.get("decoder.relation", 1)).sum(dim=1)
 
 
-@cases.pairs(
+@cases.turns(
     model=["gcn", "sage", "gat"], decoder=["dot", "distmult", "mlp"], ranks=[1, 4], k=[1, 3]
 )
 def test_losses_and_weights_are_those_of_a_dense_network(model, decoder, ranks, k):

@@ -257,15 +257,15 @@ def same_training(one, other) -> None:
 
 AT_HAND = [
     ({"model": "gcn", "dropout": 0.4}, 4),
-    ({"model": "sage", "residual": True, "norm": "layer"}, 4),
+    ({"model": "sage", "residual": True, "norm": "layer"}, -1),
     ({"model": "sage", "residual": True, "norm": "batch"}, 0),
     ({"model": "sage", "aggregator": "max", "input_dropout": 0.2}, 4),
     ({"model": "gat", "attention_dropout": 0.3, "recompute": True}, 4),
-    ({"model": "gin", "recompute": True}, 2),
+    ({"model": "gin", "recompute": True}, -1),
 ]
 
 
-@some(lambda case, s: s == case[1], case=AT_HAND, s=(0, 2, 4))
+@some(lambda case, s: s == case[1], case=AT_HAND, s=(0, 2, 4))  # -1: `long` alone
 def test_features_at_hand_and_rows_that_no_layer_reads_change_words_only(case, s, plans):
     """The last layer computes the targets, and few rows beside them: the words stay."""
     (model, _), sampler, found = case, SAMPLERS[s], []
@@ -291,7 +291,7 @@ def test_features_at_hand_and_rows_that_no_layer_reads_change_words_only(case, s
     assert no_room.passes_off["constant"].startswith("features of halo rows take up to 0.0 MiB")
 
 
-OFTEN = ((1, 0, "gcn"), (2, 2, "gat"), (5, 4, "gcn"))
+OFTEN = ((2, 2, "gat"), (5, 4, "gcn"))
 
 
 @some(lambda *case: case in OFTEN, kept=(1, 2, 5), s=(0, 2, 4), model=("gcn", "gat"))
@@ -437,7 +437,7 @@ def test_what_is_printed(bare, tmp_path):
     assert done.exit_code == 0, done.stderr
     assert "mini-batches: uniform, batch size 12, 3 steps per epoch\n" in done.stdout
     assert "volume/step" in done.stdout
-    note = "train in rows that are not evaluated: over the epoch's batches"
+    note = "between evaluations train is the mean over the epoch's batches"
     assert note in done.stdout
     assert note not in CliRunner().invoke(command, [str(bare), "--epochs", "2"]).stdout
     found = json.loads(target.read_text())

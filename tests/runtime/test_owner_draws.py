@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reference
 import worlds
-from cases import pairs, seeds
+from cases import seeds, turns
 
 import plancc.plan.population
 import plancc_runtime
@@ -133,7 +133,7 @@ def trained(path, p, drawn=NEIGHBOURS, **options):
     return run_ranks(p, lambda transport: train(path, options, transport), 180)
 
 
-@pairs(drawn=[NEIGHBOURS, WALKS], passes=[(), PASSES], p=[1, 4])
+@turns(drawn=[WALKS, NEIGHBOURS], passes=[(), PASSES], p=[4])
 def test_training_is_the_same_whoever_draws(plan_file, p, passes, drawn):
     """Losses and words of rows to the bit on the same ranks, losses to rounding on any number."""
     [one] = trained(plan_file, 1, drawn, draw="everywhere", passes=passes)

@@ -129,7 +129,7 @@ def wait_for(happened) -> None:
         ("SIGTERM", ()),
         pytest.param("SIGUSR1", ("--signal", "USR1"), marks=long),
         pytest.param("SIGHUP", ("--signal", "hup"), marks=long),
-        ("SIGINT", ()),
+        pytest.param("SIGINT", (), marks=long),
     ],
 )
 def test_a_signal_saves_and_ends_with_75(number, words, tmp_path):

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from cases import pairs
+from cases import pairs, turns
 from test_typed import COUNTS, PARTS, plan_of, relations, traffic
 from torch import nn
 from torch_geometric.nn import GATConv, GINConv, HeteroConv, RGCNConv, SAGEConv
@@ -117,7 +117,7 @@ def opened(folder, transport) -> plancc_runtime.TypedGraph:
     return plancc_runtime.open_typed(folder / "plan.h5", **how)
 
 
-@pairs(layer=tuple(LAYERS), ranks=(1, 3, 4), widths=("own", "equal"))
+@turns(layer=tuple(LAYERS), ranks=(1, 3, 4), widths=("own", "equal"))
 def test_layers_are_those_of_pyg(tmp_path, layer, ranks, widths):
     name, reference, options = LAYERS[layer]
     width = WIDTHS if widths == "own" and name != "gin" else DEEP  # which adds rows to rows

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from cases import pairs
+from cases import turns
 
 import plancc
 import plancc_runtime
@@ -80,8 +80,8 @@ def work(graph: plancc_runtime.TypedGraph, x: dict[str, torch.Tensor]) -> dict:
     return found
 
 
-@pairs(
-    model=("hp", "block", "medium-grain"),
+@turns(
+    model=("hp", "medium-grain", "block"),
     normalize=("none", "row"),
     ranks=(3, 4),
     parallel=(False, True),

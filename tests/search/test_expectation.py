@@ -362,7 +362,7 @@ def test_training_vertices():
         assert exact < uniform_volume(array, other, size, inside)
 
 
-@pytest.mark.parametrize("keep", [1e-9, 0.1, 1.0])
+@pytest.mark.parametrize("keep", [1e-9, pytest.param(0.1, marks=long), 1.0])
 def test_edges(keep):
     plan = compiled("rmat", sampler="edges", keep=keep, effort="fast")
     count = pins_in_parts(dense("rmat"), plan.owner())
@@ -380,8 +380,7 @@ def test_edges(keep):
         {"effort": "balanced", "threads": 2},
         pytest.param({"effort": "best"}, marks=long),
         {"effort": "best", "budget": 0.1},
-        {"partitioner": "builtin"},
-        {"partitioner": "mtkahypar"},
+        *(pytest.param({"partitioner": name}, marks=long) for name in ("builtin", "mtkahypar")),
         {"preset": "default"},
         {"topology": "3x2"},
     ],
@@ -435,7 +434,7 @@ def test_same_seed_same_plan(options, tmp_path):
     ("effort", "self_loops", "shift"),
     [
         ("fast", True, 1),
-        ("best", False, 2),
+        pytest.param("best", False, 2, marks=long),
         pytest.param("best", True, 3, marks=long),
         pytest.param("fast", False, 4, marks=long),
     ],

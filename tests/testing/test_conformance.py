@@ -99,8 +99,10 @@ class TestModels(ModelTests):
         self.options = MODEL_OPTIONS.get(self.name, {})
         self.num_parts = 8 if self.name == "cagnet-3d" else 4
 
-    @pytest.fixture(params=["directed", pytest.param("undirected", marks=long), "empty"])
-    def graph(self, request):
+    @pytest.fixture(
+        params=["directed", *(pytest.param(name, marks=long) for name in ("undirected", "empty"))]
+    )
+    def graph(self, request):  # tests/test_extreme_shapes.py has none for every model
         return graph_of(request.param)
 
 

@@ -45,8 +45,8 @@ sys.exit(failed)
 LINES = """
 plancc compile ring.txt --model capped-hp --most-pins 7 -p 4 --effort fast -o a.h5
 plancc compile ring.txt --model gp --partitioner ordered -p 2 -o b.h5
-plancc models capped-hp
-plancc partitioners
+plancc list models capped-hp
+plancc list partitioners
 plancc simulate b.h5 --model scaled --model-option scale=0.5
 plancc-run b.h5 --model scaled --model-option scale=0.5 --ranks 2 --epochs 2
 """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Shown = list[tuple[Subject, list[AcceleratorRow]]]
 
-KEEP = 0.5
+MASK_DENSITY = 0.5
 """Share of outputs that are kept unless told otherwise."""
 GRAPH_DIMS = (128, 128, 128, 128)
 """Widths of a GCN on a graph of the user's."""
@@ -49,12 +49,12 @@ PLAN = ".h5"
     "Widths d0,d1,...,dL of a GCN.  [default: of a data set as in the paper, else 128,128,128,128]",
 )
 @click.option(
-    "--keep",
+    "--mask-density",
     type=float,
-    default=KEEP,
+    default=MASK_DENSITY,
     show_default=True,
     metavar="P",
-    help="Share of outputs that dropout and ReLU keep.",
+    help="Share of the outputs that the mask of dropout and ReLU leaves.",
 )
 @options.reading
 @options.as_data
@@ -63,7 +63,7 @@ def command(
     datasets: tuple[str, ...],
     machines: tuple[str, ...],
     dims: list[int] | None,
-    keep: float,
+    mask_density: float,
     **reading: Any,
 ) -> None:
     """Model neighbour aggregation on sparse accelerators: time, speed-up over a CPU, energy.
@@ -74,14 +74,14 @@ def command(
     \b
         plancc accelerators
         plancc accelerators --dataset reddit --machine mixgcn-spu --machine own.toml
-        plancc accelerators graph.mtx --dims 602,128,41 --keep 1
+        plancc accelerators graph.mtx --dims 602,128,41 --mask-density 1
     """
     from plancc_lab.accelerators.design import accelerator
     from plancc_lab.accelerators.published import DATASETS
     from plancc_lab.accelerators.study import Subject, published_beside, study
 
-    if not (math.isfinite(keep) and 0 <= keep <= 1):
-        raise InputError(f"--keep {keep:g}: give a share between 0 and 1")
+    if not (math.isfinite(mask_density) and 0 <= mask_density <= 1):
+        raise InputError(f"--mask-density {mask_density:g}: give a share between 0 and 1")
     given = [name for name, value in reading.items() if value]
     if graph is None and given:
         raise InputError(f"--{given[0]} says how a graph is read: give GRAPH too")
@@ -89,10 +89,10 @@ def command(
         raise InputError(f"{graph} and --dataset {datasets[0]}: give one of them")
     chosen = {name: accelerator(name) for name in machines or SHIPPED}
     if graph is not None:
-        subjects = [_of_file(graph, dims or GRAPH_DIMS, keep, reading)]
+        subjects = [_of_file(graph, dims or GRAPH_DIMS, mask_density, reading)]
     else:
         names = dict.fromkeys(datasets or DATASETS)
-        subjects = [Subject.of_dataset(name, dims, keep) for name in names]
+        subjects = [Subject.of_dataset(name, dims, mask_density) for name in names]
     shown = [(subject, study(subject, chosen)) for subject in subjects]
     beside = published_beside(subjects, chosen)
     form = options.form()
@@ -103,7 +103,7 @@ def command(
 
 
 def _of_file(
-    path: str, dims: list[int] | tuple[int, ...], keep: float, reading: dict[str, Any]
+    path: str, dims: list[int] | tuple[int, ...], mask_density: float, reading: dict[str, Any]
 ) -> Subject:
     from plancc.graph.formats import read_graph
     from plancc.plan.reader import PlanFile
@@ -120,7 +120,7 @@ def _of_file(
         graph = read_graph(path, **reading)
         vertices, nonzeros = graph.num_vertices, graph.num_nonzeros
     try:
-        work = gcn_aggregations(vertices, nonzeros, dims, keep)
+        work = gcn_aggregations(vertices, nonzeros, dims, mask_density)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return Subject(path, tuple(dims), work)
@@ -135,7 +135,7 @@ def _print_data(form: str, shown: Shown, beside: list[Comparison]) -> None:
             "vertices": subject.work.vertices,
             "nonzeros": subject.work.nonzeros,
             "dims": subject.dims,
-            "keep": subject.work.keep,
+            "mask_density": subject.work.mask_density,
             "machines": [row.as_dict() for row in rows],
         }
         for subject, rows in shown
@@ -159,7 +159,7 @@ def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerat
         table = Table(
             (*columns, *["published"] * published),
             f"{subject.name}: {work.vertices:,.0f} vertices, {work.nonzeros:,.0f} nonzeros, "
-            f"dims {','.join(map(str, subject.dims))}, {work.keep:.0%} of outputs kept",
+            f"dims {','.join(map(str, subject.dims))}, {work.mask_density:.0%} of outputs kept",
         )
         for row in rows:
             cost = row.estimate

@@ -6,7 +6,7 @@ the mask M keeps a share of Z.
 time
     The larger of additions / (adders x clock x utilisation) and bytes / (bandwidth x efficiency),
     or their sum for a machine that does not overlap them. There is an addition for every nonzero
-    and column; a design with a mask leaves out those of outputs that the mask drops.
+    and column; a design with a mask leaves out the additions of outputs that the mask drops.
 energy
     Power x time, and an energy for every bit that the memory reads or writes.
 bytes
@@ -45,8 +45,8 @@ class Aggregations:
     Attributes:
         vertices, nonzeros: Sizes of A; rounded figures such as 1.81e9 will do. At least one vertex.
         widths: Columns of H in every aggregation.
-        keep: Share of the outputs that the mask keeps, in [0, 1]: 0.5 for a dropout of one half,
-            and about that for ReLU (Wan et al. 2025, section 3.2.1).
+        mask_density: Share of the outputs that the mask keeps, in [0, 1]: 0.5 for a dropout of
+            one half, and about that for ReLU (Wan et al. 2025, section 3.2.1).
 
     Raises:
         InputError: If a value is out of its range.
@@ -55,7 +55,7 @@ class Aggregations:
     vertices: float
     nonzeros: float
     widths: tuple[int, ...]
-    keep: float = 0.5
+    mask_density: float = 0.5
 
     def __post_init__(self) -> None:
         if not self.vertices >= 1:
@@ -66,12 +66,12 @@ class Aggregations:
             )
         if not self.widths or min(self.widths) < 1:
             raise InputError(f"widths {self.widths}: at least one, and none below 1, are needed")
-        if not 0 <= self.keep <= 1:
-            raise InputError(f"keep {self.keep:g} is no share between 0 and 1")
+        if not 0 <= self.mask_density <= 1:
+            raise InputError(f"mask_density {self.mask_density:g} is no share between 0 and 1")
 
 
 def gcn_aggregations(
-    vertices: float, nonzeros: float, dims: Sequence[int], keep: float = 0.5
+    vertices: float, nonzeros: float, dims: Sequence[int], mask_density: float = 0.5
 ) -> Aggregations:
     """The aggregations of one epoch of a GCN, forward and back.
 
@@ -82,7 +82,7 @@ def gcn_aggregations(
     Parameters:
         dims: Widths d_0..d_L, at least two; nothing is aggregated in the last.
     """
-    return Aggregations(vertices, nonzeros, (*dims[:-1], *dims[1:-1]), keep)
+    return Aggregations(vertices, nonzeros, (*dims[:-1], *dims[1:-1]), mask_density)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class AcceleratorEstimate:
 def estimate(machine: Accelerator, work: Aggregations) -> AcceleratorEstimate:
     """Time and energy of `work` on `machine`, one aggregation after the other."""
     additions = features = adjacency = outputs = compute = memory = seconds = 0.0
-    kept = work.keep if machine.memory.masked else 1.0
+    kept = work.mask_density if machine.memory.masked else 1.0
     for width, times in Counter(work.widths).items():
         moved = memory_traffic(machine.memory, work, width)
         added = kept * work.nonzeros * width
@@ -192,7 +192,7 @@ def _masked_outputs(work: Aggregations, whole: float) -> float:
 
     Without a mask on chip all `whole` bytes of Z are written, and read again to apply it.
     """
-    return (work.keep + 1 / 32) * whole
+    return (work.mask_density + 1 / 32) * whole
 
 
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:

@@ -32,12 +32,12 @@ class Subject:
     dataset: str | None = None
 
     @classmethod
-    def of_dataset(cls, name: str, dims: Sequence[int] | None, keep: float) -> Subject:
+    def of_dataset(cls, name: str, dims: Sequence[int] | None, mask_density: float) -> Subject:
         """A data set of the paper, with its own widths unless others are given."""
         check_choice("data set", name, DATASETS)
         dataset = DATASETS[name]
         widths = tuple(dims or dataset.dims)
-        work = gcn_aggregations(dataset.vertices, dataset.nonzeros, widths, keep)
+        work = gcn_aggregations(dataset.vertices, dataset.nonzeros, widths, mask_density)
         return cls(name, widths, work, name if work == dataset.aggregations() else None)
 
 

@@ -90,7 +90,9 @@ def _where(epoch: EpochTimeline) -> Table:
     """Where the time of the busiest, the least busy and the mean rank goes."""
     busy = epoch.computed + epoch.networked
     ranks = [int(busy.argmax()), int(busy.argmin())]
-    titles = [f"rank {rank}, {how}" for rank, how in zip(ranks, ("busiest", "idlest"), strict=True)]
+    titles = [
+        f"rank {rank}, {how}" for rank, how in zip(ranks, ("busiest", "least busy"), strict=True)
+    ]
     table = Table(("", *titles, "mean rank"), "where the time goes")
 
     def add(name: str, seconds: Float64Array) -> None:
@@ -166,8 +168,8 @@ def _stragglers(epoch: EpochTimeline, tables: Tables) -> list[str]:
 
 
 def reasons(tables: Tables, rank: int) -> list[str]:
-    """What a rank has notably more of than the mean rank, such as "1.80 x the mean rows"."""
-    if tables.grid is not None:  # the tables are those of parts
+    """Quantities in which a rank is notably above the mean, such as "1.80 x the mean rows"."""
+    if tables.grid is not None:  # the tables describe parts
         return []
     step = tables.expand.step
     amounts = {

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     help="Timeline written by `rehearse --trace`; repeat once per plan, in order.",
 )
 @click.option(
-    "--certificate", is_flag=True, help="Show what no row plan of parts as full can undercut."
+    "--certificate", is_flag=True, help="Show a lower bound for row plans of the same balance."
 )
 @options.predicted_epoch
 @verbosity

@@ -39,7 +39,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
 @click.command(
     cls=options.Sections,
     sections={
-        "Study": ("models", "parts", "seeds", "baseline", "keep"),
+        "Study": ("models", "parts", "seeds", "baseline", "results"),
         "Output": ("as_json", "as_csv", "table_columns", "plot"),
         "Every plan": OF_ALL,
     },
@@ -50,7 +50,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     required=True,
     metavar="NAME,...",
     help="Models, or partitioners alone, with options as hp:effort=best; LABEL=hp:effort=best "
-    'gives a name of its own. A value has no comma, and no "=" behind a colon.',
+    'gives another name. A value has no comma, and no "=" behind a colon.',
 )
 @click.option(
     "-p", "--parts", required=True, metavar="P,...", help="Numbers: 16,64,256 or 16..256."
@@ -67,7 +67,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     "--baseline", metavar="NAME", help="Show ratios to this model or partitioner, such as metis."
 )
 @click.option(
-    "--keep",
+    "--results",
     type=click.Path(),
     default=KEPT,
     show_default=True,
@@ -92,7 +92,7 @@ def command(
     parts: str,
     seeds: list[int],
     baseline: str | None,
-    keep: str,
+    results: str,
     table_columns: str | None,
     plot: str | None,
     **given: Any,
@@ -117,7 +117,7 @@ def command(
     if plot is not None:
         check_plot(plot)
         options.check_output(plot, *graphs)
-    options.check_output(keep, *graphs, plot)
+    options.check_output(results, *graphs, plot)
     names = (*OF_ALL, *options.READING)
     settings = {name: given[name] for name in names if given[name] is not None}
     with progress(given["budget"]) as shown:
@@ -128,7 +128,7 @@ def command(
             seeds=seeds,
             baseline=baseline,
             settings=settings,
-            keep=keep,
+            results=results,
             observer=shown.stage,
         )
     if not any(row.figures for row in found.rows):
@@ -138,6 +138,5 @@ def command(
         plot_study(found, plot)
     render.print_study(found, options.form(), chosen)
     if found.num_kept and not options.form():
-        say(
-            f"{found.num_kept} of {len(found.rows)} rows are from {keep}; --keep names another file"
-        )
+        kept = f"{found.num_kept} of {len(found.rows)} rows are from {results}"
+        say(f"{kept}; --results names another file")

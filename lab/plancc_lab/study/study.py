@@ -61,7 +61,7 @@ class Row:
         vertices, nonzeros: Of the graph as it is read.
         figures: Of `plancc.plan.metrics.Metrics.figures`, with `random_volume`, `epoch_seconds`,
             `random_epoch_seconds` and `bound_seconds` (predicted), and in wall-clock seconds
-            `search_seconds` and `seconds` (of the compilation, but those of reading the graph and
+            `search_seconds` and `seconds` (of the compilation, without reading the graph and
             of compiling kernels). None: not known.
         sha256: Content hash of the plan.
         notes: Warnings of the compiler.
@@ -125,7 +125,7 @@ class Study:
         baseline: A label.
         dims: Widths of the layers that epochs are predicted for.
         machine: Name of the machine that they are predicted on.
-        balance: What parts of row plans share evenly, unless a contender has a balance of its own.
+        balance: What parts of row plans share evenly, unless a contender sets another balance.
         num_kept: Rows that an earlier study had kept.
     """
 
@@ -210,18 +210,18 @@ def study(
     seeds: Sequence[int] = (1,),
     baseline: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    keep: str | os.PathLike[str] | None = None,
+    results: str | os.PathLike[str] | None = None,
     observer: Observer | None = None,
 ) -> Study:
     """Compile every graph with every contender for every number of parts.
 
     Parameters:
         baseline: Label of a contender.
-        settings: Keywords of `plancc.read_graph`, and those of `plancc.compile` for all contenders
-            that have use for them.
-        keep: File of JSON lines in which rows are kept; present ones are not computed again. Rows
-            of another version of plancc, or with other options, do not count. Of an edited row a
-            warning says so, and it is computed again.
+        settings: Keywords of `plancc.read_graph` and `plancc.compile`, for all contenders that have
+            use for them.
+        results: File of JSON lines that keeps the rows; present ones are not computed again. Rows
+            of another version of plancc, or with other options, do not count. An edited row brings
+            a warning and is computed again.
         observer: Called with the name of each row; returns a context manager around it.
 
     Returns:
@@ -230,7 +230,7 @@ def study(
 
     Raises:
         InputError: A graph cannot be read, two have the same name, no model has the objective, or
-            `keep` is not a study's file.
+            `results` is not a study's file.
     """
     labels = [each.label for each in contenders]
     if baseline is not None:
@@ -245,7 +245,7 @@ def study(
         check_choice("objective", given["objective"], dict.fromkeys([*own, *OBJECTIVES]))
     reading = {name: given.pop(name) for name in READING if name in given}
     cases = _Cases(given, reading, observer or (lambda _: nullcontext()))
-    kept = None if keep is None else open_kept(keep)
+    kept = None if results is None else open_kept(results)
     rows = []
     for path in graphs:
         source = _GraphFile(path, cases.reading)
@@ -273,7 +273,7 @@ def open_kept(path: str | os.PathLike[str]) -> Kept:
         except (ValueError, TypeError, RecursionError):
             known = False
         if not known:
-            raise InputError(f"{name}: not a file of kept rows: choose another name (`keep`)")
+            raise InputError(f"{name}: not a file of kept rows: choose another name (`results`)")
     return Kept(Path(path), __version__)
 
 

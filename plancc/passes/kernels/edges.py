@@ -32,7 +32,7 @@ class MatrixPattern(NamedTuple):
         pins (int64[2 * nnz]): Places in the CSR.
         row, column: int32[nnz].
         diagonal (int64[n]): Place of (v, v), or -1.
-        movable (bool[nnz]): Nonzeros that may move alone; none of the diagonal.
+        movable (bool[nnz]): Nonzeros that may move alone; False on the diagonal.
         free (bool[n]): Vertices whose owner may change.
     """
 

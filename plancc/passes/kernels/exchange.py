@@ -108,7 +108,7 @@ def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> Any:
-    """Vertices of part q, those that weigh least by constraint c first; kept in `sorted_by`."""
+    """Vertices of part q, the lightest by constraint c first; kept in `sorted_by`."""
     at = c * len(chain.size) + q
     if len(sorted_by[at]) == 0:
         members = np.empty(chain.size[q], dtype=np.int32)

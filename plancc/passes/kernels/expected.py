@@ -107,7 +107,7 @@ def _rate_wide(
     touched: Any,
     seen: Any,
 ) -> Any:
-    """The exact `num` and `base` of all nets, from those of `_rate`; fills the same arrays."""
+    """The exact `num` and `base` of all nets, from the values of `_rate`; fills the same arrays."""
     here, num_parts = state.owner[v], len(state.sums)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]

@@ -68,7 +68,7 @@ class Region(NamedTuple):
         room (float64[2, num_constraints]): Weight of each part's vertices that may move.
         max_degree: Sum of their nets, of each part.
         max_pins: Larger nets are left out: the cut is then that of the other nets.
-        max_work: Nodes that a cut may look at, over those of the network.
+        max_work: Nodes that a cut may look at, over nodes of the network.
     """
 
     room: Any
@@ -86,7 +86,7 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
         max_spread: Nets that touch more parts are left out.
 
     Returns:
-        ptr, nets: Those of the pair whose smaller part is q: ``nets[ptr[q]:ptr[q + 1]]``.
+        ptr, nets: Nets of the pair whose smaller part is q: ``nets[ptr[q]:ptr[q + 1]]``.
     """
     num_parts = len(partner)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -582,7 +582,7 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
 
 @njit(cache=True, nogil=True)
 def _list(side: int, x: int, net: Any, flow: Any) -> None:
-    """Put a vertex among those that a side may take in; those far from the boundary first."""
+    """Put a vertex among the candidates of a side, vertices far from the boundary first."""
     if flow.reached[side, x] or flow.listed[side, x] or x < 2:
         return
     flow.listed[side, x] = True

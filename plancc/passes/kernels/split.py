@@ -114,7 +114,7 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
 
 
 def cover(cut: Cut) -> Any:
-    """Vertices of every minimum cover, and those of some (Koenig; Dulmage, Mendelsohn).
+    """Vertices of every minimum cover, and of at least one (Koenig; Dulmage, Mendelsohn).
 
     Every minimum cover holds the right vertices that alternating paths from free left vertices
     reach, and the left vertices that such paths from free right ones reach, whatever the maximum
@@ -184,7 +184,7 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
     Parameters:
         cut: Cut.
         left, right, component, mate: What `cover` answered.
-        own (int64[num_parts]): Nonzeros that the parts have beside those of the cut.
+        own (int64[num_parts]): Nonzeros that the parts have beside the nonzeros of the cut.
         scale (float64[num_parts]): Nonzeros of two parts are compared times this.
     """
     load, num = own.copy(), component.max() + 1 if len(component) > 0 else 0
@@ -224,7 +224,7 @@ def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
     Parameters:
         cut: Cut.
         left, right (bool[num_left], bool[num_right]): A vertex cover.
-        load (int64[num_parts]): Nonzeros that the parts have beside those of the cut; changed.
+        load (int64[num_parts]): Nonzeros that the parts have beside the cut's; changed.
         scale (float64[num_parts]): Nonzeros of two parts are compared times this.
 
     Returns:

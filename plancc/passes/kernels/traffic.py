@@ -131,7 +131,7 @@ def _strain(side: float, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
-    """Strain of part q with so many rows more."""
+    """Strain of part q when it sends and receives more rows."""
     out = tariff.row * (flow.sent[q] + sent) + tariff.message * flow.messages_sent[q]
     into = tariff.row * (flow.received[q] + received)
     into += tariff.message * flow.messages_received[q]

@@ -65,7 +65,7 @@ def execution_of(
 
         return OwnModels(task, part, data, resources)
     if not task.model(options.model).reads_edges:
-        part = part.with_columns(edge_features=None)
+        part = part.without_read_columns()
     if part.grid is not None:
         from plancc_runtime.execution.grids import Grids
 

@@ -54,7 +54,8 @@ class TypedVertices(LearningTask):
                 f"a plan with types trains in layout row, not {layout}: compile it with model hp, "
                 "gp or rp"
             )
-        wanted = [*options.chosen((*RATES_KEPT, "recompute", "parametrization"))]
+        built_in = () if is_own(options.model) else ("recompute", "parametrization")
+        wanted = [*options.chosen((*RATES_KEPT, *built_in))]
         wanted += ["dtype"] * (options.dtype == "bfloat16")
         if wanted:
             raise InputError(f"{options.setting(wanted[0])}: is for plans of one type of vertices")

@@ -119,13 +119,13 @@ def name_ranks(ranks: Iterable[int]) -> str:
 
 
 def unfinished(receiving: Iterable[int], sending: Iterable[int]) -> str:
-    """Text on what an exchange waits for: "a message from rank 1 and ranks 2, 3 to take one"."""
+    """Text on what an exchange waits for: "a message from rank 1 and rank 2 to accept one"."""
     receiving, sending = set(receiving), set(sending)
     parts = []
     if receiving:
         parts.append(f"a message from {name_ranks(receiving)}")
     if sending:
-        parts.append(f"{name_ranks(sending)} to take one")
+        parts.append(f"{name_ranks(sending)} to accept a message")
     return " and ".join(parts)
 
 

@@ -1,6 +1,6 @@
-"""`plancc models`, `partitioners`, `samplers`, `formats`, `machines`, `objectives`: what there is.
+"""`plancc list WHAT [NAME]`: models, partitioners, samplers, formats, machines, objectives.
 
-Everything is read from the registries, so entries of third parties appear like the built-in ones.
+The registries answer, so entries of third parties appear like the built-in ones.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _listing(
     plural: str,
     entries: Callable[[], Entries],
     print_one: Callable[[str, dict[str, Any]], None] | None = None,
-    explain: str = "explain one of them (NAME)",
+    explain: str = "explain NAME",
 ) -> click.Command:
     @click.command(plural, help=f"List the {plural}, or {explain}.")
     @click.argument("name", required=False)
@@ -186,12 +186,17 @@ def _print_one(name: str, entry: dict[str, Any]) -> None:
             say(f"  {flag:20} {words}")
 
 
-models = _listing("model", "models", partial(_each, MODELS, _model))
-partitioners = _listing("partitioner", "partitioners", partial(_each, PARTITIONERS, _partitioner))
-samplers = _listing("sampler", "samplers", partial(_each, SAMPLERS, _sampler))
-formats = _listing("format", "formats", partial(_each, FORMATS, _format))
-machines = _listing(
-    "machine", "machines", _machines, _print_machine,
-    "print the TOML file of one of them (NAME)",
-)  # fmt: skip
-objectives = _listing("objective", "objectives", _objectives)
+@click.group("list", subcommand_metavar="WHAT [NAME]", options_metavar="")
+def command() -> None:
+    """List what there is of a kind, or explain one of it: plancc list models hp."""
+
+
+for each in (
+    _listing("model", "models", partial(_each, MODELS, _model)),
+    _listing("partitioner", "partitioners", partial(_each, PARTITIONERS, _partitioner)),
+    _listing("sampler", "samplers", partial(_each, SAMPLERS, _sampler)),
+    _listing("format", "formats", partial(_each, FORMATS, _format)),
+    _listing("machine", "machines", _machines, _print_machine, "print the TOML file of NAME"),
+    _listing("objective", "objectives", _objectives),
+):
+    command.add_command(each)
