@@ -170,9 +170,7 @@ class TrainOptions:
 
     epochs: int = of_training(100, "number of epochs", at_least=0, at_most=MOST, free=True)
     loss: str = of_training(
-        "auto",
-        "loss of real targets; auto: mse, and cross-entropy of classes",
-        choices=LOSSES,
+        "auto", "loss of real targets; auto: mse, and cross-entropy of classes", choices=LOSSES
     )
     class_weights: str | None = of_training(
         None,

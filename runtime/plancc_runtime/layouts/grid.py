@@ -44,13 +44,7 @@ from plancc.plan.layers import Aggregate, LayerStep, Linear, RowStep, WholeRows
 from plancc.plan.parts import Part
 from plancc.plan.products import AllGather, Broadcast, Program, adjoint, grid_program
 from plancc.plan.values import Header
-from plancc.plan.words import (
-    AllGatherWords,
-    AllReduceWords,
-    BroadcastWords,
-    RowMessages,
-    Transfer,
-)
+from plancc.plan.words import AllGatherWords, AllReduceWords, BroadcastWords, RowMessages, Transfer
 from plancc_runtime.kernels.dense import laid_out_for, weight_gradient
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.executor import Executor, ProgramGraph, SharedRows

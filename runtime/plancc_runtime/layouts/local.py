@@ -18,13 +18,7 @@ from torch import Tensor
 from plancc.errors import InputError
 from plancc.graph.columns import EDGE_FEATURES
 from plancc.plan.exchange import Int64Array
-from plancc.plan.layers import (
-    Aggregate,
-    GatherNeighbours,
-    LayerStep,
-    Maximum,
-    RowStep,
-)
+from plancc.plan.layers import Aggregate, GatherNeighbours, LayerStep, Maximum, RowStep
 from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.plan.words import RowMessages
 from plancc_runtime.layouts.block import Block
