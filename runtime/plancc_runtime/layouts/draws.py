@@ -52,9 +52,10 @@ from plancc_runtime.layouts.batch_mask import (
     columns_of,
 )
 from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.seeds import SeedDraws, Seeds
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists, send_numbers
+from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists
 
 S = TypeVar("S", bound=Sampler)
 PER_NONZERO = 300e-9
@@ -132,8 +133,7 @@ class OwnerDraws(Draws[S]):
     def _begin(self, population: Population, transport: Transport) -> None:
         part, sampler = self._part, self._sampler
         self.alone = transport.size == 1
-        sent = part.inputs[part.expand.send.row]
-        self.halo = send_numbers(part.expand, sent, transport)
+        self.halo = halo_vertices(part, transport)
         self._part = replace(part, halo=self.halo)
         vertices = np.concatenate([part.inputs, self.halo])
         draws_training = sampler.of_training and population.train_mask is not None
