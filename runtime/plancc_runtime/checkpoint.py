@@ -154,16 +154,18 @@ class Checkpoints:
 
     def _take_folder(self) -> None:
         """Make the folder and lock it; remove what killed runs left in it."""
-        _make_folder(self._folder)
-        try:
-            self._lock = FolderLock(self._folder)
-        except BlockingIOError as error:
-            raise InputError(
-                f"`checkpoint` {self._folder}: another run writes into it ({error.strerror}); wait "
-                "until it has ended, or choose another folder"
-            ) from error
-        except OSError as error:
-            raise OutputError(f"cannot make {self._folder}: {why_not_written(error)}") from error
+        with _attempted(f"make {self._folder}"):
+            try:
+                os.makedirs(self._folder, exist_ok=True)
+                self._lock = FolderLock(self._folder)
+            except FileExistsError as error:
+                why = f"`checkpoint` {self._folder}: is not a folder"
+                raise OutputError(why) from error
+            except BlockingIOError as error:
+                raise InputError(
+                    f"`checkpoint` {self._folder}: another run writes into it ({error.strerror}); "
+                    "wait until it has ended, or choose another folder"
+                ) from error
         if not self._lock.holds:
             before = self._lock.before
             self.remarks.append(
@@ -372,14 +374,6 @@ def _attempted(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(f"cannot {what}: {why_not_written(error)}") from error
-
-
-def _make_folder(path: Path) -> None:
-    with _attempted(f"make {path}"):
-        try:
-            os.makedirs(path, exist_ok=True)
-        except FileExistsError as error:
-            raise OutputError(f"`checkpoint` {path}: is not a folder") from error
 
 
 def _plain(options: TrainOptions) -> dict[str, Any]:

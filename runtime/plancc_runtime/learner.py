@@ -65,7 +65,9 @@ class Learner:
         self.exchanges = self.exchanges or options.metric in RANKED
         self.optimizer, self.is_trained = optimizer_of(options, self._parameters), False
         self._last: tuple[View, LocalData, Repeated[_Pass]] | None = None
-        self._splits: WeakKeyDictionary[View, dict[str, _Split]] = WeakKeyDictionary()
+        self._splits: WeakKeyDictionary[View, dict[str, tuple[Tensor | None, Tensor]]] = (
+            WeakKeyDictionary()
+        )
 
     def hold(
         self, part: Part, header: Header, resources: Resources, sampler: Sampler | None
@@ -133,9 +135,8 @@ class Learner:
 
     def _share(self, outputs: Tensor, view: View, data: LocalData, step: int) -> Tensor:
         """This rank's share of the loss. Collective; parameters are those of `gradients`."""
-        training = self._split("train", view, data)
-        learnt = training.rows_of(outputs)
-        return data.target.share_of_loss(learnt, training.labels, data.totals["train"])
+        learnt = self._taken("train", outputs, view, data)
+        return data.target.share_of_loss(*learnt, data.totals["train"])
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
         """Whether the starts of kernels are what a pass over this view waits for, and it may be
@@ -194,8 +195,7 @@ class Learner:
 
     def _of_splits(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
         """Outputs that are scored, and what is right for them, of every split. Collective."""
-        splits = {name: self._split(name, view, data) for name in data.splits}
-        return {name: (each.rows_of(outputs), each.labels) for name, each in splits.items()}
+        return {name: self._taken(name, outputs, view, data) for name in data.splits}
 
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
         """Add the scores that compare all outputs with each other, if asked for. Collective.
@@ -244,8 +244,7 @@ class Learner:
 
     def num_found(self, outputs: Tensor, view: View, data: LocalData) -> int:
         """Training vertices of this rank that `outputs` are right for."""
-        training = self._split("train", view, data)
-        return data.target.num_found(training.rows_of(outputs), training.labels)
+        return data.target.num_found(*self._taken("train", outputs, view, data))
 
     def state(self) -> list[Tensor]:
         """A copy of all that `update` and training passes change."""
@@ -270,14 +269,19 @@ class Learner:
         """What was spent since `start`."""
         return Spent(self.clock.read(), self.transport.traffic.as_array() - before)
 
-    def _split(self, name: str, view: View, data: LocalData) -> _Split:
-        """Where a view has the vertices of a split; looked up once per view."""
+    def _taken(
+        self, name: str, outputs: Tensor, view: View, data: LocalData
+    ) -> tuple[Tensor, Tensor]:
+        """Outputs of a view for the vertices of a split, and their labels.
+
+        Places are looked up once per view; all outputs are not copied.
+        """
         known = self._splits.setdefault(view, {})
         if name not in known:
             rows, places = place_of(data.splits[name], view.outputs)
-            size = len(data.labels) if view.outputs is None else len(view.outputs)
-            known[name] = _Split(None if len(places) == size else places, data.labels[rows])
-        return known[name]
+            known[name] = None if len(places) == len(outputs) else places, data.labels[rows]
+        places, labels = known[name]
+        return outputs if places is None else outputs.index_select(0, places), labels
 
     def _reduce(self, share: Tensor) -> float:
         """Sum the gradients (Algorithm 2, line 13) and, with them, the loss. Collective."""
@@ -292,19 +296,3 @@ class Learner:
 def is_finite(x: Tensor) -> bool:
     """Whether all numbers are finite, some at a time: no matrix is made of the answers."""
     return all(bool(piece.isfinite().all()) for piece in x.reshape(-1).split(AT_ONCE))
-
-
-class _Split:
-    """The vertices of a split among the outputs of a view, and their labels.
-
-    Parameters:
-        places (int64[m] or None): None: all outputs, which then need not be copied.
-        labels: Tensor[m, ...].
-    """
-
-    def __init__(self, places: Tensor | None, labels: Tensor) -> None:
-        self._places, self.labels = places, labels
-
-    def rows_of(self, outputs: Tensor) -> Tensor:
-        """The outputs of these vertices."""
-        return outputs if self._places is None else outputs.index_select(0, self._places)

@@ -122,11 +122,8 @@ class GridGraph(ProgramGraph):
         return self._vertices
 
     def degree(self, nonzeros: str) -> Tensor:
-        block = self._with_whole_counts()
-        closed = nonzeros == "closed" or (nonzeros == "plan" and block.self_loops)
-        counts = block.closed_edges if closed else block.edges
-        assert counts is not None
-        return torch.from_numpy(counts[self.place_in_row]).to(self.device)
+        counts = self._with_whole_counts().whole_degree(nonzeros)[self.place_in_row]
+        return torch.from_numpy(counts).to(self.device)
 
     def block(self, coefficients: str = "plan") -> Block:
         """This rank's nonzeros, and its pieces as halo rows. Collective but for "plan"."""
