@@ -65,9 +65,7 @@ class Learner:
         self.exchanges = self.exchanges or options.metric in RANKED
         self.optimizer, self.is_trained = optimizer_of(options, self._parameters), False
         self._last: tuple[View, LocalData, Repeated[_Pass]] | None = None
-        self._splits: WeakKeyDictionary[View, dict[str, tuple[Tensor | None, Tensor]]] = (
-            WeakKeyDictionary()
-        )
+        self._places = WeakKeyDictionary[View, dict[str, tuple[Tensor | None, Tensor]]]()
 
     def hold(
         self, part: Part, header: Header, resources: Resources, sampler: Sampler | None
@@ -276,7 +274,7 @@ class Learner:
 
         Places are looked up once per view; all outputs are not copied.
         """
-        known = self._splits.setdefault(view, {})
+        known = self._places.setdefault(view, {})
         if name not in known:
             rows, places = place_of(data.splits[name], view.outputs)
             known[name] = None if len(places) == len(outputs) else places, data.labels[rows]
