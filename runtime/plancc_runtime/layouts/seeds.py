@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Protocol
 
 from plancc.plan.exchange import Int32Array, Int64Array
@@ -9,7 +11,8 @@ from plancc.sampling.owned import OwnedBlock
 from plancc_runtime.transport.row_numbers import Rounds
 
 
-class Seeds(Protocol):
+@dataclass(frozen=True, eq=False)
+class Seeds(ABC):
     """This rank's share of what a mini-batch begins with.
 
     Attributes:
@@ -22,6 +25,7 @@ class Seeds(Protocol):
     size: int
     total: int
 
+    @abstractmethod
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
         """The nonzeros of a block that carry messages.
 

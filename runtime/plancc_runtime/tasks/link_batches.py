@@ -18,29 +18,27 @@ from plancc.sampling.negatives import ends_of_negatives
 from plancc.sampling.owned import OwnedBlock
 from plancc_runtime.layouts.ends import Directory, Ends, columns_of_rows
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.seeds import Seeds
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.row_numbers import Rounds, send_numbers, sending_lists
 
 
 @dataclass(frozen=True, eq=False)
-class LinkBatch:
-    """This rank's share of the links of a mini-batch; `layouts.seeds.Seeds`.
+class LinkBatch(Seeds):
+    """This rank's share of the links of a mini-batch.
+
+    Its rows are ends of links and negatives of any rank; it is drawn for links, and negatives count
+    as these do.
 
     Attributes:
-        rows (int64[m]): Rows of the slice that are ends of links and negatives of any rank;
-            ascending.
         ends: Links, then negatives, whose sources are rows of this rank; as places among `rows`.
         num_links: How many of them are links.
-        size, total: Links of all ranks; these and negatives.
         apart (int64[2, k] or None): Row of the slice, and vertex, of nonzeros that carry no
             messages.
     """
 
-    rows: Int64Array
     ends: Ends
     num_links: int
-    size: int
-    total: int
     apart: Int64Array | None = None
 
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
@@ -117,7 +115,7 @@ class LinkBatches:
         kept = Exchange(send, exchange.receive)
         ends = Ends(np.searchsorted(seeds, source), column, kept, len(seeds), self._resources)
         pairs = len(links) + len(negatives)
-        return LinkBatch(seeds, ends, len(own), len(links), pairs, apart)
+        return LinkBatch(seeds, len(links), pairs, ends, len(own), apart)
 
     def _ends_of(self, negatives: Int64Array, epoch: int) -> tuple[Int64Array, ...]:
         """Rows of sources here of some negatives; rank and row of their targets. Collective."""
