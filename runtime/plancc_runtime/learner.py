@@ -278,8 +278,8 @@ class Learner:
         if name not in known:
             rows, places = place_of(data.splits[name], view.outputs)
             known[name] = None if len(places) == len(outputs) else places, data.labels[rows]
-        places, labels = known[name]
-        return outputs if places is None else outputs.index_select(0, places), labels
+        at, labels = known[name]
+        return outputs if at is None else outputs.index_select(0, at), labels
 
     def _reduce(self, share: Tensor) -> float:
         """Sum the gradients (Algorithm 2, line 13) and, with them, the loss. Collective."""

@@ -47,8 +47,6 @@ ONLY_BATCHES = {
 """Why an option does not go with the full batch."""
 FULL = "full"
 """The `batch_size` of an explicit full batch."""
-BETWEEN = ("activation", "norm", "residual", "hidden")
-"""Options of what stands between layers."""
 OF_A_RANK = ("threads", "device")
 """Options that every rank may have its own of."""
 PATHS_OF_A_RANK = ("init", "log")

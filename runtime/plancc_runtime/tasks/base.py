@@ -20,7 +20,7 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
 from plancc_runtime.nn import model_of
 from plancc_runtime.nn.conv import Conv
-from plancc_runtime.options import BETWEEN, WATCHFUL, TrainOptions
+from plancc_runtime.options import WATCHFUL, TrainOptions
 from plancc_runtime.predictions import known_of
 from plancc_runtime.remarks import WITH_LABELS, data_remarks
 from plancc_runtime.slices import Slice, sampler_of
@@ -39,7 +39,7 @@ class LearningTask:
     """
 
     learner: type[Learner] = Learner
-    between: ClassVar[tuple[str, ...]] = BETWEEN
+    between: ClassVar[tuple[str, ...]] = ("activation", "norm", "residual", "hidden")
     """Options that have no effect on a network of one layer."""
     words: ClassVar[str] = "labels"
     unvalidated: ClassVar[str] = "no validation vertex has a label"

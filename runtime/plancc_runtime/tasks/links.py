@@ -30,7 +30,7 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.seeds import SeedDraws
 from plancc_runtime.learner import Learner, Splits
 from plancc_runtime.metrics import HITS
-from plancc_runtime.options import BETWEEN, TrainOptions
+from plancc_runtime.options import TrainOptions
 from plancc_runtime.predictions import known_in
 from plancc_runtime.results import Scores
 from plancc_runtime.slices import sampler_of
@@ -47,7 +47,7 @@ MANY_EDGES = 0.05
 class LinkPairs(LearningTask):
     """Learn which pairs of vertices are links."""
 
-    between = BETWEEN[:-1]  # outputs are as wide as `hidden`
+    between = LearningTask.between[:-1]  # outputs are as wide as `hidden`
     words = "links"
     unvalidated = "there are no validation links"
 
