@@ -23,7 +23,7 @@ ROUTE_FAULTS = {
     ),
     3: (
         "parts send rows that they have in the hops of the {step}",
-        "part {part} sends row {place}, which it has not",
+        "part {part} sends row {place}, which it does not have",
     ),
     4: ("rows arrive once in the hops of the {step}", "row {place} comes to part {part} twice"),
     5: (
@@ -34,11 +34,11 @@ ROUTE_FAULTS = {
 }
 """Invariant and problem of what `_route_fault` finds; rows are places in plan order."""
 OF_NODES = (1, 2)
-"""Those of hops between nodes only."""
+"""Faults of hops between nodes only."""
 
 
 def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[str, str]]:
-    """(invariant, what breaks it or "") of the hops of these parts; none of plans without hops."""
+    """(invariant, what breaks it or "") of the hops of these parts; nothing without hops."""
     if route is None:
         return
     node = route.node_of_part()
@@ -73,6 +73,7 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
     came = np.zeros(part_ptr[-1], np.int8)  # 1 + hop in which a row arrives; 4: it is an own row
     used = np.zeros(part_ptr[-1], np.bool_)
     for i in range(len(needed_ptr) - 1):
+        # Own rows are there at the start; a hop may send what arrived in an earlier one.
         part = first + i
         came[part_ptr[part] : part_ptr[part + 1]] = 4
         for hop in range(3):
@@ -93,6 +94,7 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
                 if not relays and (node[peer[k]] == node[part]) != (hop != 1):
                     return 1, part, peer[k]
                 for e in range(row_ptr[k], row_ptr[k + 1]):
+                    # a row arrives once
                     if came[row[e]]:
                         return 4, part, row[e]
                     came[row[e]] = 1 + hop
@@ -101,6 +103,7 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
             if not came[needed[e]]:
                 return 5, part, needed[e]
             used[needed[e]] = True
+        # Set the marks of this part back; every row that arrived must have been sent on or needed.
         came[part_ptr[part] : part_ptr[part + 1]] = 0
         for hop in range(3):
             ptr, peer, row_ptr, row = ends[2 * hop + 1]

@@ -26,7 +26,7 @@ class NeighbourSampler(SizedSampler):
     """Layer-wise neighbour sampling (Hamilton et al., GraphSAGE, NeurIPS 2017, algorithm 2).
 
     Every set of `batch_size` seeds is equally likely, among the training vertices if the population
-    has a training mask. The rows of the last block are the seeds, those of every other block the
+    has a training mask. The rows of the last block are the seeds, rows of every other block the
     columns of the block after it. A row keeps its diagonal, if the pattern has it, and of its d
     other columns ``min(fan-out, d)``, every set of them as likely; these are multiplied by d over
     their number, so that the expected product is that of the whole row.
@@ -162,6 +162,7 @@ def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
     for k in range(len(rows)):
         first, itself, kept = row_ptr[rows[k]], diagonals[rows[k]], slice(ptr[k], ptr[k + 1])
         by_place = len(by_vertex) == 0
+        # Places count by ascending vertex; `by_vertex` turns them into the order of the slice.
         if not by_place and itself < sizes[k]:
             itself = by_vertex[first + itself]
         by_place |= len(places[kept]) == sizes[k]
@@ -191,7 +192,7 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
     Returns:
         ptr (int64[m + 1], places : int32[ptr[-1]]): Row k keeps those at ``places[ptr[k]:ptr[k +
             1]]`` by ascending column; ascending.
-        scales (float64[m]): What those off the diagonal are multiplied by.
+        scales (float64[m]): Factors of nonzeros off the diagonal.
     """
     ptr = np.zeros(len(vertices) + 1, dtype=np.int64)
     for k in range(len(vertices)):
@@ -202,6 +203,7 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
     for k in range(len(vertices)):
         kept, nonzeros = places[ptr[k] : ptr[k + 1]], sizes[k]
         if len(kept) < nonzeros:
+            # The mean over kept nonzeros stands for the mean over all: scale = degree / fan-out.
             scales[k] = (nonzeros - (itself[k] < nonzeros)) / fanout
         draw_subset(kept, nonzeros, itself[k], fanout, bits(key, vertices[k]))
     return ptr, places, scales
@@ -229,6 +231,8 @@ def _by_insertion(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
     if itself < nonzeros:
         found[0], size = itself, 1
     for last in range(nonzeros - len(found), nonzeros - size):  # of the places but the diagonal
+        # Floyd: draw from the first `last + 1` places; if the place is taken, take `last` itself.
+        # Places skip the diagonal, so from there on they are one higher.
         place = below(bits(key, last - nonzeros + len(found)), last + 1)
         if not _inserted(found, size, place + (place >= itself)):
             _inserted(found, size, last + (last >= itself))
@@ -261,6 +265,7 @@ def _inserted(ascending: Any, end: int, x: Any) -> bool:
         a -= 1
     if a > 0 and ascending[a - 1] == x:
         return False
+    # shift the larger ones by one place
     for b in range(end, a, -1):
         ascending[b] = ascending[b - 1]
     ascending[a] = x

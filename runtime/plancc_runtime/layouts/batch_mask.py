@@ -314,6 +314,7 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
                 rows[a] = number[i]
                 low, high = ptr[i], ptr[i + 1]
                 if i < num_own:  # a whole row
+                    # Own rows are whole: the sampler's place tells; others are searched by vertex.
                     low, high = low + layer_places[a], low
                 while low < high:
                     middle = (low + high) // 2
@@ -326,6 +327,7 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
                     pin = low if in_order else ptr[i] + by_vertex[low]
                     if i < num_own or vertices[columns[pin]] == layer_columns[a]:
                         found[a] = pin
+            # ascending places need no sort of the values
             ascends &= found[a] > last
             last = found[a]
     return found, rows, ascends
@@ -390,6 +392,8 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
     row_ptr = np.zeros(n + 1, dtype=np.int64)
     size = 0
     for i in range(n):
+        # Outputs: rows with nonzeros, and those that the next layer reads. Inputs: these, all own
+        # columns, and rows that others receive.
         live[i] |= size_of[i] > 0
         outputs[size] = i  # kept if live, else overwritten
         row_ptr[size + 1] = row_ptr[size] + size_of[i]
@@ -399,6 +403,7 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
             live[number[j]] = True
     for j in sent:
         live[number[j]] = True
+    # The new number of every row among the columns: in order, or as `place` says.
     called = np.empty(n, dtype=np.int32)
     left = 0
     for i in range(n):
@@ -409,6 +414,7 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
     column = np.empty(len(columns), dtype=np.int32)
     for k in range(len(columns)):
         j = columns[k]
+        # halo columns come behind the own ones
         column[k] = called[number[j]] if j < num_rows else own + slot[j - num_rows]
     return (outputs[:size], inputs[:left]), called, row_ptr[: size + 1], column
 
