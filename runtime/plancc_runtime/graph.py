@@ -29,8 +29,8 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.nn.aggregation import aggregate
 from plancc_runtime.nn.dropout import dropout
-from plancc_runtime.nn.gradients import copy_from_first, sum_gradients
 from plancc_runtime.nodes import with_exchange
+from plancc_runtime.optim import copy_from_first, sum_gradients
 from plancc_runtime.slices import Slice, open_plan, read_ids, rows_of_rank
 from plancc_runtime.transport.base import Transport
 

@@ -19,9 +19,8 @@ from plancc_runtime.curves import areas
 from plancc_runtime.data import LocalData
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.metrics import RANKED
-from plancc_runtime.nn.gradients import gradients_of, sum_together
 from plancc_runtime.nn.network import Network
-from plancc_runtime.optim import clip_gradients, optimizer_of
+from plancc_runtime.optim import clip_gradients, gradients_of, optimizer_of, sum_together
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.repeated import Repeated
 from plancc_runtime.results import Scores, Spent
@@ -30,7 +29,6 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
 
 if TYPE_CHECKING:
-    from plancc.sampling import Sampler
     from plancc_runtime.layouts.seeds import SeedDraws
 
 AT_ONCE = 1 << 19
@@ -67,13 +65,8 @@ class Learner:
         self._last: tuple[View, LocalData, Repeated[_Pass]] | None = None
         self._places = WeakKeyDictionary[View, dict[str, tuple[Tensor | None, Tensor]]]()
 
-    def hold(
-        self, part: Part, header: Header, resources: Resources, sampler: Sampler | None
-    ) -> SeedDraws | None:
+    def hold(self, part: Part, header: Header, resources: Resources) -> SeedDraws | None:
         """Keep what the loss reads of this rank's slice, before the first pass. Collective.
-
-        Parameters:
-            sampler: Of mini-batches.
 
         Returns:
             The seeds of mini-batches, if the sampler does not draw them.

@@ -171,7 +171,7 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
         key = key_of(self._seed, SHOWN, number)
         given: Seeds | None = None
         if self._seeds is not None:
-            given = yield from self._seeds.drawn(number)
+            given = yield from self._seeds.drawn(sampler, number)
         with self._clock("draw"):
             seeds = sampler.seeds_of_owner(self._owned, key) if given is None else given.rows
         drawn, rows_of_hop = [], [seeds]

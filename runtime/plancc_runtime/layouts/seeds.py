@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.sampling.owned import OwnedBlock
@@ -37,5 +37,5 @@ class Seeds(ABC):
 class SeedDraws(Protocol):
     """The seeds of all batches."""
 
-    def drawn(self, number: int) -> Rounds[Seeds]:
-        """This rank's share of the seeds of a batch. Collective."""
+    def drawn(self, sampler: Any, number: int) -> Rounds[Seeds]:
+        """This rank's share of the seeds of a batch, by a sampler of the task's. Collective."""

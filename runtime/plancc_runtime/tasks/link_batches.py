@@ -6,6 +6,7 @@ The ends of links and negatives are the seeds of a batch, wherever they are.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from plancc.plan.exchange import Exchange, Int32Array, Int64Array, offsets
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.sampling.kernels import distinct
-from plancc.sampling.links import LinkSampler
 from plancc.sampling.negatives import ends_of_negatives
 from plancc.sampling.owned import OwnedBlock
 from plancc_runtime.layouts.ends import Directory, Ends, columns_of_rows
@@ -69,14 +69,13 @@ class LinkBatches:
         part: Part,
         header: Header,
         directory: Directory,
-        sampler: LinkSampler,
         resources: Resources,
         options: TrainOptions,
     ) -> None:
         links, exchange = part.links, part.link_exchange
         assert links is not None
         assert exchange is not None
-        self._sampler, self._directory, self._seed = sampler, directory, options.seed
+        self._directory, self._seed = directory, options.seed
         self._resources, self._num_rows = resources, part.num_rows
         self._apart, self._header = options.exclude_links, header
         self._vertices = part.global_id.astype(np.int64)
@@ -93,12 +92,13 @@ class LinkBatches:
         self._rank = np.concatenate(ranks)[target].astype(np.int64)
         self._row, self._target = np.concatenate([own, halo])[target].T.astype(np.int64)
 
-    def drawn(self, number: int) -> Rounds[LinkBatch]:
+    def drawn(self, sampler: Any, number: int) -> Rounds[LinkBatch]:
         """This rank's share of the links of a batch. Collective."""
         rows = self._num_rows
-        links, negatives, epoch = self._sampler.numbers(self._seed, number)
+        links, negatives, epoch = sampler.numbers(self._seed, number)
         _, own = _found(links, self._number)
-        source, rank, row = self._ends_of(negatives, epoch)
+        total = sampler.negatives * sampler.num_links
+        source, rank, row = self._ends_of(negatives, total, epoch)
         source = np.concatenate([self._source[own], source])
         column, exchange = columns_of_rows(
             np.concatenate([self._rank[own], rank]),
@@ -117,9 +117,12 @@ class LinkBatches:
         pairs = len(links) + len(negatives)
         return LinkBatch(seeds, len(links), pairs, ends, len(own), apart)
 
-    def _ends_of(self, negatives: Int64Array, epoch: int) -> tuple[Int64Array, ...]:
-        """Rows of sources here of some negatives; rank and row of their targets. Collective."""
-        n, total = self._directory.num_vertices, self._sampler.negatives * self._sampler.num_links
+    def _ends_of(self, negatives: Int64Array, total: int, epoch: int) -> tuple[Int64Array, ...]:
+        """Rows of sources here of some negatives; rank and row of their targets. Collective.
+
+        `total`: negatives of an epoch.
+        """
+        n = self._directory.num_vertices
         source, target = ends_of_negatives(negatives, n, total, (self._seed, epoch))
         mine, at = _found(source, self._ascending)
         vertices, place = np.unique(target[mine], return_inverse=True)
