@@ -13,6 +13,7 @@ from plancc_runtime.layouts.seeds import SeedDraws
 from plancc_runtime.options import BATCH_OPTIONS
 from plancc_runtime.slices import Slice
 from plancc_runtime.tasks.base import LearningTask
+from plancc_runtime.tasks.samplers import task_sampler
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Dra
     given = {name: getattr(options, name) for name in BATCH_OPTIONS}
     for name, value in (options.sampler_options or {}).items():
         given[name] = read_option(name, value)
-    sampler, population = task.sampler(plan, given)
+    sampler, population = task_sampler(task, plan, given)
     check_draw(options.draw, sampler)
     sampler, remark = sampler.fitted(population)
     if isinstance(plan, tuple) or "pattern" not in sampler.needs:
