@@ -17,7 +17,7 @@ import argparse
 import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -37,9 +37,9 @@ from plancc.clock import compilation
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.models.medium_grain import lighter_columns
-from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
-from plancc.owners.request import prepared
+from plancc.owners.request import Request
+from plancc.owners.task import Unowned
 from plancc.passes.flows import _unevenness
 from plancc.passes.multilevel import Sweeps
 from plancc.passes.presets import CUTS
@@ -84,13 +84,14 @@ class Setting:
 
     def measured(self, matrix: Graph, num_parts: int, seed: int, without: str) -> dict[str, Any]:
         """Make one search: value, volume, overload, CPU seconds, and the passes that it called."""
-        asked = SearchOptions(effort=self.effort, objective=self.objective, seed=seed)
-        _, task, balance = prepared(self.model, num_parts, self.options, asked, self.balance)
+        asked = {"effort": self.effort, "objective": self.objective, "balance": self.balance}
+        request = Request.of(self.model, num_parts, {**self.options, **asked, "seed": seed})
         called: set[str] = set()
         with warnings.catch_warnings(), _noted(called), _left_out(without):
             warnings.simplefilter("ignore")
             before = compilation().seconds()
-            found = _timed(find_owners, matrix, task, balance, lambda stage: nullcontext())
+            unowned = Unowned(matrix, request.task, request.balance)
+            found = _timed(find_owners, unowned)
             compiling = compilation().seconds() - before
         if compiling > COMPILED:
             return self.measured(matrix, num_parts, seed, without)

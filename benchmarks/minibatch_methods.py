@@ -24,11 +24,10 @@ from plancc.graph.normalize import normalize
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS
 from plancc.models.stochastic import StochasticModel
-from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
 from plancc.owners.rows import with_clusters
-from plancc.owners.task import Task
+from plancc.owners.task import Task, Unowned
 from plancc.partitioners.options import AUTO
 from plancc.sampling import Population, Sampler, make_sampler
 from plancc_datasets import load_dataset
@@ -214,7 +213,7 @@ class Bench:
             if way.batches is not None:
                 model = replace(model, batches=way.batches)
         task, start = Task(way.model, model, num_parts, asked), time.perf_counter()
-        found = find_owners(matrix, task, Balance(), nullcontext)
+        found = find_owners(Unowned(matrix, task))
         return Found(found.owners.rows, time.perf_counter() - start, found.warnings)
 
     def _warm_up(self, name: str, draw: Draw) -> None:

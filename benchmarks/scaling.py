@@ -129,7 +129,7 @@ def summit_parts(
     request = Contender.parse(str(c)) if isinstance(c, str) else summit_request(c)
     chosen = find_machine(machine)
     assigner = Assigner.of(request.model, num_ranks, request.options)
-    assigner.check_options(dims, None)
+    assigner.check_widths(dims)
     tables = tables_of_sizes(Sizes(n, nonzeros), request.label, assigner.num_parts, assigner.grid)
     schedule = schedule_of(tables, dims, passes=())
     if simulate(schedule, chosen).fits is False:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         InputError,
         OutputError,
         PlanccError,
+        PlanccWarning,
         PlanError,
     )
     from plancc.graph.convert import as_graph
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from plancc.graph.graph import Graph
     from plancc.graph.vertexdata import VertexData
     from plancc.patching import patch
-    from plancc.pipeline import PlanccWarning, compile
+    from plancc.pipeline import compile
     from plancc.plan.plan import Plan
     from plancc.plan.reader import load
     from plancc.plan.verify import verify, verify_file
@@ -47,11 +48,12 @@ _HOME = {
         "OutputError",
         "PlanError",
         "PlanccError",
+        "PlanccWarning",
     ),
     "plancc.graph.convert": ("as_graph",),
     "plancc.graph.formats": ("read_graph", "write_graph"),
     "plancc.graph.graph": ("Graph",),
-    "plancc.pipeline": ("PlanccWarning", "compile"),
+    "plancc.pipeline": ("compile",),
     "plancc.patching": ("patch",),
     "plancc.graph.vertexdata": ("VertexData",),
     "plancc.plan.plan": ("Plan",),

@@ -1,4 +1,4 @@
-"""The options of a compilation as values, checked once."""
+"""The options of a compilation as values, checked once; what combinations of them are refused."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from plancc.fields import check_options, checked, described, instance, like, opt
 from plancc.graph.formats import ReadOptions
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.graph.links import check_shares
+from plancc.models import MODELS
 from plancc.models.capacities import Capacities, check_capacities
-from plancc.models.weights import BALANCES, DEFAULT_BALANCE, check_dims
+from plancc.models.stochastic import AUTO as EXACT_OR_ENOUGH
+from plancc.models.weights import BALANCES, BATCH, DEFAULT_BALANCE, WEIGHTS, check_dims
 from plancc.partitioners.options import PartitionOptions, of_balance, of_search
 from plancc.plan.topology import Topology
 from plancc.predict.machine import Machine
@@ -45,6 +47,137 @@ WISHES = ("effort", "budget")
 """Options that ask for a search, and are in its provenance."""
 EPSILON = PartitionOptions.epsilon
 """Allowed imbalance of a plan that says nothing of it."""
+
+
+Rows = Mapping[str, Callable[[Any], Any]]
+"""Sentences and the combinations that they refuse, functions of the value that has the options,
+``asked``. One returns something true where it holds, which its sentence calls ``{0}``. The first
+that holds counts."""
+
+
+def refuse(rows: Rows, asked: Any) -> None:
+    """Raise InputError with the sentence of the first combination that is asked for, if any is."""
+    for sentence, combination in rows.items():
+        if wrong := combination(asked):
+            raise InputError(sentence.format(wrong, asked=asked))
+
+
+def models_that(able: str) -> str:
+    """Names of the models whose class has a true attribute."""
+    return ", ".join(name for name, each in MODELS.loaded().items() if getattr(each, able))
+
+
+def _objective_of_others(asked: Any) -> tuple[str, str] | None:
+    """The models that the objective belongs to, and objectives that the asked model has."""
+    known, name = asked.objectives, asked.options.objective
+    owners = [n for n, each in MODELS.loaded().items() if name in each.own_objectives]
+    return None if name in known or not owners else (" and ".join(owners), ", ".join(known))
+
+
+PLAN_OPTIONS: Rows = {
+    "`link_times` are of links: give their shares (`link_split`) too": lambda asked: (
+        asked.link_times is not None and asked.link_split is None
+    ),
+    "`links` and `link_split` exclude each other: give one of them": lambda asked: (
+        asked.links is not None and asked.link_split is not None
+    ),
+    "`disjoint_train_ratio` is of links: give `links` or `link_split`": lambda asked: (
+        asked.disjoint_train_ratio and not asked.learns_pairs
+    ),
+}
+REFINEMENTS: Rows = {
+    "objective 'volume' cannot take `max_extra_volume`: drop it, or choose objective "
+    "{0}": lambda asked: (
+        asked.max_extra_volume is not None
+        and asked.objective == "volume"
+        and ", ".join(name for name in OBJECTIVES if name != "volume")
+    ),
+}
+TASKS: Rows = {
+    "model '{asked.name}' has no option `objective`": lambda asked: (
+        asked.objectives and not asked.model.searched
+    ),
+    "objective '{asked.options.objective}': the objective of model '{asked.name}' is the "
+    "expected volume of its mini-batches; for another one take model hp": lambda asked: (
+        asked.objectives and asked.model.of_batches
+    ),
+    "objective '{asked.options.objective}' is model {0[0]}'s: for model '{asked.name}' choose "
+    "from {0[1]}": lambda asked: asked.objectives and _objective_of_others(asked),
+    "`{0[0]}` {0[1]}: model '{asked.name}' needs no partitioner": lambda asked: (
+        asked.model.problem is None and asked.options.named
+    ),
+    "`budget` is for a refinement, but the nets of {asked.model.batches} batches are partitioned "
+    "and no more: drop one of the two": lambda asked: (
+        asked.options.budget is not None
+        and not asked.searches
+        and getattr(asked.model, "batches", EXACT_OR_ENOUGH) != EXACT_OR_ENOUGH
+    ),
+    "topology {asked.options.topology}: ranks of grid '{asked.options.grid}' cannot be mapped to "
+    "nodes; those of row plans and of cagnet-1d with `sparse` can": lambda asked: (
+        asked.options.topology is not None
+        and asked.options.grid
+        and not asked.options.grid.exchanges_rows
+    ),
+    "`fixed` is for searches that give a row to any part, such as hp and medium-grain, not for "
+    "model '{asked.name}'": lambda asked: (
+        asked.options.fixed is not None and not asked.model.searched
+    ),
+    "`fixed` is for parts of one size: drop `capacities`": lambda asked: (
+        asked.options.fixed is not None and asked.options.capacities is not None
+    ),
+    "`{0[0]}` is for the models {0[1]}, not for '{asked.name}'": lambda asked: (
+        not asked.model.searched and asked.wish and (asked.wish, models_that("searched"))
+    ),
+    "`effort` chooses partitioners itself: drop `{0[0]}` {0[1]}": lambda asked: (
+        asked.wish == "effort" and asked.options.named
+    ),
+    "`{asked.wish}` is for `effort`, which chooses partitioners itself: drop `{0[0]}` "
+    "{0[1]}": lambda asked: asked.wish and asked.options.named,
+    "`{asked.wish}` is for the objectives {0}: drop `objective` "
+    "{asked.options.objective}": lambda asked: (
+        asked.options.objective in asked.model.own_objectives
+        and asked.wish
+        and ", ".join(OBJECTIVES)
+    ),
+}
+COMPILES: Rows = {
+    "`exchange` nodes: needs a topology, nodes x ranks per node (`topology`)": lambda asked: (
+        asked.plan_options.exchange == "nodes" and asked.search.topology is None
+    ),
+    "`relay_hops`: `exchange` {asked.plan_options.exchange} has no relays": lambda asked: (
+        asked.plan_options.relay_hops is not None
+        and asked.plan_options.exchange in ("flat", "nodes")
+    ),
+    "`weights`: balance '{asked.plan_options.balance}' does not use them; give `balance` "
+    f"{{asked.plan_options.balance}},{WEIGHTS}": lambda asked: (
+        asked.plan_options.weights is not None and WEIGHTS not in asked.balance.names
+    ),
+    "`exchange` relays: a process grid has none: choose another `model`": lambda asked: (
+        asked.assigner.grid and asked.plan_options.exchange == "relays"
+    ),
+    "a process grid has no plans with links: choose another `model`": lambda asked: (
+        asked.assigner.grid and asked.plan_options.learns_pairs
+    ),
+    "balance {asked.balance}: model '{asked.task.name}' shares nonzeros evenly "
+    "(nnz)": lambda asked: asked.task.model.layout == "edge" and asked.balance.names != ("nnz",),
+    "balance {asked.balance}: model '{asked.task.name}' shares nonzeros (nnz) or nonzeros "
+    "and rows (nnz,rows)": lambda asked: (
+        asked.task.model.layout == "any" and asked.balance.names not in (("nnz",), ("nnz", "rows"))
+    ),
+}
+GRAPHS_OF_GRIDS: Rows = {
+    "{asked.source.name}: `{0}`: process grids keep none: choose another `model`": lambda asked: (
+        next(iter(asked.read_columns), "")
+    ),
+    "{asked.source.name}: several relations from one type to one type; a process grid "
+    "multiplies with their sum: choose another `model`": lambda asked: asked.relation is not None,
+}
+REVISIONS: Rows = {
+    "balance '{asked}': cannot balance by the 'weights' of the graph file, which a plan does "
+    "not keep; choose another (`balance`)": lambda asked: "weights" in asked.names,
+    f"balance '{{asked}}': cannot balance by the '{BATCH}' of mini-batches, which a plan does "
+    "not keep; choose another (`balance`)": lambda asked: BATCH in asked.names,
+}
 
 
 @described
@@ -157,10 +290,11 @@ class SearchOptions(PartitionOptions):
         return replace(self, capacities=tuple(machine.speeds(num_parts))) if machine.speed else self
 
     @property
-    def named(self) -> dict[str, str]:
-        """Partitioner and preset, where they are named; they replace the search."""
+    def named(self) -> tuple[str, str] | None:
+        """Name and value of partitioner or preset, where one is given; they replace the search."""
         own, usual = vars(self), vars(PartitionOptions)
-        return {name: own[name] for name in ("partitioner", "preset") if own[name] != usual[name]}
+        given = [name for name in ("partitioner", "preset") if own[name] != usual[name]]
+        return (given[0], own[given[0]]) if given else None
 
     @property
     def wishes(self) -> dict[str, Any]:
@@ -290,7 +424,7 @@ class PlanOptions:
         "with `link_split`: times by which edges are split, the latest for test and those before "
         "for validation. A table with a number for every edge in the order of GRAPH (.npy, .csv, "
         ".csv.gz); or values: the values of the edges in GRAPH, which then is read without weights",
-        more="In Python also number[edges] (`plancc.graph.read_source`).",
+        more="In Python also number[edges] (`plancc.graph.links`).",
         metavar="FILE|values",
     )
     disjoint_train_ratio: float = of_links(
@@ -306,12 +440,19 @@ class PlanOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
-        if self.link_times is not None and self.link_split is None:
-            raise InputError("`link_times` are of links: give their shares (`link_split`) too")
+        refuse(PLAN_OPTIONS, self)
         if self.link_split is not None:
-            check_shares(self.link_split, self.links)
-        elif self.links is None and self.disjoint_train_ratio:
-            raise InputError("`disjoint_train_ratio` is of links: give `links` or `link_split`")
+            check_shares(self.link_split)
+
+    @property
+    def learns_pairs(self) -> bool:
+        """Whether the plan has links, pairs of vertices to learn."""
+        return self.links is not None or self.link_split is not None
+
+    @property
+    def normalizing(self) -> dict[str, Any]:
+        """Options of `normalize` and of `lower`."""
+        return {"normalization": self.normalize, "self_loops": self.self_loops}
 
 
 @described
@@ -378,11 +519,7 @@ class RefineOptions:
         if isinstance(self.machine, str | PathLike):
             object.__setattr__(self, "machine", find_machine(self.machine))
         check_choice("objective", self.objective, OBJECTIVES)
-        if self.max_extra_volume is not None and self.objective == "volume":
-            raise InputError(
-                "objective 'volume' cannot take `max_extra_volume`: drop it, or choose "
-                f"objective {', '.join(name for name in OBJECTIVES if name != 'volume')}"
-            )
+        refuse(REFINEMENTS, self)
 
 
 @described

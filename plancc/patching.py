@@ -31,34 +31,21 @@ from plancc.graph.named_ids import are_names
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
 from plancc.graph.types import Types, ids_or_numbers
-from plancc.graph.union import without_relations
 from plancc.graph.vertexdata import VertexData
 from plancc.models.hypergraph import hypergraph_of
-from plancc.models.limits import Limits
-from plancc.options import PatchOptions
-from plancc.owners.provenance import empty_parts, of_graph, provenance
-from plancc.owners.task import REFINED, Observer
-from plancc.partitioners.run import balance_notes
+from plancc.options import PatchOptions, RefineOptions
+from plancc.owners.provenance import of_graph
+from plancc.owners.task import Observer
 from plancc.passes.context import Context
 from plancc.passes.edges import RefineEdges
 from plancc.passes.migration import Migrate
-from plancc.plan.lowering import with_links
+from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.matrix import ends_of, ends_of_links, graph_of, owners_of, source_graph_of
 from plancc.plan.metrics import summarize
 from plancc.plan.parts import taken
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
-from plancc.predict.forecast import Forecast
-from plancc.predict.widths import DataWidths
-from plancc.refinement import (
-    asked_balance,
-    kept_of,
-    lowered_like,
-    search_options,
-    with_rows_placed,
-)
-from plancc.report.epochs import Basis
-from plancc.report.payback import search_seconds
+from plancc.refinement import Revision, kept_of, lowered_like, revised_options, with_rows_placed
 from plancc.search.record import Judge, Record
 from plancc.text import shown
 
@@ -114,82 +101,64 @@ def patch(
         old = _before(plan, new)
         ends = _ends_of_links(plan, old)
         new = _with_columns(plan, _apart(plan, new, ends), old)
-        kept = plan.places()[old]
-        new_data, notes = _data(plan, given, old, kept, new.types)
+        new_data, notes = _data(plan, given, old, new.types)
         if data is None and graph is not None:
             notes += _not_taken(graph, new, new_data)
+        like = RefineOptions(balance=asked.balance, epsilon=asked.epsilon, seed=asked.seed)
+        wanted = revised_options(plan, new_data, like)
     with observer("matrix"):
-        header, recorded = plan.header, plan.provenance
-        how: Any = {"normalization": header.normalization, "self_loops": header.self_loops}
-        whole = normalize(new, **how, dtype=plan.value.dtype)
-        matrix = without_relations(whole)
-        predictor = Basis.of(recorded, DataWidths.of(new_data)).predictor
-        search = search_options(plan, predictor, seed=asked.seed)
-        dims, mask = tuple(predictor.dims), new_data.train_mask
-        wanted, epsilon = asked_balance(plan, asked.balance, asked.epsilon, dims, mask)
-        wanted = replace(wanted, capacities=search.capacities)
-        limits = wanted.limits(matrix, plan.num_parts, epsilon)
-        if plan.fold is not None:
-            if wanted.names != ("nnz",):
-                raise InputError(f"balance {wanted}: edge plans share nonzeros evenly (nnz)")
-            capacities = wanted.capacities
-            limits = Limits.of_nonzeros(matrix.num_nonzeros, plan.num_parts, epsilon, capacities)
+        whole = normalize(new, **plan.header.normalizing, dtype=plan.value.dtype)
+        revision = Revision.of(plan, whole, *wanted)
     with observer("patch"):
-        start = wall_seconds()
         before = np.where(old < 0, np.int32(NO_PART), plan.owner()[old])
-        context = Context(limits, asked.seed)
-        if plan.fold is None:
-            most = int(asked.max_moves * np.count_nonzero(before >= 0))
-            problem = hypergraph_of(matrix, limits)
-            owners = Owners(Migrate(most).refine(before, problem, context))
-        else:
-            owners = _edge_owners(plan, matrix, old, before, asked.max_moves, context)
-        record = Record()
-        member = Judge(matrix, "volume", None, limits).of(owners)
-        record.add("patched", wall_seconds() - start, member)
+        owners, record = _patched(revision, old, before, asked)
     with observer("lower"):
-        made = lowered_like(plan, whole, owners)
-        if ends is not None and plan.links is not None:
-            numbers = plan.links.kind, plan.links.number
-            made = with_links(made, ends, *numbers, header.links or 0)
-    notes += empty_parts(owners.rows, plan.num_parts)
-    notes += balance_notes(owners.sharers, limits, REFINED)
-    if "expected_volume" in recorded:
+        made = lowered_like(plan, whole, owners, ends)
+    notes += revision.notes(owners)
+    if "expected_volume" in plan.provenance:
         notes.append("the plan was made for mini-batches, and is patched for whole batches")
     for note in notes:
         warn(note)
-    first = kept_of(recorded, "budget", "refined_from")
-    if graph is None:
-        first |= {"source_sha256": ""}
-    else:
+    first = kept_of(plan.provenance, "budget", "refined_from") | {"source_sha256": ""}
+    if graph is not None:
         first |= {k: v for k, v in of_graph(new.source, "", {}).items() if k != "model"}
-    moved = int(np.count_nonzero((old >= 0) & (before != owners.rows)))
-    about: dict[str, Any] = {
+    about = {
         "patched_from": plan.content_sha256(),
         "max_moves": asked.max_moves,
-        "rows_moved": moved,
+        "rows_moved": int(np.count_nonzero((old >= 0) & (before != owners.rows))),
         "rows_added": int(np.count_nonzero(old < 0)),
         "rows_removed": plan.num_vertices - int(np.count_nonzero(old >= 0)),
-        "objective": "volume",
-        "search_seconds": (search_seconds(recorded) or 0.0) + record.seconds,
-        "tried": record.result([]).tried_json(),
     }
-    forecast = Forecast.of(search.predictor, made, matrix)
+    command = command or "plancc.patch(...)"
     return replace(
         made,
         vertex_data=new_data.take(made.global_id),
         original_id=new.original_ids,
-        baseline=summarize(random_traffic(matrix, plan.num_parts)),
-        provenance=provenance(
-            first,
-            command or "plancc.patch(...)",
-            wanted,
-            limits.imbalance(limits.load(owners.sharers)).tolist(),
-            replace(search, epsilon=epsilon),
-            {**forecast.provenance(), **about},
-            notes,
-        ),
+        baseline=summarize(random_traffic(revision.matrix, plan.num_parts)),
+        provenance=revision.provenance(made, owners, record, first, about, command, notes),
     )
+
+
+def _patched(
+    revision: Revision, old: Int64Array, before: Int32Array, asked: PatchOptions
+) -> tuple[Owners, Record]:
+    """Owners of the changed matrix, of which few are others than before, and their record.
+
+    Parameters:
+        old: See `_before`.
+        before (int32[n]): Owners of the rows, -1 for new ones.
+    """
+    start, limits, matrix = wall_seconds(), revision.limits, revision.matrix
+    context = Context(limits, asked.seed)
+    if revision.plan.fold is None:
+        most = int(asked.max_moves * np.count_nonzero(before >= 0))
+        problem = hypergraph_of(matrix, limits)
+        owners = Owners(Migrate(most).refine(before, problem, context))
+    else:
+        owners = _edge_owners(revision, old, before, asked.max_moves, context)
+    record, member = Record(), Judge(matrix, "volume", None, limits).of(owners)
+    record.add("patched", wall_seconds() - start, member)
+    return owners, record
 
 
 def _changed(
@@ -232,7 +201,7 @@ def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any
     return {key: each.turned for key, each in edges.items()} if turned else edges
 
 
-def _before(plan: Plan, graph: Graph) -> npt.NDArray[np.int64]:
+def _before(plan: Plan, graph: Graph) -> Int64Array:
     """The vertex of the plan that every vertex of the graph is: int64[n], -1 where it is new."""
     of_graph_are, of_plan_are = are_names(graph.original_ids), are_names(plan.original_id)
     if of_graph_are != of_plan_are:
@@ -272,14 +241,14 @@ def _ids(
     ]
 
 
-def _now(old: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+def _now(old: Int64Array, size: int) -> Int64Array:
     """The inverse of `_before`, int64[size]: -1 where a vertex of the plan is gone."""
     place = np.full(size, NO_PART, np.int64)
     place[old[old >= 0]] = np.flatnonzero(old >= 0)
     return place
 
 
-def _with_columns(plan: Plan, graph: Graph, old: npt.NDArray[np.int64]) -> Graph:
+def _with_columns(plan: Plan, graph: Graph, old: Int64Array) -> Graph:
     """The changed graph with all columns, its own or the plan's; `old`: see `_before`."""
     missing = plan.columns.keys() - graph.columns.keys()
     if not missing:
@@ -299,12 +268,7 @@ def _with_columns(plan: Plan, graph: Graph, old: npt.NDArray[np.int64]) -> Graph
 
 
 def _edge_owners(
-    plan: Plan,
-    matrix: Graph,
-    old: npt.NDArray[np.int64],
-    before: npt.NDArray[np.int32],
-    max_moves: float,
-    context: Context,
+    revision: Revision, old: Int64Array, before: Int32Array, max_moves: float, context: Context
 ) -> Owners:
     """Owners of the rows and nonzeros of the changed matrix of an edge plan.
 
@@ -315,6 +279,7 @@ def _edge_owners(
         old: See `_before`.
         before (int32[n]): Owners of the rows, -1 for new ones.
     """
+    plan, matrix = revision.plan, revision.matrix
     given, known = graph_of(plan), owners_of(plan)
     place, row = _now(old, plan.num_vertices), given.nonzero_rows()
     number = nonzeros_of_edges(matrix, ListedEdges(place[row], place[given.indices]))
@@ -336,7 +301,7 @@ def _edge_owners(
     )
 
 
-def _ends_of_links(plan: Plan, old: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | None:
+def _ends_of_links(plan: Plan, old: Int64Array) -> Int32Array | None:
     """Both ends of the plan's links in the changed graph, int32[2, links]; `old`: see `_before`."""
     if plan.links is None:
         return None
@@ -346,7 +311,7 @@ def _ends_of_links(plan: Plan, old: npt.NDArray[np.int64]) -> npt.NDArray[np.int
     return ends.astype(np.int32)
 
 
-def _apart(plan: Plan, graph: Graph, ends: npt.NDArray[np.int32] | None) -> Graph:
+def _apart(plan: Plan, graph: Graph, ends: Int32Array | None) -> Graph:
     """The changed graph without the edges of links that `plancc.graph.links.withheld` names."""
     if ends is None or plan.links is None:
         return graph
@@ -355,17 +320,12 @@ def _apart(plan: Plan, graph: Graph, ends: npt.NDArray[np.int32] | None) -> Grap
 
 
 def _data(
-    plan: Plan,
-    given: VertexData | None,
-    old: npt.NDArray[np.int64],
-    kept: npt.NDArray[np.int64],
-    types: Types | None,
+    plan: Plan, given: VertexData | None, old: Int64Array, types: Types | None
 ) -> tuple[VertexData, list[str]]:
     """Vertex data of the changed graph in vertex order, and what the user should know.
 
     Parameters:
         old: See `_before`.
-        kept (int64[n]): Row of the plan of every vertex of the graph; anything for new ones.
         types: Of the graph.
     """
     if given is not None:
@@ -377,7 +337,7 @@ def _data(
             f"{np.count_nonzero(old < 0)} vertices are new, and the plan has data "
             f"({', '.join(sizes)}): give those of all vertices (`data`)"
         )
-    found = plan.vertex_data.take(kept) if sizes else VertexData()
+    found = plan.vertex_data.take(plan.places()[old]) if sizes else VertexData()
     if found.by_type is not None and types is not None:
         found = replace(found, by_type=replace(found.by_type, types=types))
     return found, []

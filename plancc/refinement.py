@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,12 @@ from plancc.fields import options_of, taking
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.union import without_relations
+from plancc.graph.vertexdata import VertexData
 from plancc.models.file import part_vector
 from plancc.models.hypergraph import hypergraph_of
-from plancc.models.weights import BATCH, DEFAULT_BALANCE, Balance
-from plancc.options import EPSILON, RefineOptions, SearchOptions
+from plancc.models.limits import Limits
+from plancc.models.weights import DEFAULT_BALANCE, Balance
+from plancc.options import EPSILON, REVISIONS, RefineOptions, SearchOptions, refuse
 from plancc.owners.numbering import STEP, mapped, with_better_numbers
 from plancc.owners.provenance import empty_parts, provenance
 from plancc.owners.task import REFINED, Observer, Report
@@ -39,13 +41,12 @@ from plancc.plan.matrix import ends_of_links, typed_graph_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.plan.routes import routed_like
+from plancc.plan.topology import Topology
 from plancc.predict.forecast import RECORDED, Forecast
-from plancc.predict.predictor import Predictor
 from plancc.predict.widths import DataWidths
 from plancc.registry import check_choice
 from plancc.report.epochs import Basis
 from plancc.report.payback import search_seconds
-from plancc.report.routes import recorded_topology
 from plancc.search.record import Judge, Record
 from plancc.text import shown
 
@@ -97,57 +98,18 @@ def refine(
     known = [each.name for each in options_of(RefineOptions)]
     for name in options:
         check_choice("option of refine", name, [*known, "part", "observer", "report"])
-    asked = RefineOptions(objective, **options)
-    assert not isinstance(asked.machine, str)  # it is found
+    asked, record = RefineOptions(objective, **options), Record(report)
     with observer("load"):
         plan = _loaded(plan, part)
-        recorded = plan.provenance
-        widths = DataWidths.of(plan.vertex_data)
-        predictor = Basis.of(recorded, widths, asked.dims, asked.machine).predictor
-        dims = tuple(predictor.dims)
-        mask = plan.vertex_data.train_mask
-        mask = None if mask is None else mask[plan.places()]  # in vertex order
-        wanted, epsilon = asked_balance(plan, asked.balance, asked.epsilon, dims, mask)
-        given = {"objective": objective, "seed": asked.seed, "capacities": asked.capacities}
-        search = search_options(plan, predictor, **given)
-        predictor = search.predictor
-        wanted = replace(wanted, capacities=search.capacities)
+        given = revised_options(plan, plan.vertex_data, asked, plan.places())
     with observer("matrix"):
-        whole, owner = directed_matrix_of(plan), plan.owner()
-        matrix = without_relations(whole)
-        limits = wanted.limits(matrix, plan.num_parts, epsilon)
-        problem = hypergraph_of(matrix, limits)
-        epoch = search.time(matrix, plan.num_parts)
+        revision = Revision.of(plan, directed_matrix_of(plan), *given)
     with observer("refine"):
-        from plancc.passes.refine import refiner
-
-        judge = Judge(matrix, objective, epoch, limits)
-        record = Record(report)
-        record.add("as given", 0.0, judge.of(Owners(owner)))
-        start = wall_seconds()
-        refinement = refiner(objective, asked.cycles, asked.max_extra_volume)
-        deadline = Deadline.after(asked.budget)
-        context = Context(limits, asked.seed, asked.threads, deadline, epoch)
-        found = refinement.refine(owner, problem, context).owner
-        step = f"refined for {objective}, seed {asked.seed}"
-        record.add(step, wall_seconds() - start, judge.of(Owners(found)))
-        result = record.result([])
-        better = result.owners.rows
-        topology = recorded_topology(recorded, plan.num_parts)
-        same = np.array_equal(better, plan.owner())
-        if topology is not None and not same:
-            better = mapped(Owners(better), matrix, topology, search.capacities).rows
-        elif objective == "time" and not (topology or plan.header.grid):
-            start = wall_seconds()
-            better = with_better_numbers(matrix, result.owners, plan.num_parts, search).rows
-            if better is not result.owners.rows:
-                record.add(STEP, wall_seconds() - start, judge.of(Owners(better)))
-                result, same = record.result([]), False
+        owners = _better(revision, asked, record)
+    same = np.array_equal(owners.rows, plan.owner())
     with observer("lower"):
-        refined = plan if same else _with_owners(plan, whole, better)
-
-    notes = empty_parts(better, plan.num_parts)
-    notes += balance_notes(better, limits, REFINED)
+        refined = plan if same else _with_owners(plan, revision.whole, owners)
+    recorded, notes = plan.provenance, revision.notes(owners)
     if not same and "expected_volume" in recorded:
         notes.append(
             f"the plan was made for mini-batches ({recorded.get('sampler')}): refined for "
@@ -155,40 +117,46 @@ def refine(
         )
     for note in notes:
         warn(note)
-    reached = limits.imbalance(limits.load(better)).tolist()
-    stale = ("budget",) if topology is not None else ("budget", "topology")
-    kept = kept_of(recorded, *stale)
-    forecast = Forecast.of(predictor, refined, matrix)
-    made: dict[str, Any] = {
-        "refined_from": plan.content_sha256(),
-        "objective": objective,
-        "search_seconds": (search_seconds(recorded) or 0.0) + record.seconds,
-    }
+    unknown = Topology.recorded(recorded, plan.num_parts) is None
+    about: dict[str, Any] = {"refined_from": plan.content_sha256()}
     if asked.budget is not None:
-        made["budget"] = float(asked.budget)
-    return replace(
-        refined,
-        provenance=provenance(
-            kept,
-            command or "plancc.refine(...)",
-            wanted,
-            reached,
-            replace(search, epsilon=epsilon),
-            {**forecast.provenance(), **made, "tried": result.tried_json()},
-            notes,
-        ),
+        about["budget"] = float(asked.budget)
+    made = revision.provenance(
+        *(refined, owners, record, kept_of(recorded, "budget", *["topology"] * unknown), about),
+        *(command or "plancc.refine(...)", notes),
     )
+    return replace(refined, provenance=made)
 
 
-def search_options(plan: Plan, predictor: Predictor, **given: Any) -> SearchOptions:
-    """Options of the search, with a capacity for every part where ranks are of unequal speed."""
-    grid, dims = plan.header.grid, tuple(predictor.dims)
-    search = SearchOptions(dims=dims, machine=predictor.machine, grid=grid, **given)
-    if grid is None or grid.scheme == "1d":
-        return search.of_parts(plan.num_parts)
-    if search.capacities is not None:
-        raise InputError(f"`capacities`: the parts of grid '{grid}' are all of one size")
-    return search
+def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
+    """The refined owners, or those of the plan; with numbers for the machine."""
+    plan, matrix, search = revision.plan, revision.matrix, revision.search
+    from plancc.passes.refine import refiner
+
+    epoch = search.time(matrix, plan.num_parts)
+    judge = Judge(matrix, asked.objective, epoch, revision.limits)
+    before = plan.owner()
+    record.add("as given", 0.0, judge.of(Owners(before)))
+    start = wall_seconds()
+    refinement = refiner(asked.objective, asked.cycles, asked.max_extra_volume)
+    deadline = Deadline.after(asked.budget)
+    context = Context(revision.limits, asked.seed, asked.threads, deadline, epoch)
+    problem = hypergraph_of(matrix, revision.limits)
+    refined = Owners(refinement.refine(before, problem, context).owner)
+    step = f"refined for {asked.objective}, seed {asked.seed}"
+    record.add(step, wall_seconds() - start, judge.of(refined))
+    found = record.found().owners
+    topology = Topology.recorded(plan.provenance, plan.num_parts)
+    if topology is not None:
+        same = np.array_equal(found.rows, before)
+        return found if same else mapped(found, matrix, topology, search.capacities)
+    if asked.objective != "time" or plan.header.grid is not None:
+        return found
+    start = wall_seconds()
+    better = with_better_numbers(matrix, found, plan.num_parts, search)
+    if better is not found:
+        record.add(STEP, wall_seconds() - start, judge.of(better))
+    return better
 
 
 def _loaded(
@@ -238,9 +206,138 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
     if plan.header.grid is not None:
         who = {"model": str(plan.provenance.get("model", "")), "blocks": "file"}
     return replace(
-        _with_owners(plan, matrix, owner),
+        _with_owners(plan, matrix, Owners(owner)),
         provenance=provenance | who | {"model_part": given},
     )
+
+
+def _with_owners(plan: Plan, matrix: Graph, owners: Owners) -> Plan:
+    """The plan of other owners, with everything else that `plan` carries; `matrix` is its own."""
+    new = lowered_like(plan, matrix, owners)
+    return replace(
+        new,
+        vertex_data=plan.vertex_data.take(plan.places()[new.global_id]),
+        original_id=plan.original_id,
+        provenance=plan.provenance,
+        baseline=plan.baseline,
+    )
+
+
+def directed_matrix_of(plan: Plan) -> Graph:
+    """The matrix that the plan distributes, directed as its source was."""
+    return replace(typed_graph_of(plan), directed=plan.header.directed)
+
+
+@dataclass(frozen=True, eq=False)
+class Revision:
+    """A matrix that gets owners in place of those of a plan.
+
+    Attributes:
+        plan: The plan before.
+        whole, matrix: The normalised matrix, and the same with its relations united.
+        search: With a capacity for every part where ranks are of unequal speed.
+        balance: What the parts share evenly.
+        limits: Limits of the rows of every part, or of its nonzeros in an edge plan.
+    """
+
+    plan: Plan
+    whole: Graph
+    matrix: Graph
+    search: SearchOptions
+    balance: Balance
+    limits: Limits
+
+    @classmethod
+    def of(cls, plan: Plan, whole: Graph, search: SearchOptions, balance: Balance) -> Self:
+        """The revision with limits for the matrix `whole`."""
+        matrix, shared = without_relations(whole), (plan.num_parts, search.epsilon)
+        limits = balance.limits(matrix, *shared)
+        if plan.fold is not None:
+            limits = Limits.of_nonzeros(matrix.num_nonzeros, *shared, balance.capacities)
+        return cls(plan, whole, matrix, search, balance, limits)
+
+    def notes(self, owners: Owners) -> list[str]:
+        """Warnings of empty parts, and of a balance that is missed."""
+        empty = empty_parts(owners.rows, self.plan.num_parts)
+        return empty + balance_notes(owners.sharers, self.limits, REFINED)
+
+    def provenance(
+        self,
+        made: Plan,
+        owners: Owners,
+        record: Record,
+        first: Mapping[str, Any],
+        about: Mapping[str, Any],
+        command: str,
+        notes: Sequence[str],
+    ) -> dict[str, Any]:
+        """The provenance of the plan that is made.
+
+        Parameters:
+            first: What is kept of the plan before, see `kept_of`.
+            about: Entries of refining, or of patching.
+        """
+        before = search_seconds(self.plan.provenance) or 0.0
+        found = {
+            **Forecast.of(self.search.predictor, made, self.matrix).provenance(),
+            **about,
+            "objective": self.search.objective,
+            "search_seconds": before + record.seconds,
+            "tried": record.result([]).tried_json(),
+        }
+        reached = self.limits.reached(owners.sharers)
+        return provenance(first, command, self.balance, reached, self.search, found, notes)
+
+
+def revised_options(
+    plan: Plan, data: VertexData, asked: RefineOptions, places: Any = slice(None)
+) -> tuple[SearchOptions, Balance]:
+    """Options of the search and the balance that are asked for, or that the plan records.
+
+    Parameters:
+        places (int64[n]): Of the vertices in `data`, in vertex order.
+
+    Raises:
+        InputError: The plan has no data for the balance, or its parts take no capacities.
+    """
+    assert not isinstance(asked.machine, str)  # it is found
+    predictor = Basis.of(plan.provenance, DataWidths.of(data), asked.dims, asked.machine).predictor
+    dims, grid = tuple(predictor.dims), plan.header.grid
+    balance, epsilon = _asked_balance(plan, asked.balance, asked.epsilon, dims)
+    search = SearchOptions(
+        objective=asked.objective,
+        seed=asked.seed,
+        epsilon=epsilon,
+        capacities=asked.capacities,
+        dims=dims,
+        machine=predictor.machine,
+        grid=grid,
+    )
+    if grid is None or grid.scheme == "1d":
+        search = search.of_parts(plan.num_parts)
+    elif search.capacities is not None:
+        raise InputError(f"`capacities`: the parts of grid '{grid}' are all of one size")
+    mask = None if data.train_mask is None else data.train_mask[places]
+    return search, replace(balance, train_mask=mask, capacities=search.capacities)
+
+
+def lowered_like(
+    plan: Plan, matrix: Graph, owners: Owners, ends: npt.NDArray[np.int32] | None = None
+) -> Plan:
+    """The plan of a matrix that was normalised as that of `plan`, with its grid, hops and links.
+
+    Parameters:
+        ends (int32[2, links]): Vertices of the links of `plan`; None: the same as there.
+    """
+    header, links = plan.header, plan.links
+    new = lower(matrix, owners, plan.num_parts, **header.normalizing)
+    if header.grid is not None:
+        new = with_grid(new, header.grid)
+    new = routed_like(new, plan)
+    if links is None:
+        return new
+    ends = ends_of_links(plan) if ends is None else ends
+    return with_links(new, ends, links.kind, links.number, header.links or 0)
 
 
 def with_rows_placed(
@@ -251,38 +348,7 @@ def with_rows_placed(
     return with_all_placed(owner, nets_of(hypergraph_of(matrix, limits)), Context(limits))
 
 
-def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32]) -> Plan:
-    """The plan of other owners, with everything else that `plan` carries; `matrix` is its own."""
-    new = lowered_like(plan, matrix, Owners(owner))
-    if plan.links is not None:
-        new = with_links(
-            new, ends_of_links(plan), plan.links.kind, plan.links.number, plan.header.links or 0
-        )
-    return replace(
-        new,
-        vertex_data=plan.vertex_data.take(plan.places()[new.global_id]),
-        original_id=plan.original_id,
-        provenance=plan.provenance,
-        baseline=plan.baseline,
-    )
-
-
-def lowered_like(plan: Plan, matrix: Graph, owners: Owners) -> Plan:
-    """The plan of a matrix that was normalised as that of `plan`, with its grid and hops."""
-    header = plan.header
-    new = lower(
-        matrix,
-        owners,
-        plan.num_parts,
-        normalization=header.normalization,
-        self_loops=header.self_loops,
-    )
-    if header.grid is not None:
-        new = with_grid(new, header.grid)
-    return routed_like(new, plan)
-
-
-def kept_of(recorded: dict[str, Any], *stale: str) -> dict[str, Any]:
+def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
     """What a provenance says that holds for other owners too, without the names in `stale`."""
     stale = (*stale, *OF_EXPECTATION, *RECORDED)
     return {
@@ -292,24 +358,12 @@ def kept_of(recorded: dict[str, Any], *stale: str) -> dict[str, Any]:
     }
 
 
-def directed_matrix_of(plan: Plan) -> Graph:
-    """The matrix that the plan distributes, directed as its source was."""
-    return replace(typed_graph_of(plan), directed=plan.header.directed)
-
-
-def asked_balance(
-    plan: Plan,
-    balance: str | None,
-    epsilon: float | None,
-    dims: Sequence[int],
-    train_mask: npt.NDArray[np.bool_] | None,
+def _asked_balance(
+    plan: Plan, balance: str | None, epsilon: float | None, dims: Sequence[int]
 ) -> tuple[Balance, float]:
     """The balance and the imbalance that are asked for or recorded.
 
     An imbalance without a balance stands in place of all that are recorded.
-
-    Parameters:
-        train_mask: In vertex order.
     """
     recorded = str(plan.provenance.get("balance", "nnz"))
     try:
@@ -321,13 +375,9 @@ def asked_balance(
             f"the plan records balance '{shown(recorded)}', of another version of plancc: give "
             f"`balance`, such as {DEFAULT_BALANCE}"
         ) from error
-    for name, of in (("weights", "of the graph file"), (BATCH, "of mini-batches")):
-        if name in wanted.names:
-            raise InputError(
-                f"balance '{wanted}': cannot balance by the '{name}' {of}, which a plan "
-                "does not keep; choose another (`balance`)"
-            )
-    wanted = replace(wanted, train_mask=train_mask)
+    refuse(REVISIONS, wanted)
+    if plan.fold is not None and wanted.names != ("nnz",):
+        raise InputError(f"balance {wanted}: edge plans share nonzeros evenly (nnz)")
     if epsilon is None:
         return wanted, _recorded_epsilon(plan.provenance)
     return wanted if balance else wanted.without_limits(), epsilon

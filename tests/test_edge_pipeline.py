@@ -125,9 +125,6 @@ def test_auto_predicts_an_epoch():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"model": "libra", "objective": "volume"}, ["libra", "objective"]),
-        ({"model": "libra", "effort": "best"}, ["effort", "libra"]),
-        ({"model": "libra", "partitioner": "metis"}, ["metis", "libra"]),
         ({"model": "medium-grain", "topology": "3x5"}, ["3x5", "15"]),
         ({"model": "medium-grain", "objective": "cut"}, ["cut", "medium-grain"]),
         ({"model": "auto", "candidates": "hp,magic"}, ["magic"]),
@@ -136,7 +133,6 @@ def test_auto_predicts_an_epoch():
         ({"model": "auto", "candidates": "stochastic-hp"}, ["'stochastic-hp'"]),
         ({"model": "auto", "candidates": ()}, ["without candidates"]),
         ({"model": "auto", "topology": "3x5"}, ["3x5", "15"]),
-        ({"model": "auto", "balance": "rows"}, ["rows", "auto"]),
         ({"model": "auto", "objective": "cut"}, ["cut"]),
     ],
 )

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from plancc.clock import wall_seconds
 from plancc.errors import InputError
-from plancc.fields import divided
 from plancc.models import DEFAULT_MODEL, MODELS
-from plancc.options import BATCHES, SearchOptions
+from plancc.options import BATCHES
 from plancc.partitioners.options import AUTO
 from plancc_cli import options
 from plancc_cli.progress import QUIET, command_line, progress, verbosity, verbosity_level
 from plancc_cli.run import started_by_launcher
 from plancc_runtime.launch import TIMEOUT
+
+if TYPE_CHECKING:
+    from plancc.owners.task import Task
+    from plancc.plan.plan import Plan
 
 TAKEN = options.taken()
 """Names of options that a model's cannot replace."""
@@ -121,87 +124,85 @@ def command(
     """
     if settings["data"] and no_data:
         raise InputError("`data` and `no_data` exclude each other: give one of them")
+    data, given_files = settings["data"], (settings[name] for name in GIVEN_FILES)
+    inputs = graph, *given_files, *data
+    settings |= {"data": data or (False if no_data else None), "split": split_name}
+    settings["self_loops"] = not no_self_loops
     settings = {k: v for k, v in settings.items() if k not in OF_MODELS or v is not None}
     if started_by_launcher():
         from plancc_cli.compile_ranks import compile_on_ranks
 
-        settings["data"] = settings["data"] or (False if no_data else None)
-        compile_on_ranks(settings | {"split": split_name, "self_loops": not no_self_loops})
+        compile_on_ranks(settings)
         return
     options.refuse_given(["timeout"], "is for several ranks, which a launcher starts: drop it")
+    options.check_plan_output(output, *inputs)
     import plancc
     from plancc.graph.folders import check_reading
     from plancc.graph.read_source import read_source
     from plancc.memory import give_back_at_once
-    from plancc.models.auto import AutoModel
     from plancc.owners.memory import allowed_memory
-    from plancc.owners.request import balance_of, prepared
-    from plancc.report.costs import product_of
-    from plancc.report.epochs import EpochTimes
-    from plancc.report.provenance import decoded, reached, read_tried
     from plancc_cli.render import print_summary
     from plancc_cli.tables import print_data
 
-    search = SearchOptions(**divided(settings, SearchOptions)[0])
-    settings["balance"] = balance_of(settings["balance"], settings["weights"])
-    model = MODELS[settings["model"]]
-    data = settings.pop("data")
-    edge_features = settings.pop("edge_features")
-    given_files = (settings.get(name) for name in GIVEN_FILES)
-    options.check_plan_output(output, graph, *given_files, *data)
     reading = {name: settings.pop(name) for name in options.READING}
-    of_model = {name: value for name, value in settings.items() if name in OF_MODELS}
-    of_model = options.of_class(of_model, model.option_fields())
-    settings |= of_model
-    _, task, _ = prepared(settings["model"], parts, of_model, search, settings["balance"])
-    if task.model.problem is None and task.model.layout != "any":
-        options.refuse_given(["time_limit"], f"is for partitioners: model '{task.name}' needs none")
-    named = task.options.partitioner
-    who = named if named != AUTO else task.options.preset or task.name
-    if task.searches:
-        who = task.effort
+    model = settings.pop("model")
+    settings = options.of_class(settings, MODELS[model].option_fields())
+    task = _checked(model, parts, settings)
     start = wall_seconds()
     give_back_at_once()
     with progress(settings["budget"]) as shown:
-        goal = task.objective or ("time" if isinstance(task.model, AutoModel) else "volume")
-        goal = "expected rows" if task.model.of_batches else goal
         with shown.stage("read"):
             check_reading(graph, allowed_memory(settings["memory"]), format=reading["format"])
-            given: Any = data or (False if no_data else None)
-            reading |= {"split": split_name, "edge_features": edge_features}
-            source = read_source(graph, given, settings["link_times"], **reading)
-        plan = plancc.compile(
-            source,
-            num_parts=parts,
-            self_loops=not no_self_loops,
-            command=command_line(),
-            observer=shown.stage,
-            report=partial(shown.incumbent, who, goal),
-            **settings,
-        )
+            reading |= {name: settings[name] for name in ("split", "edge_features")}
+            source = read_source(graph, settings["data"], settings["link_times"], **reading)
+        how: Any = {"command": command_line(), "observer": shown.stage}
+        how["report"] = partial(shown.incumbent, *_searching(task))
+        plan = plancc.compile(source, model, parts, **how, **settings)
         with shown.stage("write"):
-            digest, features = plan.save(output, compress=compress), plan.edge_features
-    seconds = wall_seconds() - start
-    form = options.form()
-    if form:
-        tried, product = read_tried(plan.provenance), product_of(plan)
-        print_data(
-            form,
-            {
-                "output": output,
-                "content_sha256": digest,
-                "seconds": seconds,
-                "objective": task.objective or ("volume" if tried else None),
-                "value": reached(tried),
-                "tried": tried,
-                "epoch": EpochTimes.of_plan(plan).as_dict(),
-                "metrics": plan.metrics().figures(),
-                "random": plan.baseline.figures() if plan.baseline else None,
-                **({} if product is None else {"product": asdict(product)}),
-                "vertex_data": plan.vertex_data.sizes(),
-                **({} if features is None else {"edge_features": features.shape[1]}),
-                "provenance": decoded(plan.provenance),
-            },
-        )
-    else:
+            digest = plan.save(output, compress=compress)
+    seconds, form = wall_seconds() - start, options.form()
+    if not form:
         print_summary(plan, output, digest, seconds, verbosity_level() == QUIET)
+        return
+    found = {"output": output, "content_sha256": digest, "seconds": seconds}
+    print_data(form, found | _figures(plan, task.objective))
+
+
+def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:
+    """What is asked for, refused before GRAPH is read where that is wrong."""
+    from plancc.owners.request import Request
+
+    task = Request.of(model, parts, settings).task
+    if task.model.problem is None and task.model.layout != "any":
+        options.refuse_given(["time_limit"], f"is for partitioners: model '{task.name}' needs none")
+    return task
+
+
+def _searching(task: Task) -> tuple[str, str]:
+    """What searches and what for, as progress shows them."""
+    named, goal = task.options.partitioner, task.objective
+    who = named if named != AUTO else task.options.preset or task.name
+    goal = goal or ("time" if task.model.layout == "any" else "volume")
+    return task.effort if task.searches else who, "expected rows" if task.model.of_batches else goal
+
+
+def _figures(plan: Plan, objective: str | None) -> dict[str, Any]:
+    """The figures of a plan for ``--json``."""
+    from plancc.report.costs import product_of
+    from plancc.report.epochs import EpochTimes
+    from plancc.report.provenance import decoded, reached, read_tried
+
+    tried, product = read_tried(plan.provenance), product_of(plan)
+    features = plan.edge_features
+    return {
+        "objective": objective or ("volume" if tried else None),
+        "value": reached(tried),
+        "tried": tried,
+        "epoch": EpochTimes.of_plan(plan).as_dict(),
+        "metrics": plan.metrics().figures(),
+        "random": plan.baseline.figures() if plan.baseline else None,
+        **({} if product is None else {"product": asdict(product)}),
+        "vertex_data": plan.vertex_data.sizes(),
+        **({} if features is None else {"edge_features": features.shape[1]}),
+        "provenance": decoded(plan.provenance),
+    }

@@ -56,18 +56,12 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
             options.check_plan_output(output, *inputs)
         model = given["model"] or DEFAULT_MODEL
         asked = options.of_class(settings, MODELS[model].option_fields()) | {"model": model}
+        asked |= {"num_parts": given["parts"], "command": command_line()}
     start = wall_seconds()
     level = verbosity_level()
     with progress(None) if first and level >= USUAL else nullcontext() as shown:
-        compiled = compile_folder(
-            transport,
-            given["graph"],
-            output,
-            num_parts=given["parts"],
-            command=command_line(),
-            observer=_waiting(transport, nullcontext if shown is None else shown.stage),
-            **asked,
-        )
+        observer = _waiting(transport, nullcontext if shown is None else shown.stage)
+        compiled = compile_folder(transport, given["graph"], output, observer=observer, **asked)
     if first:
         _print(compiled, output, wall_seconds() - start, transport.size)
 

@@ -77,52 +77,42 @@ def command(
     if migration is not None:
         options.check_output(migration, output, *inputs)
     if graph is None:
-        options.refuse_given(
-            options.READING, "is for the file of `graph`; add and remove are lists"
-        )
+        why = "is for the file of `graph`; add and remove are lists"
+        options.refuse_given(options.READING, why)
     reading = {name: settings.pop(name) for name in options.READING}
     start = wall_seconds()
     with progress(None) as shown:
         with shown.stage("read"):
             given = plancc.load(plan)
             lists = {"add": add, "remove": remove}
-            edges = {name: _edges(given, name, texts) for name, texts in lists.items()}
+            settings |= {name: _edges(given, name, texts) for name, texts in lists.items()}
             changed: Any = graph
             if graph is not None and any(reading.values()):
                 changed = plancc.read_graph(graph, **reading)
-        patched = plancc.patch(
-            given,
-            changed,
-            **edges,
-            data=data or None,
-            command=command_line(),
-            observer=shown.stage,
-            **settings,
-        )
+        how: dict[str, Any] = {"command": command_line(), "observer": shown.stage}
+        patched = plancc.patch(given, changed, data=data or None, **how, **settings)
         rows = moves_of(given, patched)
         with shown.stage("write"):
             digest = patched.save(output, compress=compress)
             if migration is not None:
                 write_moves(rows, migration)
-    seconds = wall_seconds() - start
-    form = options.form()
+    seconds, form = wall_seconds() - start, options.form()
     if not form:
         print_patch(given, patched, output, digest, seconds)
         if migration is not None:
             say(f"{migration}: {len(rows):,} rows with another owner")
         return
-    print_data(
-        form,
-        {
-            "output": output,
-            "content_sha256": digest,
-            "patched_from": patched.provenance["patched_from"],
-            "seconds": seconds,
-            **{name: patched.provenance[name] for name in COUNTS},
-            "metrics": {"before": given.metrics().figures(), "after": patched.metrics().figures()},
-            "provenance": decoded(patched.provenance),
-        },
-    )
+    found, both = patched.provenance, {"before": given, "after": patched}
+    figures = {
+        "output": output,
+        "content_sha256": digest,
+        "patched_from": found["patched_from"],
+        "seconds": seconds,
+        **{name: found[name] for name in COUNTS},
+        "metrics": {when: each.metrics().figures() for when, each in both.items()},
+        "provenance": decoded(found),
+    }
+    print_data(form, figures)
 
 
 def _edges(plan: Plan, name: str, texts: tuple[str, ...]) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -23,28 +22,28 @@ from plancc.distributed.figures import forecast_of, mapped, metrics_of, random_f
 from plancc.distributed.lowering import lower_share, share_links
 from plancc.distributed.owners import find_owners
 from plancc.distributed.ranks import Collectives, Ranks
-from plancc.distributed.share import read_share
+from plancc.distributed.share import Share, read_share
 from plancc.distributed.writing import write_plan
 from plancc.errors import InputError, warn
 from plancc.fields import divided, options_of, taking
 from plancc.graph.convert import data_beside
 from plancc.graph.csr import MappedGraph, graph_files
 from plancc.graph.formats import ReadOptions, find_format, source_of
-from plancc.graph.graph import Source
-from plancc.graph.links import learnt
+from plancc.graph.graph import Graph, Source
+from plancc.graph.links import SplitLinks, learnt
 from plancc.graph.mapped import MappedRows
 from plancc.graph.normalize import LOOPS
 from plancc.graph.remarks import files_of_data, of_values, remarks
 from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData
 from plancc.memory import give_back_at_once
-from plancc.models import DEFAULT_MODEL, MODELS
-from plancc.models.weights import Balance, check_num_parts
-from plancc.options import PlanOptions, SearchOptions
+from plancc.models import DEFAULT_MODEL
+from plancc.options import PlanOptions, Rows, SearchOptions, models_that, refuse
 from plancc.owners.memory import allowed_memory
 from plancc.owners.provenance import of_graph, of_wishes, provenance
-from plancc.owners.request import Assigner, prepared, with_dims
-from plancc.owners.task import Observer, Task
+from plancc.owners.request import Request
+from plancc.owners.task import Observer
+from plancc.plan.exchange import Int32Array
 from plancc.plan.metrics import Metrics
 from plancc.plan.plan import attributes_of
 from plancc.plan.values import Header
@@ -55,6 +54,7 @@ FORMAT = "csr"
 """The format that ranks read their shares of."""
 LINK = 24
 """Bytes of memory that a nonzero takes on rank 0 while links are compared with all edges."""
+
 TAKEN = {
     *("objective", "effort", "seed", "epsilon", "capacities", "dims", "machine", "topology"),
     *("partitioner", "preset", "time_limit", "balance", "memory", "exchange"),
@@ -62,6 +62,38 @@ TAKEN = {
     *("links", "link_split", "disjoint_train_ratio"),
 }
 """Options of search, plan and graph file that several ranks take; others have their defaults."""
+
+
+def _not_taken(options: Any) -> str:
+    """The first option that ranks do not take and whose value is not the default."""
+    for one in options_of(options):
+        value = getattr(options, one.name)
+        default = isinstance(value, int | float) and value == one.default
+        if one.name not in TAKEN and value is not one.default and not default:
+            return one.name
+    return ""
+
+
+READING_ON_RANKS: Rows = {"`{0}` is for a compile by one process": _not_taken}
+COMPILES_ON_RANKS: Rows = {
+    "`{0}` is for a compile by one process": lambda asked: (
+        _not_taken(asked.search) or _not_taken(asked.plan_options)
+    ),
+    "model '{asked.assigner.named}' is compiled by one process; several ranks compile models "
+    "{0}": lambda asked: (
+        (asked.assigner.grid or not asked.task.model.on_ranks) and models_that("on_ranks")
+    ),
+    "`objective` {asked.search.objective}: several ranks minimise the volume only": lambda asked: (
+        asked.search.objective not in (None, "volume")
+    ),
+    "`effort` {asked.search.effort}: several ranks search with effort fast only": lambda asked: (
+        asked.search.effort not in (None, "fast")
+    ),
+    "balance '{asked.balance}': several ranks balance nonzeros, rows and work (nnz, rows, "
+    "work)": lambda asked: {*asked.balance.names} - {"nnz", "rows", "work"},
+    "`exchange` {asked.plan_options.exchange}: hops are compiled by one process; drop "
+    "it": lambda asked: asked.plan_options.exchange in ("nodes", "relays"),
+}
 
 
 @dataclass(frozen=True)
@@ -108,8 +140,8 @@ def compile_folder(
         command: Recorded in the provenance.
         **options
         **model_options: As of `plancc.compile`, or of `plancc.graph.formats.ReadOptions`; all but
-            `TAKEN` have their defaults. ``memory`` is that of every rank; None: its share of what
-            its computer has left, less a margin.
+            `TAKEN` have their defaults. ``memory`` is that of every rank;
+            None: its share of what its computer has left, less a margin.
 
     Raises:
         InputError: On all ranks: what several ranks cannot compile, and all that is wrong with the
@@ -121,123 +153,150 @@ def compile_folder(
     """
     ranks = Ranks(transport)
     give_back_at_once()
-    declared = SearchOptions, PlanOptions, ReadOptions
-    *given, model_options = divided(options, *declared)
-    with ranks.agreement():
-        every = [each(**own) for each, own in zip(declared, given, strict=True)]
-        search, wishes, reading = every
-    said = {"num_parts": num_parts, "model": model, "model_options": model_options}
-    said |= {"output": os.path.realpath(output)}
-    ranks.check_alike(said | vars(reading) | vars(wishes) | vars(search))
-    allowed = wishes.memory or (allowed_memory() or 0) // ranks.here
-    with ranks.agreement():
-        _check_taken(search, wishes, reading)
-        assigner, task, wanted = prepared(model, num_parts, model_options, search, wishes.balance)
-        _check_on_ranks(assigner, task, wanted)
-        if wishes.exchange in ("nodes", "relays"):
-            raise InputError(
-                f"`exchange` {wishes.exchange}: hops are compiled by one process; drop it"
-            )
-        if ranks.size > num_parts:
-            raise InputError(
-                f"{ranks.size} ranks for {num_parts} parts: start at most as many ranks as parts"
-            )
-        files, source = _opened(folder, reading.format)
-    source = replace(source, sha256=_same_source(ranks, files.folder))
-    with ranks.agreement():
-        n = len(files.indptr) - 1
-        check_num_parts(n, num_parts)
-        held = (
-            LINK * len(files.indices) * (wishes.link_split is not None or wishes.links is not None)
-        )
-        predicted = _check_memory(files, len(wanted.names), held, ranks.size, allowed)
-        graph = files.graph(source)
-        named: Any = {"split": wishes.split, "keys": wishes.keys, "format": FORMAT}
-        named["allow_large"] = reading.allow_large
-        vertex_data = data_beside(folder, graph, wishes.data, **named)
-        told = remarks(vertex_data, source.name, files_of_data(wishes.data))
-        for remark in told if ranks.rank == 0 else ():
-            warn(remark)
-        task = with_dims(task, vertex_data)
-        wanted = replace(wanted, dims=task.options.dims)
-    asked = wishes.links, wishes.link_split, wishes.disjoint_train_ratio
-    learns, links, away = asked[:2] != (None, None), None, None
-    if learns:
-        away = np.zeros((2, 0), np.int32)
-        with ranks.agreement():
-            if ranks.rank == 0:
-                links, away = learnt(graph, *asked, search.seed)
-    how: dict[str, Any] = {"normalization": wishes.normalize, "self_loops": wishes.self_loops}
-    with observer("read"):
-        how |= {"dtype": wishes.value_dtype, "away": away}
-        share, whole, counts = read_share(files, ranks, name=source.name, **how)
+    asked = {"model": model, "num_parts": num_parts, "output": os.path.realpath(output)}
+    work = _read(ranks, folder, asked, options)
+    share, whole, links, counts = _shares(ranks, work, observer)
     loops, *lost = counts.tolist()
-    source = source.counting(LOOPS, loops)
-    for remark in of_values(*lost) if ranks.rank == 0 else ():
-        warn(f"{source.name}: {remark}")
-    with observer("partition"):
-        found = find_owners(ranks, share, task, wanted, graph)
-        owner, how, notes, limits = found.owners.rows, found.how, found.warnings, found.limits
-        del found
-    if task.options.nodes is not None:
-        with observer("map to nodes"):
-            owner = mapped(ranks, share, owner, task.options.nodes, task.options.capacities)
-            how = {**how, "topology": str(task.options.nodes)}
-    assert limits is not None
-    reached = limits.imbalance(limits.load(owner)).tolist()
-    del limits
+    source = work.graph.source.counting(LOOPS, loops)
+    lost = [f"{source.name}: {remark}" for remark in of_values(*lost)]
+    for remark in (*work.remarks, *lost) if ranks.rank == 0 else ():
+        warn(remark)
+    owner, reached, how, notes = _owners(ranks, work, share, observer)
+    request, predictor = work.request, work.request.task.options.predictor
     with observer("baseline"):
         baseline, random = random_figures(ranks, share, num_parts)
-        predictor = task.options.predictor
         if predictor.machine.speed:
             speeds = tuple(predictor.machine.speeds(num_parts))
             _, random = random_figures(ranks, share, num_parts, speeds)
-    header = Header(
-        layout="row",
-        num_vertices=n,
-        num_nonzeros=int(whole.degree.sum()),
-        num_parts=num_parts,
-        directed=graph.directed,
-        normalization=wishes.normalize,
-        self_loops=wishes.self_loops and graph.types is None,
-        types=graph.types,
-    )
+    header = work.header(whole)
     with observer("lower"):
         parts = lower_share(ranks, whole, owner, header)
-        del share, whole, away
-        if learns:
+        del share, whole
+        if request.plan_options.learns_pairs:
             parts = share_links(ranks, parts, links)
             header = replace(header, links=parts.header.links)
     with observer("predict"):
         metrics = metrics_of(ranks, parts)
         forecast = forecast_of(ranks, predictor, parts, random)
         del random
-    if forecast.slower and not task.model.even_random:
+    if forecast.slower and not request.task.model.even_random:
         notes = [*notes, f"{forecast.comparison}; try fewer parts"]
-    written = provenance(
-        of_graph(source, model, model_options),
-        command,
-        wanted,
-        reached,
-        task.options,
-        {
-            "ranks": ranks.size,
-            **forecast.provenance(),
-            **how,
-            **of_wishes(wishes, search.seed, predicted),
-        },
-        notes,
-    )
+    how = {"ranks": ranks.size, **forecast.provenance(), **how}
+    how |= of_wishes(request.plan_options, request.search.seed, work.memory)
+    first, search = of_graph(source, model, request.options), request.task.options
+    written = provenance(first, command, request.balance, reached, search, how, notes)
     with observer("write"):
         parts = replace(
             parts,
-            vertex_data=_of_rows(vertex_data, parts.global_id),
-            original_id=files.original_ids,
+            vertex_data=_of_rows(work.data, parts.global_id),
+            original_id=work.files.original_ids,
         )
         attributes = attributes_of(written, metrics, baseline)
         content = write_plan(ranks, output, header, parts, attributes)
     sizes = {} if links is None else {kind: each.shape[1] for kind, each in links.pairs.items()}
     return Compiled(content, header, metrics, baseline, written, notes, sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedFolder:
+    """A graph that all ranks read their shares of, and what is asked for it.
+
+    Attributes:
+        request: With what task and balance take from the graph.
+        graph: All ranks know its sizes; its nonzeros stay in the files.
+        memory: Bytes that a rank is predicted to take.
+        remarks: What vertex data hold and is seldom meant.
+    """
+
+    request: Request
+    files: MappedGraph
+    graph: Graph
+    data: VertexData
+    memory: int
+    remarks: list[str]
+
+    def header(self, whole: Share) -> Header:
+        """The header of the plan of a normalised matrix, without links."""
+        options, types = self.request.plan_options, self.graph.types
+        return Header(
+            layout="row",
+            num_vertices=self.graph.num_vertices,
+            num_nonzeros=int(whole.degree.sum()),
+            num_parts=self.request.task.num_parts,
+            directed=self.graph.directed,
+            normalization=options.normalize,
+            self_loops=options.self_loops and types is None,
+            types=types,
+        )
+
+
+def _read(
+    ranks: Ranks, folder: str | PathLike[str], asked: dict[str, Any], options: dict[str, Any]
+) -> PreparedFolder:
+    """The graph and its vertex data, checked with what all ranks are asked for alike. Collective.
+
+    Parameters:
+        asked: Model, number of parts and output; the same on all ranks, as `options` are.
+    """
+    of_file, others = divided(options, ReadOptions)
+    with ranks.agreement():
+        reading = ReadOptions(**of_file)
+        refuse(READING_ON_RANKS, reading)
+        request = Request.of(asked["model"], asked["num_parts"], others, COMPILES_ON_RANKS)
+        if ranks.size > request.task.num_parts:
+            raise InputError(
+                f"{ranks.size} ranks for {request.task.num_parts} parts: start at most as many "
+                "ranks as parts"
+            )
+    plan, search = request.plan_options, request.search
+    said = asked | {"model_options": request.options}
+    ranks.check_alike(said | vars(reading) | vars(plan) | vars(search))
+    allowed = plan.memory or (allowed_memory() or 0) // ranks.here
+    with ranks.agreement():
+        files, source = _opened(folder, reading.format)
+    source = replace(source, sha256=_same_source(ranks, files.folder))
+    with ranks.agreement():
+        held = LINK * len(files.indices) * plan.learns_pairs
+        memory = _check_memory(files, len(request.balance.names), held, ranks.size, allowed)
+        graph = files.graph(source)
+        named: Any = {"split": plan.split, "keys": plan.keys, "format": FORMAT}
+        data = data_beside(folder, graph, plan.data, **named, allow_large=reading.allow_large)
+        told = remarks(data, source.name, files_of_data(plan.data))
+        request = request.for_graph(graph, data)
+    return PreparedFolder(request, files, graph, data, memory, told)
+
+
+def _shares(
+    ranks: Ranks, work: PreparedFolder, observer: Observer
+) -> tuple[Share, Share, SplitLinks | None, npt.NDArray[np.int64]]:
+    """This rank's rows as of `read_share`, links on rank 0, and counts. Collective."""
+    options, links, away = work.request.plan_options, None, None
+    if options.learns_pairs:
+        away = np.zeros((2, 0), np.int32)
+        with ranks.agreement():
+            if ranks.rank == 0:
+                links, away = learnt(work.graph, options, work.request.search.seed)
+    how: dict[str, Any] = {**options.normalizing, "dtype": options.value_dtype, "away": away}
+    with observer("read"):
+        share, whole, counts = read_share(work.files, ranks, name=work.graph.source.name, **how)
+    return share, whole, links, counts
+
+
+def _owners(
+    ranks: Ranks, work: PreparedFolder, share: Share, observer: Observer
+) -> tuple[Int32Array, list[float], dict[str, Any], list[str]]:
+    """Owners of all rows, their imbalance, how they were found, and warnings. Collective."""
+    task, balance = work.request.task, work.request.balance
+    with observer("partition"):
+        found = find_owners(ranks, share, task, balance, work.graph)
+    owner, how = found.owners.rows, found.how
+    nodes = task.options.nodes
+    if nodes is not None:
+        with observer("map to nodes"):
+            owner = mapped(ranks, share, owner, nodes, task.options.capacities)
+            how = {**how, "topology": str(nodes)}
+    assert found.limits is not None
+    return owner, found.limits.reached(owner), how, found.warnings
 
 
 def _of_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:
@@ -277,36 +336,6 @@ def _check_memory(
     return peak
 
 
-def _check_taken(*options: Any) -> None:
-    """InputError for an option that several ranks do not take, unless it has its default."""
-    for each in options:
-        for one in options_of(each):
-            value = getattr(each, one.name)
-            default = isinstance(value, int | float) and value == one.default
-            if one.name not in TAKEN and value is not one.default and not default:
-                raise InputError(f"`{one.name}` is for a compile by one process")
-
-
-def _check_on_ranks(assigner: Assigner, task: Task, wanted: Balance) -> None:
-    """InputError for a model, or a value of an option, that several ranks cannot do."""
-    if assigner.grid is not None or not task.model.on_ranks:
-        able = [name for name, model in MODELS.loaded().items() if model.on_ranks]
-        raise InputError(
-            f"model '{assigner.named}' is compiled by one process; several ranks compile models "
-            f"{', '.join(able)}"
-        )
-    if task.objective not in (None, "volume"):
-        raise InputError(f"`objective` {task.objective}: several ranks minimise the volume only")
-    if task.options.effort not in (None, "fast"):
-        raise InputError(
-            f"`effort` {task.options.effort}: several ranks search with effort fast only"
-        )
-    if set(wanted.names) - {"nnz", "rows", "work"}:
-        raise InputError(
-            f"balance '{wanted}': several ranks balance nonzeros, rows and work (nnz, rows, work)"
-        )
-
-
 def _same_source(ranks: Ranks, folder: str) -> str:
     """The hash of the graph's bytes; InputError, on all ranks, if some have others. Collective.
 
@@ -327,15 +356,12 @@ def _same_source(ranks: Ranks, folder: str) -> str:
     with ranks.agreement():
         others = [rank for rank, each in enumerate(read) if each != read[0]]
         if others:
+            several, numbers = len(others) > 1, ", ".join(map(str, others))
             raise InputError(
-                f"{_of(others)} read{'s' * (len(others) == 1)} another graph than rank 0: their "
-                "files differ in content; give all ranks the same"
+                f"rank{'s' * several} {numbers} read{'s' * (not several)} another graph than rank "
+                "0: their files differ in content; give all ranks the same"
             )
     return read[0]
-
-
-def _of(ranks: Sequence[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
 def _opened(folder: str | PathLike[str], format: str | None) -> tuple[MappedGraph, Source]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +19,7 @@ from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
 from plancc.models.weights import Balance
 from plancc.owners.rows import find_row_owners
-from plancc.owners.task import Ownership, Task
+from plancc.owners.task import Ownership, Task, Unowned
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.run import PartitionResult, balance_notes, partitions
 from plancc.passes.clusters import Clusters, number_of_links
@@ -49,7 +48,7 @@ def find_owners(
     with ranks.agreement():
         sizes, found = share.sizes(graph), None
         if not task.model.searched:
-            found = find_row_owners(sizes, task, balance, nullcontext)
+            found = find_row_owners(Unowned(sizes, task, balance))
         limits = balance.limits(sizes, num_parts, task.options.epsilon)
     if found is not None:
         return found

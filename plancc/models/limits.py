@@ -194,6 +194,10 @@ class Limits:
         fullest = (loads / self.relative[:, None]).max(axis=0) * self.num_parts
         return np.where(self.total > 0, fullest / np.maximum(self.total, 1) - 1.0, 0.0)
 
+    def reached(self, owner: npt.NDArray[np.int32]) -> list[float]:
+        """`imbalance` of the parts of an owner each, int32[n]."""
+        return self.imbalance(self.load(owner)).tolist()
+
 
 def part_weights(
     owner: npt.NDArray[np.int32], weights: npt.NDArray[np.int64], num_parts: int

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,10 @@ from plancc.models import MODELS, make_model
 from plancc.models.auto import AutoModel
 from plancc.models.capacities import relative_capacities
 from plancc.models.crowd import HUB, Crowd
-from plancc.models.weights import Balance
 from plancc.owners.find import find_owners, told_of_stop
 from plancc.owners.numbering import numbered
 from plancc.owners.prices import Form, PricedForms
-from plancc.owners.task import Observer, Ownership, Report, Task
+from plancc.owners.task import Ownership, Task, Unowned
 from plancc.plan.lowering import lower
 from plancc.plan.metrics import imbalance, summarize
 from plancc.plan.routes import with_routes
@@ -71,16 +70,158 @@ class Candidate:
     chosen: bool = False
 
 
-def choose(
-    matrix: Graph,
-    task: Task,
-    balance: Balance,
-    observer: Observer,
-    report: Report | None = None,
-    *,
-    grids: bool = False,
-    hops: bool = False,
-) -> Ownership:
+@dataclass
+class Contest:
+    """Forms of the candidates, of which one is tried after the other.
+
+    Attributes:
+        asked: The task is that of model auto.
+        goal: The objective that decides.
+        hops: Whether rows may travel in hops between the nodes of the machine.
+        why: Why a candidate is not tried, by its name; "" where it is.
+        begin, priced: When forms began to be priced, and the seconds that this took.
+        table, answers: What became of the forms so far.
+        least: Seconds of the quickest search above its share of the budget; 0: there was none.
+        late: Candidates for which too little of the budget was left.
+    """
+
+    asked: Unowned
+    goal: str
+    hops: bool
+    why: dict[str, str]
+    prices: PricedForms
+    forms: list[Form]
+    begin: float
+    priced: float
+    table: list[Candidate] = field(default_factory=list)
+    answers: list[Ownership | None] = field(default_factory=list)
+    least: float = 0.0
+    late: list[str] = field(default_factory=list)
+
+    def try_form(self, form: Form) -> None:
+        """Find the owners of a form, and note its figures, or why it has none."""
+        start, found = wall_seconds(), None
+        spent, left = start - self.begin, self.forms[len(self.table) :]
+        searched = sum(each.searched and not self.why.get(each.name) for each in left)
+        task = _task(self.asked.task, form, self.goal, spent, max(searched, 1))
+        limited = task.options.budget is not None and not self.why.get(form.name)
+        if limited and any(self.answers):
+            self._check_time(form, max((self.asked.task.options.budget or 0.0) - spent, 0.0))
+        why = self.why.get(form.name, "")
+        entry = Candidate(form.label, task.objective or "", failed=why)
+        if not why:
+            try:
+                entry, found = self._tried(entry, form, task)
+            except (BackendError, BackendUnavailable) as error:
+                entry = replace(entry, failed=str(error))
+            seconds = wall_seconds() - start
+            entry = replace(entry, seconds=seconds)
+            if found and seconds > (task.options.budget or math.inf):
+                self.least = min(self.least or seconds, seconds)
+        self.table.append(entry)
+        self.answers.append(found)
+
+    def _check_time(self, form: Form, left: float) -> None:
+        """Leave a form out where less of the budget is left than searches take."""
+        if left < self.least:
+            self.late.append(form.name)
+            least = f"no search so far took less than {self.least:.1f} s"
+            self.why[form.name] = f"{left:.1f} s were left of it, and {least}"
+
+    def _tried(self, entry: Candidate, form: Form, task: Task) -> tuple[Candidate, Ownership]:
+        """Figures and owners of a form."""
+        shared, grid = self.prices.balance_of(form), form.assigner.grid
+        asked = replace(self.asked, task=task, balance=shared)
+        with asked.observer(f"candidate {form.label}"):
+            found = find_owners(asked)
+        found = replace(found, balance=shared, grid=grid)
+        if grid is None:
+
+            def value(found: Ownership) -> float:
+                return self._judged(entry, found)[0].value
+
+            found = numbered(asked, found, value)
+        return self._judged(entry, found)
+
+    def _judged(self, entry: Candidate, found: Ownership) -> tuple[Candidate, Ownership]:
+        """The figures of owners, and the owners: with hops, where these are allowed and quicker."""
+        matrix, task, grid = self.asked.matrix, self.asked.task, found.grid
+        predictor = task.options.predictor
+        num_parts = task.num_parts if grid is None else grid.num_parts
+        parts = traffic(matrix, found.owners, num_parts)
+        metrics = summarize(parts)
+        relative = relative_capacities(num_parts, task.options.capacities)
+        epoch = predictor.of_owners(matrix, found.owners, num_parts, grid)
+        node = predictor.machine.node.ranks
+        if self.hops and grid is None and 1 < node < num_parts and num_parts % node == 0:
+            topology = Topology(((num_parts // node, node),))
+            plan = lower(matrix, found.owners, num_parts, normalization="none", self_loops=False)
+            routed = predictor.epoch(tables_of(with_routes(plan, topology)))
+            if routed.seconds < epoch.seconds:
+                epoch, found = routed, replace(found, topology=topology)
+                entry = replace(entry, model=f"{entry.model}:topology={topology}")
+        value: float = epoch.seconds
+        if self.goal != "time":
+            value = float(objective_value(self.goal, parts, found.owners))
+        entry = replace(
+            entry,
+            volume=metrics.volume,
+            messages=metrics.messages,
+            max_volume=metrics.max_volume,
+            nonzero_imbalance=imbalance(parts.nonzeros, relative),
+            row_imbalance=imbalance(parts.rows, relative),
+            epoch_seconds=epoch.seconds,
+            memory=int(epoch.memory_of_rank.max()),
+            value=value,
+        )
+        return entry, found
+
+    def winner(self, unfits: Mapping[str, str]) -> Ownership:
+        """The owners of the best form, with the table of all."""
+        task, options, goal = self.asked.task, self.asked.task.options, self.goal
+        memory = options.predictor.machine.node.memory if goal == "time" else None
+        first = _able(self.table, options.epsilon if goal != "time" else math.inf, memory)[0]
+        best = self.table[first] = replace(self.table[first], chosen=True)
+        found = self.answers[first]
+        assert found is not None
+        how: dict[str, Any] = {
+            "chosen_model": best.model,
+            "chosen_by": goal,
+            "candidates": json.dumps([asdict(entry) for entry in self.table]),
+            "search_seconds": self.priced + sum(entry.seconds for entry in self.table),
+            "effort": task.effort,
+            "threads": options.threads,
+            **({} if options.budget is None else {"budget": float(options.budget)}),
+            **({} if found.grid is None else {"blocks": self.forms[first].assigner.model}),
+            **({} if found.topology is None else {"topology": str(found.topology)}),
+        }
+        notes = [*found.about_owners, *self._notes(best, unfits)]
+        return told_of_stop(replace(found, how=found.how | how, about_owners=notes), task)
+
+    def _notes(self, best: Candidate, unfits: Mapping[str, str]) -> Iterator[str]:
+        """What the user should know of candidates that were left out, and of the best."""
+        left_out = ", ".join(name for name, said in unfits.items() if said)
+        if left_out:
+            yield (
+                f"the graph is not made for these candidates, which are left out: {left_out}; the "
+                "others are searched with effort fast"
+            )
+        if self.late:
+            names = ", ".join(self.late)
+            yield f"the budget was too short to search {names}: {self.why[self.late[0]]}"
+        num_parts = self.asked.task.num_parts
+        if self.goal != "time" and num_parts > 1:  # of the time the compiler itself says it
+            value = OBJECTIVES[self.goal].value
+            assert value is not None
+            random = value(random_traffic(self.asked.matrix, num_parts))
+            if best.value > random:
+                yield (
+                    f"an even random partition is better than every candidate: its {self.goal} is "
+                    f"{random:.4g}, that of '{best.model}' {best.value:.4g}"
+                )
+
+
+def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Ownership:
     """The owners of the candidate of an `AutoModel` that is best by the objective.
 
     The objective is "time" if none is named. Searches share the budget. The balance is that of row
@@ -88,7 +229,6 @@ def choose(
     `MOST` at most are searched for.
 
     Parameters:
-        matrix, observer, report: As of `find_owners`.
         grids: Whether the plan may be that of a process grid.
         hops: Whether rows may travel in hops between the nodes of the machine where that is
             quicker; only where no candidates are named.
@@ -97,114 +237,42 @@ def choose(
         InputError
         BackendError: Every candidate failed.
     """
+    task, matrix = asked.task, asked.matrix
     assert isinstance(task.model, AutoModel)
-    options, free = task.options, task.model.candidates is None
-    goal = options.objective or "time"
+    goal, free = task.options.objective or "time", task.model.candidates is None
     check_choice("objective", goal, OBJECTIVES)
-    grids = grids and goal == "time" and options.capacities is None
-    names = _names(task, balance, {"row": True, "edge": matrix.types is None}, grids)
+    grids = grids and goal == "time" and task.options.capacities is None
+    names = _names(task.model, {"row": True, "edge": matrix.types is None}, grids)
     unfits = _unfits(matrix, task, names)
     if any(unfits.values()):  # an extreme graph, on which much search gains little
-        task = replace(task, options=replace(options, effort="fast"))
-    begin, least, late = wall_seconds(), 0.0, list[str]()
-    prices = PricedForms(matrix, task, balance)
-    with observer("price"):
-        forms = [form for name in names for form in prices.best_form(name, bool(unfits.get(name)))]
-        why = dict(unfits) | (prices.left_out(forms, unfits) if free and goal == "time" else {})
-    priced = wall_seconds() - begin
+        task = replace(task, options=replace(task.options, effort="fast"))
+        asked = replace(asked, task=task)
+    begin, prices, why = wall_seconds(), PricedForms(matrix, task, asked.balance), dict(unfits)
+    with asked.observer("price"):
+        forms = [form for name in names for form in prices.best_form(name, bool(why.get(name)))]
+        if free and goal == "time":
+            why |= prices.left_out(forms, unfits)
     if not forms:
         raise InputError(
             f"candidates {', '.join(names)}: no grid has {task.num_parts} ranks and these widths"
         )
-    num_searched = sum(form.searched and not why.get(form.name) for form in forms)
-    hops = hops and free and goal == "time"
-    table: list[Candidate] = []
-    answers: list[Ownership | None] = []
-    for form in forms:
-        start, found = wall_seconds(), None
-        shared, grid = prices.balance_of(form), form.assigner.grid
-        candidate = _task(task, form, goal, start - begin, max(num_searched, 1))
-        num_searched -= form.searched and not why.get(form.name)
-        share = candidate.options.budget
-        if share is not None and any(answers) and not why.get(form.name):
-            assert options.budget is not None
-            left = max(options.budget - (start - begin), 0.0)
-            if left < least:
-                late.append(form.name)
-                least_words = f"no search so far took less than {least:.1f} s"
-                why[form.name] = f"{left:.1f} s were left of it, and {least_words}"
-        entry = Candidate(form.label, candidate.objective or "", failed=why.get(form.name, ""))
-        try:
-            if not entry.failed:
-                with observer(f"candidate {form.label}"):
-                    found = find_owners(matrix, candidate, shared, observer, report)
-                found = replace(found, balance=shared, grid=grid)
-                if grid is None:
-
-                    def in_the_end(found: Ownership, entry: Candidate = entry) -> float:
-                        return _judged(entry, matrix, found, task, goal, hops)[0].value
-
-                    found = numbered(matrix, found, candidate, report, in_the_end)
-                entry, found = _judged(entry, matrix, found, task, goal, hops)
-        except (BackendError, BackendUnavailable) as error:
-            entry, found = replace(entry, failed=str(error)), None
-        seconds = wall_seconds() - start
-        if found and share is not None and seconds > share:  # the least that a search needs
-            least = min(least or seconds, seconds)
-        table.append(entry if why.get(form.name) else replace(entry, seconds=seconds))
-        answers.append(found)
-    memory = options.predictor.machine.node.memory if goal == "time" else None
-    first = _able(table, options.epsilon if goal != "time" else math.inf, memory)[0]
-    best = table[first] = replace(table[first], chosen=True)
-    found = answers[first]
-    assert found is not None
-    how: dict[str, Any] = {
-        "chosen_model": best.model,
-        "chosen_by": goal,
-        "candidates": json.dumps([asdict(entry) for entry in table]),
-        "search_seconds": priced + sum(entry.seconds for entry in table),
-        "effort": task.effort,
-        "threads": options.threads,
-        **({} if options.budget is None else {"budget": float(options.budget)}),
-        **({} if found.grid is None else {"blocks": forms[first].assigner.model}),
-        **({} if found.topology is None else {"topology": str(found.topology)}),
-    }
-    notes = list(found.about_owners)
-    left_out = ", ".join(name for name, said in unfits.items() if said)
-    if left_out:
-        notes.append(
-            f"the graph is not made for these candidates, which are left out: {left_out}; the "
-            "others are searched with effort fast"
-        )
-    if late:
-        notes.append(f"the budget was too short to search {', '.join(late)}: {why[late[0]]}")
-    if goal != "time" and task.num_parts > 1:  # of the time the compiler itself says it
-        value = OBJECTIVES[goal].value
-        assert value is not None
-        random = value(random_traffic(matrix, task.num_parts))
-        if best.value > random:
-            notes.append(
-                f"an even random partition is better than every candidate: its {goal} is "
-                f"{random:.4g}, that of '{best.model}' {best.value:.4g}"
-            )
-    return told_of_stop(replace(found, how=found.how | how, about_owners=notes), task)
+    hops, priced = hops and free and goal == "time", wall_seconds() - begin
+    contest = Contest(asked, goal, hops, why, prices, forms, begin, priced)
+    for form in contest.forms:
+        contest.try_form(form)
+    return contest.winner(unfits)
 
 
-def _names(task: Task, balance: Balance, layouts: dict[str, bool], grids: bool) -> tuple[str, ...]:
+def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[str, ...]:
     """The candidates, checked: of layouts that may compete, and of process grids if they may."""
-    assert isinstance(task.model, AutoModel)
-    names = task.model.names()
-    known = {name: model for name, model in MODELS.loaded().items() if model.competes}
+    names = model.names()
+    known = {name: each for name, each in MODELS.loaded().items() if each.competes}
     if not names:
         raise InputError(f"model 'auto' without candidates: choose from {', '.join(known)}")
     for name in names:
         check_choice("candidate", name, known)
-    if balance.names not in (("nnz",), ("nnz", "rows")):
-        raise InputError(
-            f"balance {balance}: model 'auto' shares nonzeros (nnz) or nonzeros and rows (nnz,rows)"
-        )
     others = [name for name in names if not layouts.get(known[name].layout, grids)]
-    if others and task.model.candidates is not None:
+    if others and model.candidates is not None:
         if known[others[0]].layout == "edge":
             raise InputError(f"candidate '{others[0]}': a graph of types trains by row plans alone")
         raise InputError(
@@ -212,41 +280,6 @@ def _names(task: Task, balance: Balance, layouts: dict[str, bool], grids: bool) 
             "with capacities, a topology, types, links, features of edges or several relations"
         )
     return tuple(name for name in names if name not in others)
-
-
-def _judged(
-    entry: Candidate, matrix: Graph, found: Ownership, task: Task, goal: str, hops: bool
-) -> tuple[Candidate, Ownership]:
-    """The figures of owners, and the owners: with hops, where these are allowed and quicker."""
-    predictor, grid = task.options.predictor, found.grid
-    num_parts = task.num_parts if grid is None else grid.num_parts
-    parts = traffic(matrix, found.owners, num_parts)
-    metrics = summarize(parts)
-    relative = relative_capacities(num_parts, task.options.capacities)
-    epoch = predictor.of_owners(matrix, found.owners, num_parts, grid)
-    node = predictor.machine.node.ranks
-    if hops and grid is None and 1 < node < num_parts and num_parts % node == 0:
-        topology = Topology(((num_parts // node, node),))
-        plan = lower(matrix, found.owners, num_parts, normalization="none", self_loops=False)
-        routed = predictor.epoch(tables_of(with_routes(plan, topology)))
-        if routed.seconds < epoch.seconds:
-            epoch, found = routed, replace(found, topology=topology)
-            entry = replace(entry, model=f"{entry.model}:topology={topology}")
-    value: float = epoch.seconds
-    if goal != "time":
-        value = float(objective_value(goal, parts, found.owners))
-    entry = replace(
-        entry,
-        volume=metrics.volume,
-        messages=metrics.messages,
-        max_volume=metrics.max_volume,
-        nonzero_imbalance=imbalance(parts.nonzeros, relative),
-        row_imbalance=imbalance(parts.rows, relative),
-        epoch_seconds=epoch.seconds,
-        memory=int(epoch.memory_of_rank.max()),
-        value=value,
-    )
-    return entry, found
 
 
 def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:

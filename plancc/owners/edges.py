@@ -15,74 +15,62 @@ from dataclasses import replace
 from typing import Any
 
 from plancc.clock import wall_seconds
-from plancc.cost.objectives import OBJECTIVES
-from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models import build_problem
 from plancc.models.limits import Limits
 from plancc.models.problem import Assignment, EdgeProblem
-from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners.nodes import search_on_nodes
 from plancc.owners.provenance import empty_parts
 from plancc.owners.rows import found_by_search, partitioned
-from plancc.owners.task import REFINED, Observer, Ownership, Report, Task
+from plancc.owners.task import REFINED, Ownership, Report, Task, Unowned
 from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner
 from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
 from plancc.search.record import Judge, Record, SearchResult
 
 
-def find_edge_owners(
-    matrix: Graph, task: Task, balance: Balance, observer: Observer, report: Report | None = None
-) -> Ownership:
-    """Owners of the rows and nonzeros of `matrix`; see `plancc.owners.find.find_owners`.
+def find_edge_owners(asked: Unowned) -> Ownership:
+    """Owners of the rows and nonzeros of a matrix; see `plancc.owners.find.find_owners`.
 
     The balance is that of the nonzeros; there is no other here.
     """
-    if balance.names != ("nnz",):
-        raise InputError(f"balance {balance}: model '{task.name}' shares nonzeros evenly (nnz)")
+    task, balance = asked.task, asked.balance
     epsilon = balance.epsilon("nnz", task.options.epsilon)
     task = replace(task, options=replace(task.options, epsilon=epsilon))
     balance = replace(balance, capacities=task.options.capacities)
-    taken = task.model.taken(matrix, task.num_parts)
-    found = _found(matrix, task, balance, observer, report)
-    return replace(found, how=found.how | taken, limits=_limits(matrix, task))
+    taken = task.model.taken(asked.matrix, task.num_parts)
+    found = _found(replace(asked, task=task, balance=balance))
+    return replace(found, how=found.how | taken, limits=_limits(asked.matrix, task))
 
 
-def _found(
-    matrix: Graph, task: Task, balance: Balance, observer: Observer, report: Report | None
-) -> Ownership:
+def _found(asked: Unowned) -> Ownership:
     """The same, under whatever numbers the parts have."""
+    matrix, task = asked.matrix, asked.task
     if task.searches:
-        with observer("partition"):
-            return _searched(matrix, task, report)
-    with observer(f"model {task.name}"):
-        problem = build_problem(
-            task.model,
-            matrix,
-            task.num_parts,
-            balance=balance,
-            seed=task.options.seed,
-            takes=(Assignment, EdgeProblem),
-        )
-    with observer("partition"):
+        with asked.observer("partition"):
+            return _searched(asked)
+    with asked.observer(f"model {task.name}"):
+        how: Any = {"balance": asked.balance, "seed": task.options.seed}
+        how["takes"] = Assignment, EdgeProblem
+        problem = build_problem(task.model, matrix, task.num_parts, **how)
+    with asked.observer("partition"):
         if isinstance(problem, Assignment):
             found = _assigned(matrix, problem, task)
         else:
             found = partitioned(problem.hypergraph, task, _limits(matrix, task))
             found = replace(found, owners=problem.owners(found.owners.rows))
     if task.objective is not None and found.how.get("partitioner") != TRIVIAL:
-        with observer("refine"):
-            found = _refined(matrix, found, task, report)
+        with asked.observer("refine"):
+            found = _refined(asked, found)
     return found
 
 
-def _searched(matrix: Graph, task: Task, report: Report | None) -> Ownership:
+def _searched(asked: Unowned) -> Ownership:
     """What `plancc.search` finds."""
+    task = asked.task
     model: Any = task.model
-    options = task.search_options
     from plancc.search.edges import search_edges
 
     def find(
@@ -90,10 +78,9 @@ def _searched(matrix: Graph, task: Task, report: Report | None) -> Ownership:
     ) -> SearchResult:
         return search_edges(matrix, model, num_parts, options, report=report)
 
-    shared = _limits(matrix, task) if options.fixed is None else None  # to get numbers by nodes
-    asked = task.options.objective in OBJECTIVES
-    found = search_on_nodes(find, matrix, task.num_parts, options, shared, report, asked)
-    return found_by_search(found, task)
+    free = task.options.fixed is None  # to get numbers by nodes
+    shared = _limits(asked.matrix, task) if free else None
+    return found_by_search(search_on_nodes(find, asked, shared), task)
 
 
 def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
@@ -110,14 +97,15 @@ def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
     return Ownership(owners, dict(problem.notes), about_owners=notes)
 
 
-def _refined(matrix: Graph, found: Ownership, task: Task, report: Report | None) -> Ownership:
+def _refined(asked: Unowned, found: Ownership) -> Ownership:
     """A partitioner's answer, refined for an objective that it does not have."""
     from plancc.passes.edges import RefineEdges
 
+    matrix, task = asked.matrix, asked.task
     assert task.objective is not None
     goal, start = task.objective, wall_seconds()
     epoch = task.search_options.time(matrix, task.num_parts)
-    record, options, limits = Record(report), task.options, _limits(matrix, task)
+    record, options, limits = Record(asked.report), task.options, _limits(matrix, task)
     deadline = Deadline.after(options.budget, options.stop)
     context = Context(limits, options.seed, deadline=deadline, time=epoch)
     result = RefineEdges(goal).refine(found.owners, matrix, context)

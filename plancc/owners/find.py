@@ -4,40 +4,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from plancc.graph.graph import Graph
-from plancc.models.weights import Balance
 from plancc.owners.numbering import mapped
 from plancc.owners.rows import find_row_owners
-from plancc.owners.task import Observer, Ownership, Report, Task
+from plancc.owners.task import Ownership, Task, Unowned
 
 STOPPED = "the search was stopped before its end; these are the best owners so far"
 
 
-def find_owners(
-    matrix: Graph, task: Task, balance: Balance, observer: Observer, report: Report | None = None
-) -> Ownership:
-    """Owners of the rows of `matrix`, and of its nonzeros for an edge plan.
+def find_owners(asked: Unowned) -> Ownership:
+    """Owners of the rows of a matrix, and of its nonzeros for an edge plan.
 
-    Parameters:
-        matrix: The normalised matrix.
-        task: Its parts get numbers for the nodes of a topology.
-        observer, report: See `plancc.compile`.
+    Its parts get numbers for the nodes of a topology.
 
     Raises:
         InputError, BackendUnavailable, BackendError
     """
-    find = find_row_owners
+    find, task = find_row_owners, asked.task
     if task.model.layout == "edge":
         from plancc.owners.edges import find_edge_owners
 
         find = find_edge_owners
-    found, nodes = find(matrix, task, balance, observer, report), task.options.nodes
+    found, nodes = find(asked), task.options.nodes
     if nodes is not None and "topology" not in found.how:
         owners = found.owners
         by_time = task.objective == "time"  # then numbers are chosen by that
         if task.options.fixed is None and not (by_time and task.model.searched):
-            with observer("map to nodes"):
-                owners = mapped(owners, matrix, nodes, task.options.capacities)
+            with asked.observer("map to nodes"):
+                owners = mapped(owners, asked.matrix, nodes, task.options.capacities)
         found = replace(found, owners=owners, how=found.how | {"topology": str(nodes)})
     return told_of_stop(found, task)
 

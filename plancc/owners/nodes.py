@@ -22,11 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.clock import wall_seconds
+from plancc.cost.objectives import OBJECTIVES
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.hypergraph import hypergraph_of
 from plancc.models.limits import Limits
 from plancc.options import EFFORT, SearchOptions
+from plancc.owners.task import Unowned
 from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
 from plancc.passes.rebalance import rebalance
@@ -58,33 +60,23 @@ def pays(matrix: Graph, topology: Topology) -> bool:
     return matrix.num_vertices >= ROWS_PER_RANK * topology.num_ranks
 
 
-def search_on_nodes(
-    find: Find,
-    matrix: Graph,
-    num_parts: int,
-    options: SearchOptions,
-    limits: Limits | None,
-    report: Report | None = None,
-    asked: bool = False,
-) -> SearchResult:
+def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> SearchResult:
     """What a search finds, for nodes first where that pays.
 
     Parameters:
         find: The search.
-        matrix, num_parts, options: Of the whole.
         limits: Of the parts; None: nodes do not matter.
-        report: See `plancc.search.search`.
-        asked: Whether the objective was asked for.
 
     Returns:
         For the time of an epoch, its `others` are those for nodes first too. Its `how` names the
         topology that the parts are numbered for, unless there is none, or a node has fewer rows
         than ranks.
     """
-    nodes = options.nodes
+    matrix, num_parts, report = asked.matrix, asked.task.num_parts, asked.report
+    options, nodes = asked.task.search_options, asked.task.options.nodes
     if nodes is None or limits is None or not pays(matrix, nodes):
         return find(matrix, num_parts, options, limits, report)
-    if not asked:
+    if asked.task.options.objective not in OBJECTIVES:
         found = _on_nodes(find, matrix, options, limits, report)
         if found is not None:
             return replace(found, how={"topology": str(nodes)})

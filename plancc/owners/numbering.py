@@ -17,9 +17,9 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.capacities import Capacities
 from plancc.options import SearchOptions
-from plancc.owners.task import Ownership, Report, Task
+from plancc.owners.task import Ownership, Unowned
+from plancc.plan.routes import MANY
 from plancc.plan.topology import Topology
-from plancc.predict.relays import MANY
 from plancc.predict.schedules import Tables, matrix_of_pairs, tables_of_owners
 from plancc.search.record import Trial
 
@@ -29,11 +29,7 @@ MAX_PARTS = 4096
 
 
 def numbered(
-    matrix: Graph,
-    found: Ownership,
-    task: Task,
-    report: Report | None = None,
-    seconds: Callable[[Ownership], float] | None = None,
+    asked: Unowned, found: Ownership, seconds: Callable[[Ownership], float] | None = None
 ) -> Ownership:
     """The same parts, numbered so that the predicted epoch takes less time.
 
@@ -44,13 +40,14 @@ def numbered(
     numbers.
 
     Parameters:
-        task: It says the machine and the widths of the layers.
-        report: Called with the step, if it lowers the objective.
+        asked: Its task says the machine and the widths of the layers; its report is called with
+            the step, if that lowers the objective.
         seconds: The epoch of the plan that owners become; None: as the predictor has it.
 
     Returns:
         `found` itself where nothing else is predicted to take less.
     """
+    matrix, task = asked.matrix, asked.task
     options, by_time = task.options, task.objective == "time"
     kept = bool(options.named) or options.nodes is not None
     if not task.model.searched or options.fixed is not None or (kept and not by_time):
@@ -60,7 +57,7 @@ def numbered(
     def predicted(found: Ownership) -> float:
         return options.predictor.of_owners(matrix, found.owners, task.num_parts).seconds
 
-    every = list(_ways(matrix, found, task))
+    every = list(_ways(asked, found))
     judge = seconds or predicted
     value = [judge(each) for each in every] if len(every) > 1 and by_time else []
     better = every[int(np.argmin(value))] if value else every[-1]
@@ -73,14 +70,15 @@ def numbered(
         moved = int(traffic(matrix, better.owners, task.num_parts).sent.sum())
         spent = wall_seconds() - begin
         trial = Trial(STEP, spent, min(value), moved, last["overload"], True)
-        if report is not None:
-            report(trial)
+        if asked.report is not None:
+            asked.report(trial)
         how = how | {"tried": json.dumps([*tried, asdict(trial)])}
     return replace(better, how=how)
 
 
-def _ways(matrix: Graph, found: Ownership, task: Task) -> Iterator[Ownership]:
+def _ways(asked: Unowned, found: Ownership) -> Iterator[Ownership]:
     """The owners, and under other numbers; where these or hops may decide, others too."""
+    matrix, task = asked.matrix, asked.task
     options, num_parts = task.options, task.num_parts
     decides = options.nodes is not None or num_parts >= MANY
     decides = decides or options.predictor.machine.node.ranks < num_parts
@@ -130,4 +128,4 @@ def mapped(
 
 def _exchanges(tables: Tables) -> list[sp.csr_array]:
     """The rows that every part sends to every other, in each step of a product."""
-    return [matrix_of_pairs(each) for each in (tables.expand, tables.fold) if each is not None]
+    return [matrix_of_pairs(each) for each in tables.exchanges]

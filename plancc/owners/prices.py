@@ -84,7 +84,7 @@ class PricedForms:
         for options in MODELS[name].forms(self.task.num_parts):
             try:
                 form = Form.of(name, self.task.num_parts, options)
-                form.assigner.check_options(self.task.options.dims, None)
+                form.assigner.check_widths(self.task.options.dims)
                 form.assigner.check_graph(self.matrix.num_vertices, VertexData())
             except InputError:
                 continue

@@ -9,40 +9,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 from plancc.errors import InputError
+from plancc.fields import divided
+from plancc.graph.graph import Graph
+from plancc.graph.rowids import warn_of_lines
 from plancc.graph.textfile import check_readable
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS, make_model
 from plancc.models.process_grid import ProcessGridModel
+from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import DEFAULT_BALANCE, LOOSE, WEIGHTS, Balance, check_num_parts
-from plancc.options import SearchOptions
+from plancc.options import COMPILES, PlanOptions, Rows, SearchOptions, refuse
 from plancc.owners.task import Task
 from plancc.plan.grid import Grid
 from plancc.predict.passes import DEFAULT_DIMS
 from plancc.predict.widths import DataWidths
-
-
-def balance_of(balance: str | None, weights: Any) -> str | None:
-    """What is to be balanced where weights of vertices are given: these, unless it is said.
-
-    Parameters:
-        weights (path or array, optional): As of `plancc.graph.weights.weighted`.
-
-    Raises:
-        InputError: If the balance has no use for them, or there is no such file.
-    """
-    if weights is None:
-        return balance
-    if isinstance(weights, str | PathLike):
-        check_readable(weights)
-    names = [word.partition(":")[0].strip() for word in (balance or WEIGHTS).split(",")]
-    if WEIGHTS not in names:
-        raise InputError(
-            f"`weights`: balance '{balance}' does not use them; give `balance` {balance},{WEIGHTS}"
-        )
-    return balance or WEIGHTS
 
 
 @dataclass(frozen=True)
@@ -73,20 +56,15 @@ class Assigner:
         chosen = make_model(model, options)
         if not isinstance(chosen, ProcessGridModel):
             return cls(model, None, model, num_ranks, dict(options))
-        grid = grid_of(chosen, num_ranks)
+        shape, sparse = chosen.shape(num_ranks), chosen.sends_needed_rows
+        grid = Grid(chosen.scheme, *shape, sparse=sparse)
         return cls(model, grid, chosen.blocks, grid.num_parts, chosen.block_options)
 
-    def check_options(self, dims: Sequence[int] | None, topology: object | None) -> None:
-        """InputError unless the grid suits the widths of the layers and the topology."""
-        if self.grid is None:
-            return
-        for width in dims or ():
-            self.grid.check_width(width)
-        if topology is not None and not self.grid.exchanges_rows:
-            raise InputError(
-                f"topology {topology}: ranks of grid '{self.grid}' cannot be mapped to nodes; "
-                "those of row plans and of cagnet-1d with `sparse` can"
-            )
+    def check_widths(self, dims: Sequence[int] | None) -> None:
+        """InputError unless the grid suits the widths of the layers."""
+        if self.grid is not None:
+            for width in dims or ():
+                self.grid.check_width(width)
 
     def with_capacities(self, options: SearchOptions) -> SearchOptions:
         """The options with a capacity for every part: those given, or the machine's speeds.
@@ -95,10 +73,8 @@ class Assigner:
             InputError: There are capacities, but of another number of parts, or for a model whose
                 parts are of one size; speeds of another number of ranks.
         """
-        of_ranks = self.grid is None or (self.grid.num_parts, self.grid.scheme) == (
-            self.grid.num_ranks,
-            "1d",
-        )
+        grid = self.grid
+        of_ranks = grid is None or (grid.scheme == "1d" and grid.num_parts == grid.num_ranks)
         if of_ranks and MODELS[self.model].takes_capacities():
             return options.of_parts(self.num_parts)
         if options.capacities is not None:
@@ -123,51 +99,89 @@ class Assigner:
         except InputError as error:
             if self.grid is None or f"'{self.model}'" not in str(error):
                 raise
-            raise InputError(
-                f"{error} ('{self.model}' assigns the blocks of rows of '{self.named}': see "
-                "`blocks`)"
-            ) from None
+            why = f"'{self.model}' assigns the blocks of rows of '{self.named}': see `blocks`"
+            raise InputError(f"{error} ({why})") from None
 
 
-def prepared(
-    model: str,
-    num_ranks: int,
-    model_options: Mapping[str, Any],
-    options: SearchOptions,
-    balance: str | None,
-) -> tuple[Assigner, Task, Balance]:
+@dataclass(frozen=True, eq=False)
+class Request:
     """What `compile` is asked for, checked before any graph is read.
 
-    Parameters:
-        model: The model that the user names.
-        num_ranks: Parts, or ranks of a grid.
-        balance: None: the default of the objective.
-
-    Raises:
-        InputError
+    Attributes:
+        options: Of the model that the user names.
+        search, plan_options: As they are given.
+        task: Its options have a capacity for every part.
+        balance: What parts share evenly: as given, else `plan_options.weights`, else
+            `default_balance`.
     """
-    assigner = Assigner.of(model, num_ranks, model_options)
-    if balance is None:
-        balance = default_balance(assigner.model, options)
-    wanted = Balance.parse(balance, options.dims or DEFAULT_DIMS)
-    assigner.check_options(options.dims, options.nodes)
-    options = replace(assigner.with_capacities(options), grid=assigner.grid)
-    options.predictor.machine.check_ranks(num_ranks)
-    wanted = replace(wanted, capacities=options.capacities)
-    with assigner.explained():
-        chosen = make_model(assigner.model, assigner.options)
-        task = Task(assigner.model, chosen, assigner.num_parts, options)
-    return assigner, task, wanted
 
+    assigner: Assigner
+    options: Mapping[str, Any]
+    search: SearchOptions
+    plan_options: PlanOptions
+    task: Task
+    balance: Balance
 
-def with_dims(task: Task, data: VertexData) -> Task:
-    """The task with the widths of the layers: given, of the data, or the default ones."""
-    widths, dims = DataWidths.of(data), task.options.dims
-    if dims is None:
-        dims = widths.dims
-    else:
-        widths.check(dims)
-    return replace(task, options=replace(task.options, dims=dims))
+    @classmethod
+    def of(
+        cls, model: str, num_ranks: int, options: Mapping[str, Any], refused: Rows = COMPILES
+    ) -> Self:
+        """The request for a number of parts, or of ranks of a grid.
+
+        Parameters:
+            options: Of model, search and plan.
+            refused: Combinations, beside those of the options and of tasks.
+
+        Raises:
+            InputError
+        """
+        of_search, of_plan, own = divided(options, SearchOptions, PlanOptions)
+        search, plan_options = SearchOptions(**of_search), PlanOptions(**of_plan)
+        assigner, balance = Assigner.of(model, num_ranks, own), plan_options.balance
+        if balance is None:
+            weighted = plan_options.weights is not None
+            balance = WEIGHTS if weighted else default_balance(assigner.model, search)
+        shared = Balance.parse(balance, search.dims or DEFAULT_DIMS)
+        assigner.check_widths(search.dims)
+        asked = replace(assigner.with_capacities(search), grid=assigner.grid)
+        asked.predictor.machine.check_ranks(num_ranks)
+        with assigner.explained():
+            chosen = make_model(assigner.model, assigner.options)
+            task = Task(assigner.model, chosen, assigner.num_parts, asked)
+        if isinstance(chosen, StochasticModel) and search.dims is not None:
+            chosen.check_layers(len(search.dims) - 1)
+        shared = replace(shared, capacities=asked.capacities)
+        request = cls(assigner, own, search, plan_options, task, shared)
+        refuse(refused, request)
+        if isinstance(plan_options.weights, str | PathLike):
+            check_readable(plan_options.weights)
+        return request
+
+    def for_graph(self, graph: Graph, data: VertexData) -> Self:
+        """The request with the widths of the layers, the training mask and the fixed rows.
+
+        Widths are those that are given, those of the data, or the default ones.
+
+        Raises:
+            InputError: Graph and data do not suit number of parts, balance, widths or fixed rows.
+        """
+        widths, options = DataWidths.of(data), self.task.options
+        self.assigner.check_graph(graph.num_vertices, data)
+        balance = replace(self.balance, train_mask=data.train_mask)
+        if self.task.model.layout == "row":  # others share nonzeros alone, and say so
+            balance.check_given(graph)
+        if options.dims is None:
+            options = replace(options, dims=widths.dims)
+        else:
+            widths.check(options.dims)
+        if options.fixed is not None:
+            from plancc.models.file import part_vector
+
+            fixed = part_vector(options.fixed, graph.num_vertices, self.task.num_parts, -1)
+            warn_of_lines(graph, options.fixed)
+            options = replace(options, fixed=fixed)
+        task = replace(self.task, options=options)
+        return replace(self, task=task, balance=replace(balance, dims=options.dims))
 
 
 def default_balance(model: str, options: SearchOptions) -> str:
@@ -185,12 +199,3 @@ def default_balance(model: str, options: SearchOptions) -> str:
     if not of_rows or (options.named and options.objective != "time"):
         return "nnz"
     return DEFAULT_BALANCE if options.epsilon <= LOOSE else "nnz,rows"
-
-
-def grid_of(model: ProcessGridModel, num_ranks: int) -> Grid:
-    """The grid that a model makes of `num_ranks` ranks.
-
-    Raises:
-        InputError: There is none; the message names shapes that would do.
-    """
-    return Grid(model.scheme, *model.shape(num_ranks), sparse=model.sends_needed_rows)

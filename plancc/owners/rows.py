@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plancc.clock import wall_seconds
-from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import BackendUnavailable, InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -27,11 +26,11 @@ from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
 from plancc.models.stochastic import AUTO as EXACT_OR_ENOUGH
 from plancc.models.stochastic import StochasticModel
-from plancc.models.weights import Balance, check_num_parts
+from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
 from plancc.owners.nodes import search_on_nodes
 from plancc.owners.provenance import empty_parts
-from plancc.owners.task import REBALANCED, REFINED, Observer, Ownership, Report, Task
+from plancc.owners.task import REBALANCED, REFINED, Ownership, Report, Task, Unowned
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner, partition
@@ -54,22 +53,19 @@ CLUSTER_EPSILON = 0.1
 class _Rows:
     """What every way to owners of rows works on."""
 
-    matrix: Graph
-    task: Task
+    asked: Unowned
     limits: Limits
     expectation: Expectation | None
-    report: Report | None
 
 
-def find_row_owners(
-    matrix: Graph, task: Task, balance: Balance, observer: Observer, report: Report | None = None
-) -> Ownership:
-    """Owners of the rows of `matrix`; see `plancc.owners.find.find_owners`."""
+def find_row_owners(asked: Unowned) -> Ownership:
+    """Owners of the rows of a matrix; see `plancc.owners.find.find_owners`."""
+    matrix, task, observer = asked.matrix, asked.task, asked.observer
     model, options, num_parts = task.model, task.options, task.num_parts
-    balance = replace(balance, capacities=options.capacities)
+    balance = replace(asked.balance, capacities=options.capacities)
     limits = balance.limits(matrix, num_parts, options.epsilon)
-    expectation = _expectation(matrix, task, limits, observer)
-    job = _Rows(matrix, task, limits, expectation, report)
+    expectation = _expectation(asked, limits)
+    job = _Rows(asked, limits, expectation)
     problem = None
     if not task.searches:
         with observer(f"model {task.name}"):
@@ -97,59 +93,35 @@ def find_row_owners(
     return replace(found, limits=limits)
 
 
-def _expectation(
-    matrix: Graph, task: Task, limits: Limits, observer: Observer
-) -> Expectation | None:
+def _expectation(asked: Unowned, limits: Limits) -> Expectation | None:
     """What a model of mini-batches minimises; None for other models."""
-    model, options = task.model, task.options
+    task, model, options = asked.task, asked.task.model, asked.task.options
     if not isinstance(model, StochasticModel):
         if model.of_batches:
-            raise BackendUnavailable(
-                f"model '{task.name}' is of mini-batches: it must derive from StochasticModel"
-            )
+            told = "is of mini-batches: it must derive from StochasticModel"
+            raise BackendUnavailable(f"model '{task.name}' {told}")
         return None
-    given = model.batches != EXACT_OR_ENOUGH and not task.searches
-    if given and options.budget is not None:
-        raise InputError(
-            f"`budget` is for a refinement, but the nets of {model.batches} batches are "
-            "partitioned and no more: drop one of the two"
-        )
     from plancc.search.expectation import expectation_of
 
-    with observer("mini-batches"):
-        return expectation_of(
-            model, matrix, limits.vertex_weights, task.num_parts, options.seed, options.threads
-        )
+    with asked.observer("mini-batches"):
+        weights, parts = limits.vertex_weights, task.num_parts
+        return expectation_of(model, asked.matrix, weights, parts, options.seed, options.threads)
 
 
 def _searched(job: _Rows) -> Ownership:
     """What `plancc.search` finds: for nodes first, where there are some."""
-    task, expectation = job.task, job.expectation
+    task, expectation = job.asked.task, job.expectation
+    how: Any = {"model": task.model, "expectation": expectation}
 
     def find(
-        matrix: Graph,
-        num_parts: int,
-        options: SearchOptions,
-        limits: Limits | None,
-        report: Report | None,
+        matrix: Graph, num_parts: int, options: SearchOptions, limits: Any, report: Report | None
     ) -> SearchResult:
-        return search(
-            matrix,
-            num_parts,
-            options,
-            model=task.model,
-            limits=limits or job.limits,
-            expectation=expectation,
-            report=report,
-        )
+        limits = limits or job.limits
+        return search(matrix, num_parts, options, limits=limits, report=report, **how)
 
     free = expectation is None and task.options.fixed is None  # to be given numbers by nodes
     shared = job.limits if free else None
-    asked = task.options.objective in OBJECTIVES
-    result = search_on_nodes(
-        find, job.matrix, task.num_parts, task.search_options, shared, job.report, asked
-    )
-    return found_by_search(result, task)
+    return found_by_search(search_on_nodes(find, job.asked, shared), task)
 
 
 def found_by_search(result: SearchResult, task: Task) -> Ownership:
@@ -198,8 +170,8 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
     """
     if found.how["partitioner"] == TRIVIAL:
         return ""
-    batches = getattr(job.task.model, "batches", EXACT_OR_ENOUGH)
-    if job.task.objective is not None and batches == EXACT_OR_ENOUGH:
+    batches = getattr(job.asked.task.model, "batches", EXACT_OR_ENOUGH)
+    if job.asked.task.objective is not None and batches == EXACT_OR_ENOUGH:
         return "refine"
     limits = job.limits
     if len(limits.names) == 1 and not limits.unequal:
@@ -209,12 +181,12 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
 
 def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows) -> Ownership:
     """A partitioner's answer, refined for an objective that it does not have, or rebalanced."""
-    task, matrix, limits = job.task, job.matrix, job.limits
+    task, matrix, limits = job.asked.task, job.asked.matrix, job.limits
     num_parts, goal = task.num_parts, task.objective
     epoch = task.search_options.time(matrix, num_parts)
     seed = task.options.seed
     judge = Judge(matrix, goal or "volume", epoch, limits, job.expectation)
-    record = Record(job.report)
+    record = Record(job.asked.report)
     partitioner, given = found.how["partitioner"], found.owners.rows
     kind = problem.objective if isinstance(problem, WeightedGraph) else ""
     words = partitioner, kind, task.options.preset, f"seed {seed}"
@@ -232,10 +204,8 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
         step, who = f"rebalanced, seed {seed}", REBALANCED
         owner = rebalance(given, hypergraph, context)
         if owner is not given:
-            about_run.append(
-                f"{partitioner} is above epsilon ({limits.described}): plancc moved rows between "
-                "its parts"
-            )
+            told = f"is above epsilon ({limits.described}): plancc moved rows between its parts"
+            about_run.append(f"{partitioner} {told}")
     else:
         step, who = f"refined for {goal}, seed {seed}", REFINED
         if job.expectation is None:

@@ -1,27 +1,27 @@
 """Requests for owners, and the answers.
 
-Task     model, number of parts, options of the search: refuses combinations without meaning
-Found    owners, how they were found, what the user should know of them
+Task       model, number of parts, options of the search: refuses combinations without meaning
+Unowned    a matrix, with task and balance
+Ownership  owners, how they were found, what the user should know of them
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from plancc.cost.objectives import OBJECTIVES
-from plancc.errors import InputError
+from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.models import MODELS
 from plancc.models.base import Model
 from plancc.models.limits import Limits
 from plancc.models.problem import WeightedGraph
 from plancc.models.weights import Balance
-from plancc.options import EFFORT, SearchOptions
+from plancc.options import EFFORT, TASKS, SearchOptions, refuse
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
 from plancc.partitioners.run import check_accepts
@@ -54,10 +54,9 @@ class Task:
     options: SearchOptions = field(default_factory=SearchOptions)
 
     def __post_init__(self) -> None:
-        self._check_objective()
-        self._check_partitioner()
-        self._check_fixed()
-        self._check_search()
+        refuse(TASKS, self)
+        if self.objectives:
+            check_choice("objective", str(self.options.objective), self.objectives)
         if self.model.problem is not None and self.options.partitioner != AUTO:
             check_accepts(self.options.partitioner, self.model.problem)
         if self.options.nodes is not None:
@@ -65,69 +64,22 @@ class Task:
         for asked in self.handed_on.values():
             object.__setattr__(self, "model", self.model.with_objective(asked))
 
-    def _check_objective(self) -> None:
-        model, objective = self.model, self.options.objective
-        if objective is None or model.layout == "any":
-            return
-        if not model.searched:
-            raise InputError(f"model '{self.name}' has no option `objective`")
-        if model.of_batches:
-            raise InputError(
-                f"objective '{objective}': the objective of model '{self.name}' is the expected "
-                "volume of its mini-batches; for another one take model hp"
-            )
-        known = (*model.own_objectives, *OBJECTIVES)
-        if objective not in known:
-            owners = [n for n, m in MODELS.loaded().items() if objective in m.own_objectives]
-            if owners:
-                raise InputError(
-                    f"objective '{objective}' is model {' and '.join(owners)}'s: for model "
-                    f"'{self.name}' choose from {', '.join(known)}"
-                )
-        check_choice("objective", objective, known)
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Objectives of the model to choose from; none where no objective is named."""
+        if self.options.objective is None or self.model.layout == "any":
+            return ()
+        return (*self.model.own_objectives, *OBJECTIVES)
 
-    def _check_partitioner(self) -> None:
-        """Partitioner and preset are for the models that need one."""
-        if self.model.problem is not None:
-            return
-        for option, value in self.options.named.items():
-            raise InputError(f"`{option}` {value}: model '{self.name}' needs no partitioner")
-
-    def _check_search(self) -> None:
-        """Effort is for the search only; a budget also for a refinement after a partitioner."""
-        options = self.options
-        given = [*options.wishes, *(["fixed"] if options.fixed is not None else [])]
-        if self.objective is not None and not self.searches and "budget" in given:
-            given.remove("budget")
-        if not given or self.model.layout == "any":
-            return
-        if not self.model.searched:
-            searched = [name for name, model in MODELS.loaded().items() if model.searched]
-            raise InputError(
-                f"`{given[0]}` is for the models {', '.join(searched)}, not for '{self.name}'"
-            )
-        for name, value in options.named.items():
-            which = "" if given[0] == "effort" else "is for `effort`, which "
-            raise InputError(
-                f"`{given[0]}` {which}chooses partitioners itself: drop `{name}` {value}"
-            )
-        if options.objective in self.model.own_objectives:
-            raise InputError(
-                f"`{given[0]}` is for the objectives {', '.join(OBJECTIVES)}: drop `objective` "
-                f"{options.objective}"
-            )
-
-    def _check_fixed(self) -> None:
-        """Rows are fixed in the parts of row and edge plans, which are of one size then."""
-        if self.options.fixed is None:
-            return
-        if not self.model.searched:
-            raise InputError(
-                "`fixed` is for searches that give a row to any part, such as hp and medium-grain, "
-                f"not for model '{self.name}'"
-            )
-        if self.options.capacities is not None:
-            raise InputError("`fixed` is for parts of one size: drop `capacities`")
+    @property
+    def wish(self) -> str:
+        """The first option that asks for a search; a budget also asks for a refinement alone."""
+        if self.model.layout == "any":
+            return ""
+        given = {**self.options.wishes, "fixed": self.options.fixed}
+        if self.objective is not None and not self.searches:
+            given.pop("budget", None)
+        return next((name for name, value in given.items() if value is not None), "")
 
     @property
     def searches(self) -> bool:
@@ -194,6 +146,21 @@ class Task:
         if self.options.fixed is not None:
             found["fixed_rows"] = int(np.count_nonzero(self.options.fixed >= 0))
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Unowned:
+    """A normalised matrix whose rows are to get owners.
+
+    Attributes:
+        observer, report: See `plancc.compile`.
+    """
+
+    matrix: Graph
+    task: Task
+    balance: Balance = Balance()
+    observer: Observer = nullcontext
+    report: Report | None = None
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from plancc.plan.topology import Topology
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 
-MANY = 64
-"""Parts from which on relays are tried unasked: then a part has peers enough to wait for."""
 SIZES = (0.25, 0.5, 1, 2)
 """Parts of a group that are tried, over the square root of all: there messages are fewest."""
 

@@ -196,11 +196,7 @@ def test_parts_share_weights(kind, tmp_path):
     assert (again.owner() == plan.owner()).all()
 
 
-def test_weights_that_the_balance_does_not_use():
-    with pytest.raises(
-        InputError, match="balance 'nnz' does not use them; give `balance` nnz,weig"
-    ):
-        plancc.compile(GRAPH, num_parts=2, weights=[1] * 5, balance="nnz")
+def test_weights_that_are_not_there():
     with pytest.raises(
         InputError,
         match="needs vertex weights, and it has none: give `weights`, or a column 'weight' in",

@@ -10,9 +10,8 @@ from cases import long, turns
 
 import plancc
 from plancc.errors import InputError
-from plancc.models import MODELS
 from plancc.models.process_grid import row_models
-from plancc.owners.request import grid_of
+from plancc.owners.request import Assigner
 from plancc.plan.grid import Grid
 
 N = 40
@@ -26,7 +25,7 @@ def matrix():
 def fits(model, num_ranks, **options):
     """The grid, or the words that refuse it."""
     try:
-        return grid_of(MODELS[model](**options), num_ranks)
+        return Assigner.of(model, num_ranks, options).grid
     except InputError as error:
         return str(error)
 
@@ -145,7 +144,7 @@ def test_the_plan_is_the_row_plan_of_its_blocks(model, num_ranks, options, num_b
     if options.get("blocks") == "hp":
         how["effort"] = "fast"
     plan = plancc.compile(matrix(), model, num_ranks, **how, **options)
-    grid = grid_of(MODELS[model](**options), num_ranks)
+    grid = Assigner.of(model, num_ranks, options).grid
     assert (plan.header.grid, plan.header.num_ranks) == (grid, num_ranks)
     blocks = options.get("blocks", "rp")
     part = {"part": options["part"]} if "part" in options else {}

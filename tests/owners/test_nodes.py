@@ -10,16 +10,17 @@ from cases import long
 import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.owners import Owners
+from plancc.models import make_model
 from plancc.models.limits import Limits
 from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners.nodes import pays, search_on_nodes
 from plancc.owners.numbering import mapped
+from plancc.owners.task import Task, Unowned
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of, owners_of
-from plancc.plan.route import Route
 from plancc.plan.routes import hops_of
-from plancc.plan.topology import Topology
+from plancc.plan.topology import Route, Topology
 from plancc.plan.verify import verify
 from plancc.predict.machine import Machine, Node
 from plancc.predict.schedules import tables_of
@@ -136,7 +137,8 @@ def test_a_node_without_enough_rows_is_no_answer():
     def find(matrix, num_parts, options, limits, report):
         return search(matrix, num_parts, options, limits=limits)
 
-    found = search_on_nodes(find, matrix, 16, options, limits)
+    asked = Unowned(matrix, Task("hp", make_model("hp", {}), 16, options))
+    found = search_on_nodes(find, asked, limits)
     assert isinstance(found.owners, Owners)
     assert found.how.get("topology", "4x4") == "4x4"
     plan = compiled((n, np.stack([np.r_[:n, :n], rows])), "hp", 16, topology="4x4")
@@ -167,13 +169,7 @@ def test_relays_are_tried_for_the_busiest_of_many_parts(graph):
     ("options", "words"),
     [
         ({"topology": "4x4"}, "topology 4x4 has 16 ranks, one for every part; here are 12 parts"),
-        ({"exchange": "nodes"}, "`exchange` nodes: needs a topology"),
-        (
-            {"exchange": "relays", "model": "cagnet-1d", "effort": None},
-            "`exchange` relays: a process grid has none",
-        ),
         ({"exchange": "relays", "relay_hops": 4}, "`relay_hops`"),
-        ({"exchange": "flat", "relay_hops": 3}, "`relay_hops`: `exchange` flat has no relays"),
         ({"topology": "4x3", "exchange": "some"}, "unknown exchange 'some'"),
     ],
 )

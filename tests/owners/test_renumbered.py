@@ -15,7 +15,7 @@ from plancc.cost.owners import traffic
 from plancc.models import make_model
 from plancc.options import SearchOptions
 from plancc.owners.numbering import STEP, numbered, with_better_numbers
-from plancc.owners.task import Ownership, Task
+from plancc.owners.task import Ownership, Task, Unowned
 from plancc.plan.lowering import lower
 from plancc.plan.metrics import summarize
 from plancc.predict.machine import Compute, Machine, Node
@@ -89,17 +89,17 @@ def test_parts_stay_on_ranks_of_their_speed(matrix, owners):
     assert (speeds[better.rows] == speeds[given.rows]).all()
 
 
-def task_of(model, **more):
-    return Task(model, make_model(model, {}), PARTS, options(**more))
+def asked(matrix, model, **more):
+    return Unowned(matrix, Task(model, make_model(model, {}), PARTS, options(**more)))
 
 
 def test_who_is_numbered(matrix, owners):
     """Not those of models without a search or of a named partitioner, nor those of a topology."""
     found = Ownership(owners["hp"], {"tried": json.dumps([])})
-    assert numbered(matrix, found, task_of("rp")) is found
-    assert numbered(matrix, found, task_of("hp", topology="3x4")) is found
-    assert numbered(matrix, found, task_of("hp", partitioner="builtin")) is found
-    better = numbered(matrix, found, task_of("hp"))
+    assert numbered(asked(matrix, "rp"), found) is found
+    assert numbered(asked(matrix, "hp", topology="3x4"), found) is found
+    assert numbered(asked(matrix, "hp", partitioner="builtin"), found) is found
+    better = numbered(asked(matrix, "hp"), found)
     assert better.how == found.how | {"numbered_for": NODES.name}
     assert seconds_of(matrix, better.owners) < seconds_of(matrix, found.owners)
 
@@ -109,7 +109,7 @@ def test_a_step_of_objective_time(matrix, owners):
     first = {"step": "found", "seconds": 1.0, "value": seconds_of(matrix, given)}
     first |= {"volume": 7, "overload": 0.0, "best": True}
     found = Ownership(given, {"tried": json.dumps([first, first | {"best": False}])})
-    better = numbered(matrix, found, task_of("hp", objective="time"), told.append)
+    better = numbered(replace(asked(matrix, "hp", objective="time"), report=told.append), found)
     *before, last = json.loads(better.how["tried"])
     assert len(before) == 2
     assert last == vars(told[0])

@@ -20,11 +20,10 @@ from plancc.graph.owners import Owners
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import matrix_of
 from plancc.plan.plan_invariants import plan_invariants
-from plancc.plan.route import HOPS
 from plancc.plan.routed import Routed
 from plancc.plan.routes import with_routes
 from plancc.plan.slices import read_rank_slice
-from plancc.plan.topology import Topology
+from plancc.plan.topology import HOPS, Topology
 from plancc.plan.values import Exchanges
 from plancc.plan.verify import verify
 

@@ -22,7 +22,7 @@ from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
 from plancc.owners.numbering import numbered
 from plancc.owners.request import Assigner, default_balance
-from plancc.owners.task import Observer, Task
+from plancc.owners.task import Observer, Task, Unowned
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import Tables, tables_of_owners
 from plancc.predict.sizes import Boundary, Sizes, even_tables, tables_of_sizes
@@ -97,7 +97,7 @@ def sweep(
 
     def tables_of(contender: Contender, num_ranks: int) -> Tables:
         assigner = Assigner.of(contender.model, num_ranks, contender.options)
-        assigner.check_options(predictor.dims, None)
+        assigner.check_widths(predictor.dims)
         assigner.check_graph(vertices, VertexData())
         if isinstance(source, Graph):
             found = assigner.with_capacities(replace(options, machine=predictor.machine))
@@ -147,12 +147,12 @@ def _tables_of_graph(
         options = replace(options, effort=None)
     task = Task(assigner.model, model, num_parts, options)
     edges = model.layout == "edge"
-    if balance is None or edges:
-        shared = default_balance(assigner.model, options)
-        balance = Balance() if edges else Balance.parse(shared, options.dims)
-    found = find_owners(matrix, task, balance, nullcontext)
+    if balance is None:
+        balance = Balance.parse(default_balance(assigner.model, options), options.dims)
+    asked = Unowned(matrix, task, Balance() if edges else balance)
+    found = find_owners(asked)
     if assigner.grid is None:
-        found = numbered(matrix, found, task)
+        found = numbered(asked, found)
     tables = tables_of_owners(matrix, found.owners, num_parts, assigner.grid, contender.label)
     return replace(
         tables, undirected=not matrix.directed and not edges, notes=tuple(found.warnings)
