@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,9 +26,6 @@ from plancc_runtime.results import Scores, Spent
 from plancc_runtime.targets import ClassTarget
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
-
-if TYPE_CHECKING:
-    from plancc_runtime.layouts.seeds import SeedDraws
 
 AT_ONCE = 1 << 19
 """Numbers that are looked at at once."""
@@ -65,13 +61,8 @@ class Learner:
         self._last: tuple[View, LocalData, Repeated[_Pass]] | None = None
         self._places = WeakKeyDictionary[View, dict[str, tuple[Tensor | None, Tensor]]]()
 
-    def hold(self, part: Part, header: Header, resources: Resources) -> SeedDraws | None:
-        """Keep what the loss reads of this rank's slice, before the first pass. Collective.
-
-        Returns:
-            The seeds of mini-batches, if the sampler does not draw them.
-        """
-        return None
+    def hold(self, part: Part, header: Header, resources: Resources) -> None:
+        """Keep what the loss reads of this rank's slice, before the first pass. Collective."""
 
     def words(self, epoch: int) -> int:
         """Words that all ranks send in an epoch beside those of the layers. Collective."""

@@ -150,8 +150,8 @@ class Run:
                     self._remarks.append(f"{log}: the log of an earlier run is {log}{FORMER} now")
                 self._log = LogWriter(options.log, self._first, known)
         before = self._learner.start()
-        seeds = self._learner.hold(part, self.header, self._resources)
-        drawn = drawn and replace(drawn, seeds=seeds)
+        self._learner.hold(part, self.header, self._resources)
+        drawn = drawn and drawn.begun(self._task, self._learner, part, self._resources)
         self._execution = execution_of(self._task, part, self._data, self._resources, drawn)
         del part
         self._data = self._execution.prepare(self._learner.network)

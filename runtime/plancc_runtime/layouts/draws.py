@@ -51,9 +51,9 @@ from plancc_runtime.layouts.batch_mask import (
     between,
     columns_of,
 )
+from plancc_runtime.layouts.batch_seeds import SeedDraws, Seeds
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
-from plancc_runtime.layouts.seeds import SeedDraws, Seeds
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists
 

@@ -16,9 +16,9 @@ from plancc.plan.values import Header
 from plancc.sampling.kernels import distinct
 from plancc.sampling.negatives import ends_of_negatives
 from plancc.sampling.owned import OwnedBlock
+from plancc_runtime.layouts.batch_seeds import Seeds
 from plancc_runtime.layouts.ends import Directory, Ends, columns_of_rows
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.seeds import Seeds
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.row_numbers import Rounds, send_numbers, sending_lists
 

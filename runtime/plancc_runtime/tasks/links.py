@@ -21,7 +21,6 @@ from plancc_runtime.curves import Float64Array, areas
 from plancc_runtime.data import LocalData, check_kind, features_of, width_of
 from plancc_runtime.layouts.ends import Directory, Ends
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.seeds import SeedDraws
 from plancc_runtime.learner import Learner, Splits
 from plancc_runtime.metrics import HITS
 from plancc_runtime.options import TrainOptions
@@ -29,7 +28,6 @@ from plancc_runtime.predictions import known_in
 from plancc_runtime.results import Scores
 from plancc_runtime.targets import LinkTarget
 from plancc_runtime.tasks.base import LearningTask
-from plancc_runtime.tasks.link_batches import LinkBatches
 from plancc_runtime.transport.row_numbers import send_numbers
 from plancc_runtime.views import View, place_of
 
@@ -90,7 +88,7 @@ class LinkLearner(Learner):
 
     exchanges = True
 
-    def hold(self, part: Part, header: Header, resources: Resources) -> SeedDraws | None:
+    def hold(self, part: Part, header: Header, resources: Resources) -> None:
         """Keep the links of this rank's slice. Collective."""
         links, exchange = part.links, part.link_exchange
         assert links is not None
@@ -119,9 +117,6 @@ class LinkLearner(Learner):
             ends = Ends(links.source[places], number[target], kept, rows, resources)
             self._fixed[split] = [links.number[each] for each in chosen], ends
         self._drawn: dict[int, Ends] = {}
-        if not self.options.mini_batches:
-            return None
-        return LinkBatches(part, header, self.directory, resources, self.options)
 
     def words(self, epoch: int) -> int:
         """Words that all ranks send in an epoch beside those of the layers. Collective."""
@@ -189,10 +184,10 @@ class LinkLearner(Learner):
         self.network.enter("links")
         _, places = place_of(data.splits["train"], view.outputs)
         x = outputs if len(places) == len(outputs) else outputs.index_select(0, places)
-        batch: Any = data.seeds
-        if batch is not None:
-            scores = self._decoder(*batch.ends.rows(x))
-            truth = torch.arange(len(scores), device=scores.device) < batch.num_links
+        given: Any = data.seeds
+        if given is not None:
+            scores = self._decoder(*given.ends.rows(x))
+            truth = torch.arange(len(scores), device=scores.device) < given.num_links
         else:
             scores, truth = self._of_split("train", x, step)
         return data.target.share_of_loss(scores, truth, data.totals["train"])

@@ -10,6 +10,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.fields import options_of
+from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
 from plancc.sampling import Population, Sampler, chosen_sampler, read_option
@@ -17,8 +18,11 @@ from plancc.sampling.links import LinkSampler
 from plancc.sampling.neighbour import NeighbourSampler
 from plancc.sampling.relations import RelationSampler
 from plancc.text import shown
+from plancc_runtime.layouts.batch_seeds import SeedDraws
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.slices import Slice, sampler_of
 from plancc_runtime.tasks.base import LearningTask
+from plancc_runtime.tasks.link_batches import LinkBatches
 from plancc_runtime.tasks.links import LinkPairs
 from plancc_runtime.tasks.types import TypedVertices
 
@@ -91,6 +95,23 @@ def _relation_sampler(
             raise InputError(f"`relation_fanouts` {shown(key)}: {words}") from None
         fanouts[relation] = of_relation.fanouts
     return RelationSampler(size, sampler.fanouts, tuple(fanouts.values())), population
+
+
+@singledispatch
+def task_seeds(
+    task: LearningTask, learner: Any, part: Part, resources: Resources
+) -> SeedDraws | None:
+    """The seeds of mini-batches, if their sampler does not draw them. Collective.
+
+    Parameters:
+        learner: Of the task, after `hold`.
+    """
+    return None
+
+
+@task_seeds.register
+def _link_seeds(task: LinkPairs, learner: Any, part: Part, resources: Resources) -> SeedDraws:
+    return LinkBatches(part, task.header, learner.directory, resources, task.options)
 
 
 def _check_fanouts(task: LearningTask, fit: bool) -> None:
