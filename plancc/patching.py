@@ -68,7 +68,7 @@ def patch(
     """Make the plan of a changed graph, with the owners of the plan before.
 
     Vertices are the same by the ids of the source. New ones go where they cost the fewest rows.
-    Then at most a share of the rows gets another owner, those that save most first.
+    Then at most a share of the rows gets another owner, rows that save most first.
 
     Parameters:
         graph: The whole graph, as `plancc.compile` takes it; a path is read as the plan's source
@@ -76,7 +76,7 @@ def patch(
         add, remove (path or number[edges, 2 or 3], optional): Edges ``u v`` or ``u v weight`` by
             the ids of the source, see `plancc.graph.changes.changed`; `remove` first. Of a plan
             with types a mapping of these by relation, see `changed_relations` there.
-        data: The vertex data of the changed graph, as `plancc.compile` takes them. None: those of
+        data: The vertex data of the changed graph, as `plancc.compile` takes them. None: data of
             the plan, which then has no new vertex.
         command: Recorded in the provenance.
         observer: Called with the name of each stage; returns a context manager around it.
@@ -183,7 +183,7 @@ def _changed(
     ours, theirs = (each and (each.names, each.relations) for each in (types, new.types))
     if ours != theirs:
         raise InputError(
-            f"{new.source.name}: has not the plan's types and relations in their order: compile it"
+            f"{new.source.name}: types and relations are not the plan's, in their order: compile it"
         )
     return new, None if data is None else found
 
@@ -335,7 +335,7 @@ def _data(
     if sizes and (old < 0).any():
         raise InputError(
             f"{np.count_nonzero(old < 0)} vertices are new, and the plan has data "
-            f"({', '.join(sizes)}): give those of all vertices (`data`)"
+            f"({', '.join(sizes)}): give data of all vertices (`data`)"
         )
     found = plan.vertex_data.take(plan.places()[old]) if sizes else VertexData()
     if found.by_type is not None and types is not None:
@@ -344,7 +344,7 @@ def _data(
 
 
 def _not_taken(graph: Any, new: Graph, kept: VertexData) -> list[str]:
-    """What to say where the changed source holds other vertex data than those that are kept."""
+    """What to say where the changed source holds other vertex data than the plan."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PlanccWarning)

@@ -64,7 +64,7 @@ def compile(
         model: A name in `plancc.models.MODELS`; ``plancc list models`` lists them. None: "hp".
         num_parts: 1..n. For process grids and feature parallelism the number of ranks; a grid has a
             block of rows for every process row, in every layer, or for every group. Options of the
-            search then are those of the model of the blocks.
+            search then are options of the model of the blocks.
         command: Recorded in the provenance.
         observer: Called with the name of each stage; returns a context manager around it.
         report: Called with every step of the search as it ends, a `plancc.search.Trial`.

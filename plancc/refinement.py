@@ -68,7 +68,7 @@ def refine(
     report: Report | None = None,
     **options: Any,
 ) -> Plan:
-    """Look for better owners of a plan's rows, starting from those that it has.
+    """Look for better owners of a plan's rows, starting from its present owners.
 
     The result is never worse than what was given: parts above the allowed imbalance are brought
     below it first, then the objective counts. If nothing better is found, it has the same owners.

@@ -3,7 +3,7 @@
 folder -> shares (normalised) -> owners (searched or assigned) -> parts -> one plan file
 
 Every rank has arrays of the length of the vertices, and its share of what is of the length of the
-nonzeros: first consecutive rows, then those of its parts.
+nonzeros: first consecutive rows, then the rows of its parts.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def check_unpacked(
 
 
 def check_vertices(num_vertices: int, where: str) -> None:
-    """InputError if the source that is read is too small for so many vertices."""
+    """InputError if the source is too small for this number of vertices."""
     size = _source.get()
     if size is None or _large.get():
         return
@@ -109,5 +109,5 @@ def check_classes(largest_class: int, occurring: int, what: str) -> None:
 
 
 def most_clusters(num_vertices: int) -> int:
-    """Cluster numbers of so many vertices are below it."""
+    """The bound of cluster numbers for a number of vertices."""
     return max(num_vertices, CLUSTERS)

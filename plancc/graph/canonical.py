@@ -112,7 +112,7 @@ def _rows_of(matrix: Any) -> npt.NDArray[np.int32]:
 def both_ways(
     row: IntArray, column: IntArray, values: Array | None, mutual: bool | Mask = True
 ) -> tuple[IntArray, IntArray, Array | None]:
-    """Entries, and once more with row and column exchanged those that are `mutual`, no loops."""
+    """Entries, and `mutual` ones once more with row and column exchanged, without loops."""
     back = mutual & (row != column)
     values = None if values is None else np.concatenate([values, values[back]])
     return np.concatenate([row, column[back]]), np.concatenate([column, row[back]]), values

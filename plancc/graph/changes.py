@@ -108,7 +108,7 @@ class EdgeChanges:
 
 
 def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None) -> Graph:
-    """The graph without the edges of one list, and then with those of another.
+    """The graph without the edges of one list, then with the edges of another.
 
     In an undirected graph an edge ``u v`` is ``v u`` too. An edge that a list has twice is one.
 
@@ -144,7 +144,7 @@ def changed_relations(
 
     Parameters:
         added, removed: Edges ``u v`` have the destination first, and the ids of the types, or
-            numbers from 0 within these. New vertices are placed by type, as those of `changed`.
+            numbers from 0 within these. New vertices are placed by type, as in `changed`.
     """
     types, given = graph.types, graph.original_ids
     assert types is not None
@@ -198,7 +198,7 @@ def _edited(
 
 
 def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool) -> Ids:
-    """Ascending ids with those that only the ends of lists have; `numbered`: they have no gaps."""
+    """Ascending ids, including ids that occur in lists only; `numbered`: they have no gaps."""
     some = np.unique(np.concatenate([ids[:0], *(ends for _, ends in lists)]))
     new = some[places_in(ids, some) < 0]
     gaps = new != len(ids) + np.arange(len(new))
@@ -219,7 +219,7 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
 def _check_weights(values: Values, added: EdgeChanges) -> None:
     """Refuse weights where the graph has none, and edges without where it has some."""
     if values is not None and added.weights is None:
-        added.fail(0, "needs a weight, as those of the graph have")
+        added.fail(0, "needs a weight, as the edges of the graph have")
     if added.weights is not None and values is None:
         added.refuse(added.weights != 1, "has a weight, and the graph has none")
     elif added.weights is not None:

@@ -56,7 +56,7 @@ class Said(NamedTuple):
         vertices, edges: Their numbers; None: it has none.
         undirected: Whether an edge is one in both directions.
         sides: Vertices of rows and of columns, 0 where they are not counted, if each side has ids
-            of its own; None: they share one id space.
+            separately; None: they share one id space.
     """
 
     place: str
@@ -96,10 +96,10 @@ def first_line(
     """What is to be said of the first edge, "" for nothing, and what it says if it is none.
 
     In a line of sizes the last number counts the lines below, or is half of them if they have every
-    edge in both directions, and those before are vertices, at least as many as the ids below ask
-    for, or as many as occur. It may be an edge too if the first column never rises, as in a path
-    from its end, or if fewer lines are below. pandas' line of column numbers is ``0,1[,2]``: two
-    ids that occur nowhere else, while others occur again.
+    edge in both directions, and the numbers before count vertices, at least what the ids below ask
+    for, or the number that occurs. It may be an edge too if the first column never rises, as in a
+    path from its end, or if fewer lines are below. pandas' line of column numbers is ``0,1[,2]``:
+    two ids that occur nowhere else, while others occur again.
 
     Parameters:
         first: ``u, v`` or ``u, v, weight``.
@@ -154,7 +154,7 @@ def warn_of_counts(
     """Compare what is said with what was read.
 
     Parameters:
-        edges: Lines with an edge, and those of them with a self loop.
+        edges: Lines with an edge, and lines with a self loop.
         vertices: Of the graph.
         ids: Their ids, ascending, or names; None: they are 0..vertices - 1.
         by_number: The user has said how many vertices there are.
@@ -226,7 +226,7 @@ mentioned retweeted quoted
 """
 """Words that tell the two ends of an edge apart, not what they are."""
 _ALIKE = 4
-"""Letters at the beginning that make two words those of one thing, as caller and callee."""
+"""Common first letters that make two words one thing, as caller and callee."""
 
 
 def are_two_things(first: str, second: str) -> bool:
@@ -242,7 +242,7 @@ def are_two_things(first: str, second: str) -> bool:
 
 
 def is_source_first(names: Sequence[str], source: str, destination: str) -> bool:
-    """Whether the names of two columns hold those of these types, or words for them, in this order.
+    """Whether the names of two columns contain the names of two types, or words for them, in order.
 
     Parameters:
         names: Of the columns of u and v; empty without.

@@ -20,7 +20,7 @@ RELATION, EDGE_FEATURES = COLUMNS
 
 
 def columns_of(**given: npt.NDArray[Any] | None) -> Columns:
-    """Columns by their names; those that are None are missing."""
+    """Columns by their names; None: missing."""
     return {name: each for name, each in given.items() if each is not None}
 
 

@@ -1,4 +1,4 @@
-"""Graphs and their vertex data from Python objects. Imports none of the libraries they are of."""
+"""Graphs and their vertex data from Python objects. Imports no library of these objects."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 ``indices[indptr[i]:indptr[i + 1]]``. ``values.npy`` may be beside them, ``original_ids.npy``, and
 vertex data: ``features.npy``, ``labels.npy``, ``train_mask.npy`` and so on. ``graph.json`` says
 what arrays do not: whether the graph is directed, what it was made of, and its types and relations,
-if it has some. Then rows are those of the union (`plancc.graph.types`), ``relation.npy`` is there
+if it has some. Then rows belong to the union (`plancc.graph.types`), ``relation.npy`` is there
 where relations are parallel, and vertex data of type k are ``k.features.npy`` and so on. `plancc
 convert` writes such a folder.
 
@@ -301,7 +301,7 @@ def not_converted(path: StrPath, reading: Mapping[str, Any]) -> dict[str, Any]:
 def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
     """The other arrays of a folder, mapped; `split` and `keys` are looked up by the caller.
 
-    Those of a graph of types stand by the name of their type.
+    Data of a graph of types stand by the name of their type.
     """
     folder = os.fspath(path)
     with input_errors(folder):
@@ -340,7 +340,7 @@ def write_csr(graph: Graph, folder: Path) -> None:
 
 
 def write_data(data: VertexData, folder: Path) -> None:
-    """Write vertex data, also those of types, into the folder of their graph."""
+    """Write vertex data, also of types, into the folder of their graph."""
     every = {"": data}
     if data.by_type is not None:
         every |= {f"{data.by_type.number(name)}.": each for name, each in data.of_type.items()}

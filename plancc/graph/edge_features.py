@@ -23,7 +23,7 @@ from plancc.text import shown
 LEFT_OUT = "is left out; a graph has one value per edge"
 """What is said of features of edges that are not taken."""
 OF_SOURCE = "source"
-"""Value of the option `edge_features` for those that the source has."""
+"""Value of the option `edge_features` for features of the source."""
 
 
 def edge_features_of(
@@ -74,7 +74,7 @@ def with_edges(
     elif isinstance(given, str | os.PathLike):
         where = f"{where} {os.fspath(given)}"
         if not os.fspath(given).endswith(".npy"):
-            raise InputError(f"{where}: give a .npy file, or '{OF_SOURCE}': those of the source")
+            raise InputError(f"{where}: give a .npy file, or '{OF_SOURCE}': features of the source")
         given = map_array(given)
     if graph.types is not None:
         given = _of_relations(given, graph.types, edges, where)

@@ -134,7 +134,7 @@ def read_edgelist(
         path, pattern, symmetrize, transpose, num_vertices, keep_ids: As in
             `plancc.graph.formats.read_graph`.
         columns: Names of the columns of u and v, and of the weights, or their numbers from 1 where
-            there is no line of names. Empty: those that `plancc.graph.ids.edge_columns` finds by
+            there is no line of names. Empty: columns that `plancc.graph.ids.edge_columns` finds by
             their names; else the only two or three columns in this order.
 
     Raises:
@@ -195,7 +195,7 @@ def _without_sizes(
 
 
 def _of_two_sides(path: StrPath, claims: Said, entries: Entries, flags: dict[str, Any]) -> Graph:
-    """The graph of an edge list of two sides whose ids count from 1 each, as those of KONECT do."""
+    """The graph of an edge list of two sides whose ids count from 1 each, as in KONECT."""
     where, (u, v, weights) = os.fspath(path), entries
     if not (u.all() and v.all()):
         rule = "'bip', whose ids count from 1 on both sides"
@@ -664,7 +664,7 @@ def _read_weighted(path: StrPath, plain: bytes) -> tuple[Int64Array, Int64Array,
         plain = _PLUS.sub(b" ", plain)
     entries = kernels.check_entries(np.frombuffer(plain, np.uint8), 3)
     if entries > 0:
-        # the quickest parser at hand: a dense MatrixMarket matrix of three rows, one token a line
+        # the quickest parser here: a dense MatrixMarket matrix of three rows, one token a line
         head = b"%%%%MatrixMarket matrix array real general\n3 %d\n" % entries
         u, v, w = mmread(io.BytesIO(head + plain.translate(_TO_LINES)))
         if np.isfinite(w).all():

@@ -66,7 +66,7 @@ def convert(
     """Write a source as a folder of compressed rows (`plancc.graph.csr`).
 
     Parameters:
-        folder: An empty folder; files of its own pass through it.
+        folder: An empty folder for temporary files.
         memory: Bytes that sorting may take.
         pattern, symmetrize, transpose: As in `plancc.graph.formats.read_graph`.
 
@@ -135,7 +135,7 @@ def _check_room(folder: Path, most: int, weighted: bool) -> None:
 
 
 def _mirrored(folder: Path) -> Iterator[Entries]:
-    """The entries of compressed rows, and those of their transpose off the diagonal."""
+    """The entries of compressed rows, and of their transpose off the diagonal."""
     indptr = np.load(folder / "indptr.npy")
     indices = np.load(folder / "indices.npy", mmap_mode="r")
     held = folder / "values.npy"

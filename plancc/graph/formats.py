@@ -129,7 +129,7 @@ class Format:
     Attributes:
         extensions: With their dot, lower case, without ``.gz``.
         read: ``read(path, *, pattern, symmetrize, transpose, **choices) -> Graph``; `choices` are
-            those of `options` that the user gave.
+            the given `options`.
         write: ``write(graph, temporary, *, pattern, compress, path) -> None``: writes to the file
             `temporary`, gzipped if `compress`; errors name `path`.
         gzip: Whether ``.gz`` may follow the extension.
@@ -248,7 +248,7 @@ def format_of_table(path: StrPath) -> Format | None:
 
 
 def check_beginning(path: StrPath, format: str) -> None:
-    """Refuse a file that begins as one of another format; those of third parties begin as they
+    """Refuse a file that begins as one of another format; formats of third parties begin as they
     like."""
     if FORMATS.is_own(format) and not os.path.isdir(path):
         check_kind(path, format)
@@ -259,9 +259,7 @@ def _find_folder(path: str, formats: dict[str, Format]) -> str:
     for name, files in able.items():
         if files(path):
             return name
-    raise InputError(
-        f"{path}: is a folder of none of the formats that have folders ({', '.join(able)})"
-    )
+    raise InputError(f"{path}: is a folder of no format that has folders ({', '.join(able)})")
 
 
 @taking(ReadOptions)
@@ -391,7 +389,7 @@ def _reading_words(reading: Mapping[str, Any]) -> str:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Names with commas between them; those that hold a comma or a quote are quoted as in CSV."""
+    """Names with commas between them; names with a comma or a quote are quoted as in CSV."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\r\n").writerow(names)  # its characters are quoted too
     return line.getvalue()[:-2]

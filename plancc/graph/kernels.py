@@ -327,10 +327,10 @@ def is_mirrored(indptr: Any, indices: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def mirror_sum(base: int, indptr: Any, indices: Any) -> Any:
-    """Hashes (splitmix64) of entries above the diagonal less those of the mirrored ones below it.
+    """Hashes (splitmix64) of entries above the diagonal, less hashes of mirrored ones below it.
 
     ``base`` is the first of the rows. Over all rows of a symmetric pattern, which several ranks may
-    have, the sums add up to 0; over those of another to some number of 64 bits.
+    have, the sums add up to 0; of another pattern to some number of 64 bits.
     """
     total = np.uint64(0)
     for i in range(len(indptr) - 1):

@@ -1,7 +1,7 @@
 """Links: pairs of vertices that a network learns to tell from others, by split.
 
 A link goes from a source to a target, as an edge of ``edge_index`` does. Negatives of training are
-drawn anew in every epoch; those of validation and test are fixed.
+drawn anew in every epoch; negatives of validation and test are fixed.
 
 By times of edges links are split: the latest are for test, those before for validation. An edge
 that is listed several times, or both ways of an undirected graph, has its earliest time.
@@ -77,7 +77,7 @@ class SplitLinks:
     Attributes:
         pairs (dict of str to int32[2, m]): Sources and targets of all `KINDS`, in the order in
             which they were given.
-        per_link: Negatives of every validation and test link: those of link i are ``i * per_link``
+        per_link: Negatives of a validation or test link: negatives of link i are ``i * per_link``
             to ``(i + 1) * per_link - 1``, and have its source. 0: the links of a split share them.
         begins: Time of the first validation or test link; infinity where there are no times.
     """
@@ -153,7 +153,7 @@ def are_edges(known: Int64Array, pair: Array, graph: Graph) -> Mask:
 
 
 def _some(pairs: Array) -> Array:
-    """Those of many pairs, array[..., m], that are looked at."""
+    """A sample of many pairs, array[..., m]."""
     return pairs[..., :: 1 + pairs.shape[-1] // LOOKED_AT]
 
 
@@ -352,7 +352,7 @@ def random_links(
 
 
 def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple[int, int]:
-    """Where validation and test begin among ascending times, none of which is divided.
+    """Where validation and test begin among ascending times; equal times stay together.
 
     Parameters:
         shares: Asked for of validation and test.

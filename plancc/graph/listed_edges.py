@@ -76,7 +76,7 @@ def list_edges(
 
 
 def as_features(values: Array, where: str) -> npt.NDArray[np.float32]:
-    """Numbers as float32[edges, width]; InputError for others, and for those that are not finite.
+    """Numbers as float32[edges, width]; InputError for others, and for infinite ones and NaN.
 
     An array of one axis is a column.
     """
@@ -164,7 +164,7 @@ def with_columns_of(made: Graph, graph: Graph) -> Graph:
 
 
 def _placed(graph: Graph, number: Int64Array, column: Array) -> Array:
-    """The entries of every nonzero; those of edges of number -1 are left out."""
+    """The entries of every nonzero; edges of number -1 are left out."""
     placed = np.zeros((graph.num_nonzeros, *column.shape[1:]), column.dtype)
     placed[number[number >= 0]] = column[number >= 0]
     return placed

@@ -23,7 +23,7 @@ def feature_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def is_mapped(array: Any) -> bool:
-    """Whether the numbers of an array are those of a file."""
+    """Whether an array is mapped from a file."""
     while array is not None:
         if isinstance(array, MappedRows | mmap.mmap):
             return True

@@ -192,7 +192,7 @@ def _check_size(path: StrPath, header: _Header) -> None:
     most = os.path.getsize(path) * (1100 if is_gzip(path) else 1)
     if header.entries * (6 if header.has_values else 4) > most + 1:
         _explain(path, header)
-        fail(path, header.lines, "the file is too short for so many entries:", header.entries)
+        fail(path, header.lines, "the file is too short for its number of entries:", header.entries)
 
 
 class MtxEntries:
@@ -273,7 +273,7 @@ class MtxEntries:
             self._fail()
 
     def _mirrored(self, row: Any, col: Any, values: Any) -> Entries:
-        """Entries with those of the other half of a symmetric matrix."""
+        """Entries with the other half of a symmetric matrix."""
         if self.directed:
             return row, col, values
         off = row != col

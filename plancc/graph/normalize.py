@@ -150,14 +150,14 @@ class RowsOfTypes:
         """The sums that divide: of rows, and with "sym" of columns, of every relation.
 
         Parameters:
-            before: Those of the rows before these, which are added to.
+            before: Sums of the rows before these, which are added to.
         """
         for total, (_, number, _) in zip(before, self._ends, strict=True):
             np.add.at(total, number, self._given)
         return before
 
     def scaled(self, sums: Sequence[FloatArray], dtype: npt.DTypeLike) -> Graph:
-        """The normalised rows; `sums` are those of all rows.
+        """The normalised rows; `sums` are over all rows.
 
         Raises:
             InputError: For sums that are not positive and finite, and values that `dtype` cannot
@@ -182,7 +182,7 @@ class RowsOfTypes:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Consecutive rows of a matrix that is to be normalised; all of them, or those of a rank.
+    """Consecutive rows of a matrix that is to be normalised; all of them, or a rank's.
 
     Attributes:
         indptr (int64[m + 1]): From 0.
@@ -229,7 +229,7 @@ class Rows:
         return np.empty(0) if self.values is None else self.values
 
     def scale(self) -> FloatArray:
-        """The factors of these rows; with "sym" those of their columns too: float64[m].
+        """The factors of these rows; with "sym" factors of their columns too: float64[m].
 
         Raises:
             InputError: For a row that sums to zero or less or to infinity.

@@ -129,7 +129,7 @@ class Archive(Mapping[str, Array]):
             return max(info.file_size, claimed_bytes(stream))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The array, or `default` where the archive has none of this name."""
+        """The array, or `default` where the archive lacks this name."""
         if key not in self:
             return default
         return self[key]

@@ -44,7 +44,7 @@ def _of_arrays(data: VertexData) -> list[str]:
 def lost_values(
     given: npt.NDArray[np.floating] | None, normalization: str, dtype: npt.DTypeLike
 ) -> tuple[int, int]:
-    """How many weights the matrix of a plan does not keep: those that are 0 in `dtype`, and whole
+    """How many weights the matrix of a plan does not keep: weights that are 0 in `dtype`, and whole
     numbers that lose digits in it."""
     if given is None or np.dtype(dtype) != np.float32 or given.dtype == np.float32:
         return 0, 0

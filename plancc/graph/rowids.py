@@ -195,7 +195,7 @@ def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
 
 
 def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
-    """Whether ids are those of the vertices in their order, from wherever they count."""
+    """Whether ids are consecutive and in the order of the vertices, from any start."""
     if are_names(vertices):
         return np.array_equal(column, vertices)
     return len(column) == len(vertices) and bool(

@@ -66,7 +66,7 @@ class Types:
                 if each not in self.counts:
                     raise InputError(f"{in_words(relation)}: {self._unknown(each)}")
         if len({*self.relations}) < len(self.relations):
-            raise InputError("a relation is there twice: give each a name of its own")
+            raise InputError("a relation is there twice: give each another name")
 
     def _unknown(self, name: str) -> str:
         known = shown(", ".join(self.counts), 200)
@@ -195,7 +195,7 @@ def ids_or_numbers(size: int, ids: Array | None, types: Types | None) -> Array:
 def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
     """Which nonzeros have another column than the one before in their row, bool[nonzeros].
 
-    Those of parallel relations stand together.
+    Nonzeros of parallel relations stand together.
     """
     first = np.ones(len(column), np.bool_)
     first[1:] = np.diff(column) != 0

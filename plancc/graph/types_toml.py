@@ -247,7 +247,7 @@ def _read_file(
     except InputError as error:
         words = str(error)
     if NAMED in words:
-        cure = "those of types are numbers, from 0 within the type: number them first"
+        cure = "ids of types are numbers, from 0 within the type: number them first"
         raise InputError(f"{path}: {in_words(relation)}: {NAMED}, and {cure}")
     chosen, cure = "Name them by `columns`", "Leave columns out, or name them source and target"
     if name == "edgelist" and chosen not in words:

@@ -94,7 +94,7 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
 def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph:
     """The graph with ids by type, int64 or bytes, each another in its type; None: 0, 1, 2, ...
 
-    Where those of one type are names, those of all are.
+    Where ids of one type are names, ids of all types are.
     """
     assert graph.types is not None
     counts = graph.types.counts.values()

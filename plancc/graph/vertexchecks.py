@@ -88,7 +88,7 @@ def of_one_type(graph: Graph, name: str) -> Graph:
 
 
 def data_by_type(found: Mapping[str, VertexData], types: Types) -> VertexData:
-    """The data of a whole graph of types, from those of types that have some."""
+    """The data of a whole graph of types, from the types that have data."""
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
 

@@ -174,7 +174,7 @@ class DataByType:
 
 
 def _taken(array: Any, order: npt.NDArray[np.integer]) -> Any:
-    """Some rows of an array; those of a file are not read, where they are all of them."""
+    """Some rows of an array; all rows of a mapped file are not read."""
     whole = isinstance(array, MappedRows) and len(order) == len(array)
     return array.take(order) if whole else array[order]
 

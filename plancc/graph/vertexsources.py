@@ -1,6 +1,6 @@
 """Vertex data from files, archives and objects, by the names that these have for them.
 
-Names that are none of `plancc.graph.vertexdata` are ignored. Pickled objects are never loaded.
+Names that `plancc.graph.vertexdata` does not know are ignored. Pickled objects are never loaded.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _unknown(name: str) -> bool:
 
 
 def names_of_data(keys: Mapping[str, str]) -> set[str]:
-    """All names of arrays that are taken, ids of rows too, with those that `keys` choose."""
+    """All names of arrays that are taken, ids of rows too, with names that `keys` choose."""
     others = (*ALIASES.values(), *INDEX_LISTS.values(), keys.values())
     return {*SOURCE_KEYS, *ROW_IDS, *chain.from_iterable(others)}
 
@@ -306,7 +306,7 @@ def _tell_labels_from_targets(arrays: dict[str, Array], called: dict[str, str]) 
 def _names_in(
     held: Mapping[str, Any], keys: Mapping[str, str], weights: int | None
 ) -> dict[str, str]:
-    """The name that every one of `SOURCE_KEYS` has in a source, of those that are there.
+    """The name that every one of `SOURCE_KEYS` has in a source, among the present ones.
 
     `weights`: Rows of weights of vertices, where there may be others, of edges; None: any.
     """

@@ -135,7 +135,7 @@ def _without_names(
         warn(f"{name}: the first column counts the rows, and is taken as a feature")
     if len(table) == graph.num_vertices + 1 and words == [str(k) for k in range(len(words))]:
         told = f"the first line, {','.join(words[:3])}..., is taken as names"
-        why = f"there are {graph.num_vertices:,} lines besides, as many as vertices"
+        why = f"there are {graph.num_vertices:,} lines besides, one for each vertex"
         warn(f"{name}: {told}: {why}")
         table = table[1:]
     found["features"] = table.astype(np.float32)
@@ -177,7 +177,7 @@ def wanted_columns(names: Iterable[str], keys: Keys) -> list[str]:
 def arrays_of_columns(
     columns: Columns, keys: Keys, where: str, graph: Graph
 ) -> tuple[Columns, str]:
-    """Arrays of vertex data from columns; those that are not read are None.
+    """Arrays of vertex data from columns; unread ones are None.
 
     Returns them and the name of the ids of the rows: what `keys` say, or `id_column`; "": none.
     """

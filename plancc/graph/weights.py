@@ -28,7 +28,7 @@ from plancc.graph.wholeweights import RULE, first_wrong
 
 
 def weighted(graph: Graph, weights: Any) -> Graph:
-    """The graph with these weights in place of its own.
+    """The graph with these weights in place of others.
 
     Parameters:
         weights (path, or number[num_vertices] or number[num_vertices, num_weights]): As of

@@ -46,7 +46,7 @@ def open(
     Parameters:
         plan: A plan file (every rank reads its slice only), or that slice.
         transport: How the ranks reach each other; "auto": as the launcher (mpirun, srun, torchrun,
-            none) started them; the other names are those of `plancc_runtime.launch.open_transport`.
+            none) started them; for other names see `plancc_runtime.launch.open_transport`.
         dtype (torch.dtype, optional): float32 or float64, by default torch's own: of the plan's
             values and of every x.
         device: Device of the tensors; "cuda": one of the machine's devices for each of its ranks.

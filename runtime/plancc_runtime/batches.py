@@ -33,7 +33,7 @@ class Batch:
     Attributes:
         number: From 0 over all epochs.
         graphs: What each layer takes in place of the graph, the first layer first.
-        rows (int64[m]): Places of the batch's rows among those of the graph: of features, labels
+        rows (int64[m]): Places of the batch's rows in the graph: of features, labels
             and masks.
         targets (bool[m]): Which of them the loss is of: seeds of a sampler of neighbours, else all.
     """

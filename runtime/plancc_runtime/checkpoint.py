@@ -55,7 +55,7 @@ MOST_COUNT = 1 << 53
 """Largest number of epochs, evaluations or updates."""
 FREE = {each.name for each in fields(TrainOptions) if each.metadata.get("free")}
 OWN = {*OF_A_RANK, *PATHS, "resume", "embeddings"}
-"""Options that every run has of its own: a resumed one takes all others from its checkpoint."""
+"""Options that a resumed run does not take from its checkpoint."""
 OF_EPOCHS = ("step", "cosine")  # schedules that depend on the number of epochs
 BEST_FACTS = ("loss", "epoch", "since", "drops")  # fields of `Validation` that a checkpoint keeps
 
@@ -75,7 +75,7 @@ class _Facts:
     Attributes:
         plan: Content hash.
         epoch: Number of epochs that the weights have seen.
-        options: Those of the run that made it; every one is there, of its type.
+        options: The options of the run that made it, all of them, typed.
         best: Without weights.
     """
 

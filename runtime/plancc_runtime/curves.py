@@ -33,10 +33,10 @@ def areas(
     Parameters:
         groups: Of every split float64[m, classes], finite, and bool[m, classes]: this rank's
             vertices.
-        hits: Numbers K: then also means over the ranks that those of a class have among the others.
+        hits: Numbers K: then also the means over the ranks of a class among the others.
 
     Returns:
-        float64[groups, classes] each: AUC, NaN for a class to which all or none of the vertices
+        float64[groups, classes] each: AUC, NaN for a class to which all vertices or no vertices
         belong; average precision, NaN for one to which none belong. With `hits` the mean of
         1 / rank, where equal scores of others count half; for every K the share of those with fewer
         than K others of at least their score (Hits@K of Hu et al. 2020).

@@ -358,7 +358,7 @@ def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
 def _totals(
     target: Target, labels: Tensor, splits: dict[str, Tensor], transport: Transport
 ) -> dict[str, float]:
-    """What the vertices of every split count in its loss; 1 where it has nothing. Collective."""
+    """What the vertices of every split count in its loss; 1 where it has no vertex. Collective."""
     sums = np.array([target.total(labels[rows]) for rows in splits.values()], np.float64)
     transport.allreduce_sum(sums)
     return {split: each or 1.0 for split, each in zip(splits, sums.tolist(), strict=True)}

@@ -75,7 +75,7 @@ def as_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.ndar
     Numbers of less than 4 bytes with a point become float32, which has all of them.
 
     Raises:
-        InputError: If one is no dense tensor or array of numbers, or has not a row per vertex of
+        InputError: If one is no dense tensor or array of numbers, or lacks a row per vertex of
             this rank.
     """
     given = rows if isinstance(rows, Mapping) else {"row": rows}
@@ -120,7 +120,7 @@ def blocks(
     """All rows in the order of their vertices. Collective.
 
     Parameters:
-        sources: Each with all vertices on all ranks together, under names of its own; of the same
+        sources: Each with all vertices on all ranks together, under distinct names; of the same
             types and row shapes everywhere.
         everywhere: Whether every rank gets the blocks, or rank 0 alone.
 

@@ -234,7 +234,7 @@ class Graph(EdgeGraph):
             sampler: A name of `plancc list samplers`; None: the one that the plan was compiled for,
                 or "uniform".
             layers: Of the network: the number of `Batch.graphs`.
-            seed, epochs: The batches are those of ``plancc-run --seed``.
+            seed, epochs: The batches as of ``plancc-run --seed``.
             **options: Of the sampler: batch_size, fanouts, walk_length, keep. Besides, draw: as of
                 ``plancc-run --draw``.
 
@@ -351,7 +351,7 @@ class Graph(EdgeGraph):
                 if not self.transport.all_equal(values.numpy().tobytes()):
                     self.transport.agree(
                         InputError(
-                            f"'{name}' has {len(tensor)} rows, as many as each rank has of its own "
+                            f"'{name}' has {len(tensor)} rows, the number of rows of each rank "
                             f"rows, halo rows or edges, and other values on other ranks: {whose}; "
                             "a parameter of the network must begin alike: seed torch alike"
                         )
@@ -393,7 +393,7 @@ class Graph(EdgeGraph):
 
 
 def check_rows(x: Tensor, rows: int, graph: Graph, ndim: int | None = None, of: str = "") -> None:
-    """InputError unless x has so many `rows`, `ndim` axes, and the type and device of the graph."""
+    """InputError unless x has `rows` rows, `ndim` axes, and the type and device of the graph."""
     if not isinstance(x, Tensor):
         raise InputError(f"x is of type {type(x).__name__}: give a tensor, torch.as_tensor(x)")
     if x.ndim == 0 or len(x) != rows or ndim not in (None, x.ndim):

@@ -80,7 +80,7 @@ def announced() -> tuple[int, int]:
 
 
 def local_rank() -> int:
-    """Number of this rank among those of its machine: which of its devices is for this rank."""
+    """Number of this rank among the ranks of its machine: which of its devices is for this rank."""
     found = launcher()
     return 0 if found is None else _number(found.local_rank) or 0
 
@@ -107,7 +107,7 @@ def open_transport(
         say: `Transport.say`.
 
     Raises:
-        InputError: If the name is none of them, or "single" for several ranks; as
+        InputError: If the name is unknown, or "single" for several ranks; as
             `check_no_singleton`.
         BackendUnavailable: If several ranks were started but cannot reach each other.
     """
@@ -232,7 +232,7 @@ def rendezvous() -> tuple[str, int]:
 
 
 def _job() -> str:
-    """A text that is the same on all ranks of this job, and unlikely for those of another."""
+    """A text that is the same on all ranks of this job, and unlikely for another job."""
     for variables in _JOBS:
         values = [os.environ.get(variable, "") for variable in variables]
         if values[0]:

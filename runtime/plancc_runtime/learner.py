@@ -65,7 +65,7 @@ class Learner:
         """Keep what the loss reads of this rank's slice, before the first pass. Collective."""
 
     def words(self, epoch: int) -> int:
-        """Words that all ranks send in an epoch beside those of the layers. Collective."""
+        """Words that all ranks send in an epoch beside the layers' words. Collective."""
         return 0
 
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
@@ -116,7 +116,7 @@ class Learner:
         return share.detach(), outputs.detach(), [w.grad for w in self._parameters]
 
     def _share(self, outputs: Tensor, view: View, data: LocalData, step: int) -> Tensor:
-        """This rank's share of the loss. Collective; parameters are those of `gradients`."""
+        """This rank's share of the loss. Collective; parameters as of `gradients`."""
         learnt = self._taken("train", outputs, view, data)
         return data.target.share_of_loss(*learnt, data.totals["train"])
 
@@ -143,7 +143,7 @@ class Learner:
         self.clock.enter("")
 
     def evaluate(self, view: View, data: LocalData, where: str) -> Scores:
-        """Scores of all splits from a pass of its own, as in use: without dropout. Collective."""
+        """Scores of all splits from a separate pass, as in use: without dropout. Collective."""
         return self.scores(self.outputs(view, data), view, data, where)
 
     def outputs(self, view: View, data: LocalData, kept: dict[int, Tensor] | None = None) -> Tensor:
@@ -155,7 +155,7 @@ class Learner:
         return found
 
     def scores(self, outputs: Tensor, view: View, data: LocalData, where: str) -> Scores:
-        """Scores of all splits, over those of their vertices that the view has. Collective."""
+        """Scores of all splits, over their vertices that the view has. Collective."""
         target = data.target
         with self.clock("dense"):
             splits = self._of_splits(outputs, view, data)
@@ -202,7 +202,7 @@ class Learner:
         """Raise on all ranks that the loss is not finite, and where that comes from. Collective.
 
         Plans hold finite numbers, and all ranks have the same weights. A rank whose features or
-        values of A are not finite, or whose weights alone, has a fault of its own. Otherwise
+        values of A are not finite, or whose weights alone, is at fault itself. Otherwise
         training diverged, or no step was taken yet.
         """
         held = [data.features, *(x for x in (view.x, view.fixed) if x is not None)]

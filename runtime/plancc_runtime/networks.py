@@ -66,7 +66,7 @@ def make_network(
     values = b"".join(w.cpu().numpy().tobytes() for w in state.values())
     found = transport.ranks_by_value(sha256(values).hexdigest())
     if len(found) > 1:
-        whose = " are not those of ".join(map(name_ranks, found.values()))
+        whose = " differ from those of ".join(map(name_ranks, found.values()))
         if options.init is not None:
             said = f"{fspath(options.init)}: the initial weights (`init`) of {whose}"
         else:

@@ -227,7 +227,7 @@ class TrainOptions:
     batch_size: int | str | None = of_batches(
         None,
         f"vertices, or links, of a mini-batch; {FULL}: full batch",
-        otherwise="full batch; with `sampler` the plan's own, or 6% of those that may be drawn",
+        otherwise="full batch; with `sampler` the plan's own, or 6% of drawable vertices",
         more=f"With {FULL} no remark follows on a plan for mini-batches.",
         metavar=f"NUMBER|{FULL}",
     )
@@ -260,7 +260,7 @@ class TrainOptions:
     )
 
     exclude_links: bool = of_batches(
-        False, "For links: those of a mini-batch carry no messages in it, either way"
+        False, "For links: links of a mini-batch carry no messages in it, either way"
     )
     features_on_disk: bool = of_batches(
         False,
@@ -395,7 +395,7 @@ class TrainOptions:
         return {k: v for k, v in given.items() if k in declared} | dict(extra)
 
     def chosen(self, names: Iterable[str]) -> dict[str, Any]:
-        """Those of the options that are not the default."""
+        """The options that are not the default."""
         given = {name: getattr(self, name) for name in names}
         return {k: value for k, value in given.items() if value != getattr(TrainOptions, k)}
 
@@ -460,7 +460,7 @@ class TrainOptions:
             if watching and not self.eval_every:
                 raise self._wrong(name, "needs evaluations; give `eval_every` too")
         if self.momentum and self.optimizer in OWN_MOMENTUM:
-            why = f"{self.optimizer} has a momentum of its own; give `optimizer` sgd"
+            why = f"{self.optimizer} has a momentum already; give `optimizer` sgd"
             raise self._wrong("momentum", why)
         for name in self.chosen(("every", "keep_last", "resume")):
             if self.checkpoint is None:

@@ -54,8 +54,8 @@ class Outputs:
             embeddings: Layer, from 1, whose outputs are written too.
             kind: What the network says of a vertex; by default what the run learns.
             known (dict of str to array, optional): Columns of `predictions.known_of`; by default
-                those of the run's task.
-            wanted (int64[m], optional): Vertices to write, in this order, instead of all: those of
+                the target of the run's task.
+            wanted (int64[m], optional): Vertices to write, in this order, not all: vertices of
                 the training split of all ranks. `ids` and `known` are theirs.
 
         Returns:

@@ -150,7 +150,7 @@ def score_links(
         plan: With links, and features as wide as in training.
         weights: A file whose network was trained on links.
         links: A file with the source's ids of a source and a target, ``17,42``, a line.
-        path: As of `TrainOptions.predict`. The rows are those of `links`, by number from 0, with
+        path: As of `TrainOptions.predict`. The rows are `links`, by number from 0, with
             ``source``, ``target``, ``score`` and ``probability``.
         execution: As of `predict`.
 
@@ -204,7 +204,7 @@ def _opened(
         description = Description.read(weights)
     found = transport.ranks_by_value(json.dumps(description.to_dict()))
     if len(found) > 1:
-        whose = " are not those of ".join(map(name_ranks, found.values()))
+        whose = " differ from those of ".join(map(name_ranks, found.values()))
         transport.agree(InputError(f"{fspath(weights)}: the weights of {whose}"))
     return opened, description
 
@@ -307,7 +307,7 @@ def _vertices_of(
     transport: Transport,
     places: Sequence[str],
 ) -> npt.NDArray[np.int64]:
-    """Those of some vertices that have these ids: int64[m]; InputError if one has none. Collective.
+    """The vertices that have these ids: int64[m]; InputError for an unknown id. Collective.
 
     Without ids of the source (`share`) they count from 0. `places` name the ids in messages.
     """
@@ -325,7 +325,7 @@ def _vertices_of(
     transport.allreduce_max(vertices)
     with transport.agreement():
         for k in np.flatnonzero(vertices < 0)[:1]:
-            known = "its ids are those of the source" if share else f"it has 0 to {n - 1:,}"
+            known = "its ids come from the source" if share else f"it has 0 to {n - 1:,}"
             raise InputError(
                 f"{places[k]} {shown(ids[k], 40)}: no vertex of {opened.name} has this id; {known}"
             )

@@ -68,7 +68,7 @@ def save_predictions(
 ) -> list[int]:
     """Write what the network says of all vertices, and count it. Collective.
 
-    Arrays `Target.predictions`, with those that are `known` behind the first, and, where it is
+    Arrays `Target.predictions`, with the `known` ones behind the first, and, where it is
     given, "embedding" [n, width].
 
     Parameters:

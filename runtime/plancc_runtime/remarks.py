@@ -1,4 +1,4 @@
-"""What a run says of its own learning, and what to try."""
+"""What a run says about its learning, and what to try."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Scores(SplitMetrics):
 class Epoch(SplitMetrics):
     """One epoch over all ranks; its figures are of its forward pass, before its update.
 
-    It has those metrics that the kind of targets has, those of curves if they are asked for; none
+    It has the metrics of the kind of targets, metrics of curves if they are asked for; none
     where the epoch was not evaluated. The accuracy of an epoch in mini-batches then has "train"
     alone, over the same targets as the loss, if there were any.
 
@@ -103,7 +103,7 @@ class Epoch(SplitMetrics):
             its targets, unless all batches have the same number, and of 1.5D grids the sums over
             copies.
         evaluation_seconds, evaluation_words: Seconds of the slowest rank, and words of all ranks,
-            in an evaluation that needed a pass of its own; apart from all figures above.
+            in an evaluation that needed a separate pass; apart from all figures above.
         volume_per_step: Mean of `BatchStep.volume`; None without mini-batches.
         step_seconds: Seconds of a step, mean over ranks and steps, by the parts in `STEP`, which
             add up to the step's. "reduce" is that of the rank that waits least in it; "waiting" is
@@ -163,10 +163,10 @@ class Figures:
         plain: Without any pass, as Demirci et al. 2022 execute it: for a GCN volume x sum of
             (d_{k-1} + d_k). The volume of an edge plan is that of both steps. Of process grids, as
             Tripathy et al. 2020 does.
-        words: With the passes up to each of those that are on and change the number, in the order
+        words: With the passes up to each one that is on and changes the number, in the order
             of `PASSES`.
         planned: With all of them. Where epochs sample (`TrainOptions.sampling`), the mean number:
-            the others are those of an epoch that keeps all.
+            the others belong to an epoch that keeps all.
         reduced: With all of them, words that ranks put into all-reductions of products: the sums
             over the copies of a 1.5D grid. Apart from `planned`.
     """
@@ -177,7 +177,7 @@ class Figures:
     reduced: int = 0
 
     def with_more(self, words: int) -> Figures:
-        """The same with words that no pass changes: those of links, by the negatives of epoch 0."""
+        """The same with words that no pass changes: of links, by the negatives of epoch 0."""
         of_passes = {name: each + words for name, each in self.words.items()}
         return Figures(self.plain + words, of_passes, self.planned + words, self.reduced)
 
@@ -251,7 +251,7 @@ class RunOutline:
 
     @property
     def num_learnt(self) -> int:
-        """Vertices that are predicted: all, or those of the target type."""
+        """Vertices that are predicted: all, or all of the target type."""
         types, target = self.header.types, self.options.target
         return self.header.num_vertices if types is None or target is None else types.counts[target]
 
@@ -269,11 +269,11 @@ class TrainResult(RunOutline):
         weights (dict of str to array): Every parameter of the network, by its name.
         network: Which network they belong to (`plancc_runtime.saved.Description`), ready for JSON.
         steps: Steps of all epochs.
-        remarks (list of str): Those of the outline, then sentences on a run that did not learn, and
+        remarks (list of str): The outline's, then sentences on a run that did not learn, and
             what to try.
         predicted: How many vertices are predicted to be of every class; None if that was not asked
             for, and empty of numbers.
-        auc_of_classes, ap_of_classes: Those of `Scores`, of the final weights.
+        auc_of_classes, ap_of_classes: As of `Scores`, of the final weights.
     """
 
     epochs: list[Epoch]
@@ -303,10 +303,10 @@ class Spent:
 
 @dataclass(frozen=True)
 class Measure:
-    """One epoch as one rank saw it; loss and scores are those of all ranks.
+    """One epoch as one rank saw it; loss and scores are over all ranks.
 
     Attributes:
-        spent, evaluating: In the epoch, and in an evaluation of its own if there was one.
+        spent, evaluating: In the epoch, and in a separate evaluation if there was one.
     """
 
     epoch: int

@@ -233,7 +233,7 @@ class Run:
     def loop(self, report: Callable[[Measure], None] | None, stop: Callable[[], str] = str) -> None:
         """Run all epochs, or stop when the validation loss stops falling.
 
-        Parameters and errors are those of `train.trained`.
+        Parameters and errors as of `train.trained`.
         """
         try:
             self._loop(report, stop)
@@ -269,7 +269,7 @@ class Run:
             self._save()
 
     def _is_past_best(self) -> bool:
-        """Whether the validation loss has not fallen for as long as the patience lasts."""
+        """Whether the validation loss did not fall while the patience lasted."""
         patience = self.options.patience
         return patience is not None and self._best.since >= patience
 
@@ -336,7 +336,7 @@ class Run:
         if "val" not in found:
             raise InputError(
                 f"`metric` {self.options.metric}: is not defined for the validation vertices, "
-                "since all or none of them are of each class; follow another, or give `split`"
+                "since every class has all vertices or no vertices; follow another, or give `split`"
             )
         return metric.lowered(found["val"])
 

@@ -188,7 +188,7 @@ class TrainedNetwork(nn.Module):
         """Outputs of the last layer, before softmax or sigmoid. Collective.
 
         Parameters:
-            x (Tensor[num_rows, d_0], optional): Features as the plan has them; by default those of
+            x (Tensor[num_rows, d_0], optional): Features as the plan has them; default: features of
                 the graph. Normalised here, if the network was trained so.
 
         Returns:

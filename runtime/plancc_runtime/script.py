@@ -58,7 +58,7 @@ class Trained:
             probabilities.
         probabilities: float32[n, classes] or None.
         ids (int64[n], bytes[n] or None): The source's ids of the vertices; of a plan with types all
-            arrays are of those of the target's.
+            arrays are of the target's vertices.
         result: All figures of the run.
     """
 
@@ -221,7 +221,7 @@ def _train(
 
 
 def _unknown(name: str) -> str:
-    """Say of an option that there is none of this name, and what is meant."""
+    """Say that an option of this name does not exist, and what is meant."""
     said = f"unknown option of training '{shown(name)}'"
     if name in ELSEWHERE:
         return f"{said}: call {ELSEWHERE[name]} on what plancc.train returns"

@@ -79,7 +79,7 @@ class Target(ABC):
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
         """What one rank's vertices of a split contribute to `scores`; summed over ranks.
 
-        The first number is the share of the loss. Parameters are those of `share_of_loss`.
+        The first number is the share of the loss. Parameters as of `share_of_loss`.
         """
 
     @abstractmethod

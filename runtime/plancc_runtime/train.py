@@ -58,7 +58,7 @@ def trained(
 ) -> tuple[TrainResult, Callable[[], TrainResult]]:
     """Train a network, and leave its predictions to the caller. Collective.
 
-    Parameters and errors are those of `train`; `begin` is called on every rank before the first
+    Parameters and errors as of `train`; `begin` is called on every rank before the first
     epoch. In a run with checkpoints `stop` is called on every rank before every epoch: when it
     returns a text on any of them, which says who wants the run to stop, all save a checkpoint and
     raise `Stopped`.
@@ -91,7 +91,7 @@ def check_model(
 ) -> Agreement:
     """How far a class of the user's on all ranks is from the same on one. Collective.
 
-    The network and its features are those that `train` begins with, in float64; nothing is trained
+    The network and its features are as at the beginning of `train`, in float64; nothing is trained
     or written.
 
     Raises:
@@ -123,9 +123,9 @@ def prepared(
     transport: Transport,
     kind: type[Run] | None = None,
 ) -> Run:
-    """A run, or one of a kind of its own, that is ready for its first epoch. Collective.
+    """A run, or one of the task's kind, that is ready for its first epoch. Collective.
 
-    Parameters and errors are those of `train`.
+    Parameters and errors as of `train`.
     """
     with transport.agreement():
         need_torch("training")

@@ -87,14 +87,14 @@ class TypedGraph:
     def targets(self, name: str) -> Tensor | None:
         """What is to be learnt of the own rows of a type, in the forms of `Graph.labels`.
 
-        None and errors are those of `features`.
+        None and errors as of `features`.
         """
         return self._of(name, self.union.targets_of)
 
     def masks(self, name: str) -> dict[str, Tensor]:
         """Masks of the own rows of a type, bool[num_rows], by "train", "val" and "test".
 
-        Those that the plan carries; errors are those of `features`.
+        Features of edges in the plan; errors as of `features`.
         """
         return self._of(name, self.union.masks_of) or {}
 
@@ -226,7 +226,7 @@ class TypedGraph:
         """The halo rows of a type that are sources of edges. Collective when first asked for.
 
         Parameters:
-            read, here: Numbers of relations: rows that edges of the former have and not those of
+            read, here: Numbers of relations: rows that edges of the former have and not edges of
                 the latter.
 
         Returns:

@@ -33,7 +33,7 @@ class Workspace:
         """Tensor[rows, width] of any content, contiguous, of the dtype and device of `like`.
 
         It may share its memory with any tensor that this workspace gave before and that nothing
-        refers to any more, autograd's saved tensors and views included. It is a tensor of its own
+        refers to any more, autograd's saved tensors and views included. It is a separate tensor
         for autograd, no view.
         """
         size = rows * width * like.element_size()

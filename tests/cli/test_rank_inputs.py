@@ -47,7 +47,7 @@ TOGETHER = [
     (f"{PREDICT} --ids 3,4,5", f"{PREDICT} --ids 3,4", 2,
      "other ranks were given other ids; give all the same"),
     (A_CSV, A_CSV.replace("w.npz", "sage.npz"), 2,
-     "w.npz: the weights of rank 0 are not those of rank 1"),
+     "w.npz: the weights of rank 0 differ from those of rank 1"),
     (A_CSV, A_CSV.replace("w.npz", "gone.npz"), 2, "rank 1: gone.npz: "),
     (A_CSV, A_CSV.replace("plan.h5", "bare.h5"), 1, "the ranks opened different plans"),
     ("calibrate --quick -o m.toml", "calibrate -o m.toml", 2,

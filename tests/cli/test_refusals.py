@@ -108,7 +108,7 @@ TABLE = {
         f"g.mtx -p 1 --model block -o {'x' * 300}": "cannot write x|the file name is too long",
         "missing -p 2 -o x.h5": "missing: no such file",
         "dir -p 2 -o x.h5": "dir: |folder",
-        ". -p 2 -o x.h5": "a folder of none of the formats",
+        ". -p 2 -o x.h5": "a folder of no format",
         "ok.h5 -p 2 -o x.h5": "ok.h5: this is a plan; give the graph file",
         "ok.mtx -p 2 --model file --part from1.part -o x.h5":
             "vertex 1 is in part 2|0..1|subtract 1",

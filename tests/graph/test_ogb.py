@@ -259,5 +259,5 @@ def test_wrong_data(folder, change, words):
 
 
 def test_other_folders(tmp_path):
-    with pytest.raises(InputError, match="is a folder of none of the formats that have folders"):
+    with pytest.raises(InputError, match="is a folder of no format that has folders"):
         read_graph(tmp_path)

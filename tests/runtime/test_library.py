@@ -327,5 +327,5 @@ def test_what_each_rank_has_of_its_own_is_refused_by_name(kind):
         run_ranks(2, work, 180)
         return
     name = "seen" if kind == "mask" else "own"
-    with pytest.raises(InputError, match=rf"'{name}' has \d rows, as many as each rank has"):
+    with pytest.raises(InputError, match=rf"'{name}' has \d rows, the number of rows of each rank"):
         run_ranks(2, work, 180)

@@ -1,6 +1,6 @@
 """Epochs with the folds "none" and "delayed": every rank computes with its clones.
 
-Evaluation has the exact product of the whole plan, so that scores are those of the weights.
+Evaluation has the exact product of the whole plan, so that scores belong to the weights.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def words_of_pass(
     Parameters:
         graphs: One per layer, as in a `View`; a whole cycle of theirs is counted.
         plain: Whether products move what they do without any pass.
-        fixed: Whether what the first layer needs of the features is at hand.
+        fixed: Whether what the first layer needs of the features is known.
         reduced: Whether to count what it puts into all-reductions of products instead.
     """
     words = np.zeros(len(graphs), np.int64)

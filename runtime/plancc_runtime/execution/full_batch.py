@@ -2,13 +2,13 @@
 
     order       every layer moves the narrower of H and H W            (in the layers, `nn.conv`)
     constant    the first layer's exchange of the features is done once, and none goes back; of a
-                sample, the features of halo rows are kept and those that it draws are taken
+                sample, the features of halo rows are kept, and drawn ones are taken
     dead-rows   rows that no labelled training vertex depends on are left out (`layouts.live`)
     overlap     own rows are multiplied while messages travel          (`layouts.executor`)
 
 A sample is drawn of live rows, and is the same with and without passes (`layouts.boundary`).
 
-All are exact: losses and weights are those of an execution without them, but for the order of
+All are exact: losses and weights equal an execution without them, up to the order of
 floating-point sums. A pass that does not fit the options is off, and `Execution.off` says why.
 """
 
@@ -193,7 +193,7 @@ def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
 
 
 class Columns:
-    """Features of own rows, and behind them those of the halo rows that an epoch keeps.
+    """Features of own rows, and behind them of the halo rows that an epoch keeps.
 
     Parameters:
         own: Tensor[num_inputs, width].

@@ -1,6 +1,6 @@
 """Epochs on process grids: the full batch, layouts "grid" and "feature".
 
-The passes order and constant are those of `full_batch`; overlap has the next piece under way while
+The passes order and constant as in `full_batch`; overlap has the next piece under way while
 one is multiplied. Dead rows are not left out: whole blocks of rows travel.
 """
 

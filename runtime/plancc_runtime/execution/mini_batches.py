@@ -1,20 +1,20 @@
 """Epochs in mini-batches.
 
 With the pass `constant` the features of halo rows of the slice are fetched once, before the first
-step: of all of them, or of those that batches use most, as many as there is room for. The first
+step: of all of them, or of the most used ones that there is room for. The first
 layer of a batch takes the features that it uses; the others are fetched in the step, and nothing
 travels back. Where no dropout changes them, the layer begins with A X, which needs no gradient, and
 reads own rows where they stand.
 
 With `overlap` batches are made in two stages, one step after the other: while a step computes,
 features of the next batch travel, and the one after it is drawn. Where every rank draws by itself,
-it does so in a thread of its own, and there makes all of the batch for which nothing travels. A
+a separate thread draws, and makes all of the batch for which nothing travels. A
 step of a small network gives up a core for it, since most of a step is not divided among threads.
 Else the messages of both stages go on in the pauses between layers, which are the same for all
 ranks.
 
 With `dead-rows` a layer computes the rows that the next one reads, where a sampler draws every
-layer of its own.
+layer by itself.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class BatchShare:
     """A rank's share of a mini-batch, as layers take it.
 
     Attributes:
-        x, fixed: As of `View`; of the cache, features of halo rows are behind those of the inputs
+        x, fixed: As of `View`; the cache's features of halo rows are behind those of the inputs
             unless these are all rows of the slice. None: they are not fetched yet.
         graphs: One per layer.
         words_drawn, words_fetched: That this rank sent to draw it, and for its features.
@@ -448,7 +448,7 @@ class MiniBatches(FullBatch):
         )
 
     def _words_of_step(self) -> int:
-        """Words sent so far by this rank, but for those of batches under way."""
+        """Words sent so far by this rank, without words of batches under way."""
         under_way = [each.words for each in (self._drawing, self._fetching) if each is not None]
         return self._transport.traffic.words_sent - sum(under_way)
 

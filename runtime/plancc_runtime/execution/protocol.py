@@ -51,7 +51,7 @@ class Execution(ABC):
     Attributes:
         kernel: Kernel of local products.
         off (dict of str to str): Passes that were asked for and do not fit: why.
-        evaluates (bool): Whether the outputs of a training pass are those of all rows, as an
+        evaluates (bool): Whether the outputs of a training pass cover all rows, as an
             evaluation has them; known after `prepare`.
         sampler (str): The sampler of mini-batches, with its options; empty for a full batch.
         steps_per_epoch (int): Mini-batches per epoch; 0 for a full batch.

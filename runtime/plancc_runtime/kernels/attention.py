@@ -171,7 +171,7 @@ def attention_adjoint(
 
     Returns:
         back (Tensor[n, h d]): The gradient of x, through sources and targets too.
-        scores (Tensor[n, 2, h]): Gradients of sources; those of targets that are products, by
+        scores (Tensor[n, 2, h]): Gradients of sources; gradients of targets that are products, by
             columns, else 0.
         target (Tensor[m, h]): Gradients of targets, by rows.
     """

@@ -186,7 +186,7 @@ class _DenseLinear(torch.autograd.Function):
 
 
 def _gradients(ctx: Any, g: Tensor, back: Tensor | None, of_onto: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of weight and bias; writes those of x and of what it was added to."""
+    """The gradients of weight and bias; writes gradients of x and of what it was added to."""
     x, weight, out = ctx.saved_tensors
     _, needs_weight, needs_bias, _, needs_onto = ctx.needs_input_grad
     turned = g.shape[1] <= x.shape[1]

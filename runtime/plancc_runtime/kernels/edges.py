@@ -336,7 +336,7 @@ def by_group(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
 def in_chunks(kernel: Any, bounds: Sequence[int] | np.ndarray, work: int, *args: Any) -> None:
     """Call kernel(begin, end, *args) for each chunk of `bounds`, on this thread and helpers.
 
-    Tensors are passed as arrays. A helper that has not started when this thread is done is
+    Tensors are passed as arrays. A helper that is still waiting when this thread is done is
     cancelled, so ranks that are threads share one pool without waiting for each other.
     """
     arrays = [a.detach().numpy() if isinstance(a, Tensor) else a for a in args]

@@ -13,7 +13,7 @@ AT_ONCE = 1 << 24
 
 
 def signed(number: int) -> int:
-    """The int64 whose bits are those of a uint64."""
+    """The int64 with the bits of a uint64."""
     return number - 2**64 if number >= 2**63 else number
 
 

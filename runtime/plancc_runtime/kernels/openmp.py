@@ -20,7 +20,7 @@ import torch
 def run(function: Any, argument: int, threads: int) -> None:
     """Call `function(argument)` on `threads` threads at once, and return when all have returned.
 
-    Any number of Python threads may do so at the same time: each has a team of its own.
+    Any number of Python threads may do so at the same time, each with a separate team.
 
     Parameters:
         function (numba cfunc, void(pointer)): It divides the work itself, and must be right with

@@ -47,7 +47,7 @@ class KeptBlock:
         nonzeros (int64[m]): Ascending.
         rows, columns (int32[m]): Numbers of their rows in the batch; their columns in the slice.
         factors (float64[m] or None): What their values are multiplied by; None: 1.
-        received, sent (int64[...]): Places of halo rows, and of sent rows, among those of the
+        received, sent (int64[...]): Places of halo rows, and of sent rows, among the rows of the
             slice; ascending.
     """
 
@@ -118,9 +118,9 @@ class LocalBatch:
         rows (int64[m]): Local rows, of the whole slice, that take part in any block; ascending.
         targets (bool[m]): Those whose output counts for the loss.
         blocks: One per layer, or one for all.
-        halos (list of int64[halo rows]): One per block: the places of its halo rows among those of
+        halos (list of int64[halo rows]): One per block: places of its halo rows among the rows of
             the slice.
-        sents (list of int64[sent rows]): One per block: the places of its sent rows among those of
+        sents (list of int64[sent rows]): One per block: places of its sent rows among the rows of
             the slice.
         inputs (int64[...]): Local rows that are inputs of the first block.
         outputs (int64[...] or None): Which of `rows` are outputs of the last block; None: all.
@@ -373,7 +373,7 @@ def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) -> Any:
-    """A block between live rows; arguments are those of `KeptBlock.of`.
+    """A block between live rows; arguments as of `KeptBlock.of`.
 
     Parameters:
         parts: Row and column of every nonzero, halo rows, and rows of the slice that are sent.
@@ -392,7 +392,7 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
     row_ptr = np.zeros(n + 1, dtype=np.int64)
     size = 0
     for i in range(n):
-        # Outputs: rows with nonzeros, and those that the next layer reads. Inputs: these, all own
+        # Outputs: rows with nonzeros, and rows that the next layer reads. Inputs: these, all own
         # columns, and rows that others receive.
         live[i] |= size_of[i] > 0
         outputs[size] = i  # kept if live, else overwritten

@@ -165,7 +165,7 @@ class Block(WithColumns):
         Parameters:
             name: "plan": as the plan has them. "sum": 1 for every edge. "mean": 1 / edges of the
                 row. "closed-mean": the mean over the edges and the row's own vertex. In a sampled
-                block they are those of the whole one, with edges multiplied by `scale`: the sample
+                block they come from the whole one, with edges multiplied by `scale`: the sample
                 stays unbiased. Of a mini-batch a sum is multiplied by `factor`; a mean is that of
                 the edges that are left.
             dtype: Of the other values where nothing multiplies them.

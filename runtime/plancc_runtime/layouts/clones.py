@@ -70,7 +70,7 @@ class Clones:
 
     Attributes:
         block: P: rows and columns are clones, [own rows | leaves]; nothing is sent. Its `edges` and
-            `closed_edges`, by which means divide, are those that a vertex has on all ranks.
+            `closed_edges`, by which means divide, count edges on all ranks.
         trees: Between roots, own rows that are sent, and leaves; rows of a message ascend by
             vertex.
         diagonal (float64[clones]): What every vertex has on the diagonal of the plan.
@@ -82,7 +82,7 @@ class Clones:
     diagonal: npt.NDArray[np.float64]
 
     def alone(self) -> Clones:
-        """The same with means over the edges at hand, as 0c has them."""
+        """The same with means over local edges, as 0c has them."""
         block = self.block
         assert block.edges is not None
         assert block.closed_edges is not None
@@ -109,7 +109,7 @@ class Clones:
         return block
 
     def of_itself(self, coefficients: str) -> npt.NDArray[np.float64] | None:
-        """s: float64[clones]; None: a vertex adds nothing of itself that P has not."""
+        """s: float64[clones]; None: a vertex adds nothing of itself beyond P."""
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
             return np.where(leaf, self.diagonal, 0)
@@ -205,7 +205,7 @@ def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
 class CloneGraph(LocalGraph):
     """What a layer needs of the graph, where every rank computes with its clones.
 
-    Products are those of the module's docstring. They move rows in a training pass of cd-r only:
+    The module's docstring has the products. They move rows in a training pass of cd-r only:
     they are collective where `sums` is given.
 
     Parameters:
@@ -382,7 +382,7 @@ class DelayedSums:
     2021).
 
     Parameters:
-        returns: Whether the totals go back to the leaves; nothing uses those of the last layer.
+        returns: Whether the totals go back to the leaves; nothing uses totals of the last layer.
         constant: Whether what travels is the same in every epoch: then every bin has one turn only.
     """
 

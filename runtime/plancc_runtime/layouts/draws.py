@@ -7,7 +7,7 @@ the owner draws it, and tells the owners of halo rows which of these it uses:
            the owners of halo rows are told which are used (`row_numbers.RowBits`)
            own columns, and rows that others use, are the rows of the next hop
 
-The rows that others use are also those that travel.
+The rows that others use are the rows that travel.
 
 Where a walk of the sampler `walk` goes from a row is a function of seed, batch, root, step and the
 row. So it goes on at the owner of its row:

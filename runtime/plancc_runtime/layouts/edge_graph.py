@@ -66,7 +66,7 @@ class EdgeGraph(LocalGraph):
 
         Returns:
             int64[2, nonzeros]: Row 0: column (the source, [own rows | halo rows]); row 1: row (the
-                target; in an edge plan [own rows | folded rows], those of other ranks). In CSR
+                target; in an edge plan [own rows | folded rows], rows of other ranks). In CSR
                 order.
         """
         check_choice("nonzeros", nonzeros, NONZEROS)

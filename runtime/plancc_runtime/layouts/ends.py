@@ -65,7 +65,7 @@ class Directory:
     """The rank and the local row of every vertex. Collective to make.
 
     Parameters:
-        vertices: Those of this rank's rows, int[num_rows].
+        vertices: Vertices of this rank's rows, int[num_rows].
         num_vertices: Of all ranks.
     """
 

@@ -2,7 +2,7 @@
 
 Overlap is a rule, not code. Messages of a gather start at once; the first product that reads what
 they bring takes it piece by piece, in the order of the peers, or waits for all of it where its
-pieces are those of its target. Rows that are scattered leave piece by piece as the last product
+pieces belong to its target. Rows that are scattered leave piece by piece as the last product
 makes them; what arrives of other ranks is added at the end. So what stands between is multiplied
 while rows travel. Pieces that are broadcast, or summed at their owners, are never all here: a
 product takes or makes them in turn, while the next one travels. A step of a whole group waits for
@@ -53,7 +53,7 @@ class Action:
 
     Attributes:
         what: "start" or "finish" the messages of a gather, "multiply", "send" the rows of a
-            scatter, or "add" those of others; "share" rows with a group.
+            scatter, or "add" sums of others; "share" rows with a group.
         comes: Of a product: whose rows it takes as they arrive.
         leaves: Of a product: what its rows leave by as they are made.
     """
@@ -97,7 +97,7 @@ def checked(program: Program) -> Program:
 def _actions(
     program: Program, back: bool, at_hand: bool, overlap: bool, idle: frozenset[str]
 ) -> list[Action]:
-    """`actions_of` a program or its adjoint, whose messages are left out if rows are at hand."""
+    """`actions_of` a program or its adjoint, whose messages are left out if all rows are here."""
     steps = without_messages(program) if at_hand else program
     return list(actions_of(checked(adjoint(steps)) if back else steps, overlap, idle))
 
@@ -152,7 +152,7 @@ def _by_pieces(steps: Sequence[Step], overlap: bool) -> Iterator[Action]:
             comes = leaves = None
             if overlap or step.source in in_turn:
                 comes = coming.pop(step.source, None)
-            if comes is not None and step.transposed:  # pieces are those of its target
+            if comes is not None and step.transposed:  # pieces belong to its target
                 yield Action("finish", comes)
                 comes = None
             if (overlap and step.transposed and last[step.target] is step) or (
@@ -175,7 +175,7 @@ class SharedRows(NamedTuple):
 
     Attributes:
         rows: Rows of its members.
-        place: Those of this rank among them.
+        place: This rank's places among them.
         root: Place in the group of the one that has what is replicated.
         idle: Whether the step is left out: source and target are the same rows of one rank.
     """
@@ -227,12 +227,12 @@ class Executor:
                 piece.lay_out()
 
     def run(self, given: Mapping[str, Tensor], back: bool = False) -> None:
-        """Run the steps, of the adjoint if `back`. Collective, unless rows are at hand.
+        """Run the steps, of the adjoint if `back`. Collective, unless all rows are here.
 
         Parameters:
-            given (mapping of str to Tensor[rows, width]): Spaces, but those of pieces in turn. The
+            given (mapping of str to Tensor[rows, width]): Spaces, without pieces in turn. The
                 targets of steps are overwritten. Of the spaces that messages fill: none, or all;
-                then rows are at hand, and nothing travels.
+                then all rows are here, and nothing travels.
         """
         filled = set(self._filled.values())
         at_hand = bool(filled) and filled <= given.keys()

@@ -1,7 +1,7 @@
 """Feature-parallel products: mixture of parallelism (Wan et al. 2025, Section 3.1.2 and Algorithm
 2).
 
-Between products a rank has whole rows, its share of those of its part; in a product it has a slice
+Between products a rank has whole rows, a share of its part's; in a product it has a slice
 of the columns of all rows of the part, and multiplies with all of the part's matrix:
 
       own rows              slice of all rows         slice of A H            own rows

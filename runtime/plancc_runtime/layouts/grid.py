@@ -22,10 +22,10 @@ with chunk j of the parts (Equation 3), which the ranks of its process column ha
 Where only needed rows travel, messages of the row plan take the place of the broadcasts and
 reductions in the process column. All copies compute the same loss, of which each counts one in c:
 gradients of the copies of a row are equal, and each is 1 / c of the whole one; so they stay if
-every rank takes its own through the adjoint, and those of the weights, summed over all ranks, are
+every rank takes its own through the adjoint, and weights' gradients, summed over all ranks, are
 whole ones.
 
-The steps are those of `plancc.plan.products`.
+`plancc.plan.products` has the steps.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class GridGraph(ProgramGraph):
     ) -> Tensor:
         """x weight + bias, as in `LayerGraph` (Algorithm 3, second phase). Collective.
 
-        Slices of x are broadcast in the process row, and those of the gradient back: with them a
+        Slices of x are broadcast in the process row, slices of the gradient back: with them a
         rank makes its slice of x's gradient, and the rows of the weight's that its columns meet.
         """
         if not self.grid.splits_columns:

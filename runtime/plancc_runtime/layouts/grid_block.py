@@ -1,6 +1,6 @@
 """What a rank of a process grid has of A, as a `Block`.
 
-The columns of the block are those of the rank's *pieces* (`Grid.pieces`), one after the other; all
+The columns of the block belong to the rank's *pieces* (`Grid.pieces`), one after the other; all
 of them are halo rows, and message k brings piece k. An own column would be the place of a row among
 this rank's inputs, which a piece's rows need not be.
 

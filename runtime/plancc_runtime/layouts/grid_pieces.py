@@ -115,7 +115,7 @@ class OwnPieces:
 
 
 def _has_empty_rows(transposed: csr_matrix) -> bool:
-    """Whether so many rows have no nonzero that it pays to keep the others alone."""
+    """Whether enough rows are empty that it pays to keep the others alone."""
     used = np.count_nonzero(np.bincount(transposed.indices, minlength=transposed.shape[1]))
     return bool(2 * used < transposed.shape[1])
 

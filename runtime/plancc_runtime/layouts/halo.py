@@ -77,7 +77,7 @@ class Buffers:
 
 @dataclass(frozen=True, kw_only=True)
 class MessageBuffers(Buffers):
-    """Those of a `Halo`.
+    """Buffers of a `Halo`.
 
     Attributes:
         outer (Tensor[rows in the send masks, width]): Copies of own rows: sent by `Halo.expand`,
@@ -162,7 +162,7 @@ class HaloExchange(RowMover[B]):
         return self._kept[width]
 
     def release_buffers(self) -> None:
-        """Free those of `buffers_for`; made again when they are needed. Not collective."""
+        """Free the buffers of `buffers_for`; made again when they are needed. Not collective."""
         self._kept.clear()
 
     @abstractmethod

@@ -47,7 +47,7 @@ class LayerGraph(ABC):
 
     @property
     def num_outputs(self) -> int:
-        """Rows of the output; by default those of the input."""
+        """Rows of the output; by default the rows of the input."""
         return self.num_inputs
 
     @property

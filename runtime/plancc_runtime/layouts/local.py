@@ -311,7 +311,7 @@ class LocalGraph(ProgramGraph):
         return self._halo_parts[coefficients]
 
     def _exchanges(self) -> dict[str, HaloExchange[Any]]:
-        """Those of a product, by the names of its steps."""
+        """Exchanges of a product, by the names of its steps."""
         expand = {"expand": self._halo}
         return expand if self._copies is None else expand | {"fold": self._copies}
 

@@ -55,7 +55,7 @@ class BlockPiece(NamedTuple):
 class TransposedPiece:
     """The transpose of a whole block, laid out when it is first multiplied by.
 
-    A product with fixed features never is. Parameters are those of `transposed`.
+    A product with fixed features never is. Parameters as of `transposed`.
     """
 
     messages, source, target = range(0), ALL, ALL
@@ -77,7 +77,7 @@ class TransposedPiece:
 
 Blocks = dict[tuple[str, bool], list[Any]]
 """The pieces of every block, by its name, and (True) of its transpose: of `BlockPiece`, or of what
-brings one by a `start` of its own."""
+brings one by its own `start`."""
 
 
 def both_ways(matrix: csr_matrix, resources: Resources) -> tuple[SparseMatrix, SparseMatrix]:

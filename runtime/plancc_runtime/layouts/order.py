@@ -119,7 +119,7 @@ def reordered(part: Part, order: Int64Array) -> Part:
         order (int64[rows]): Old number of every new row. Interior rows must stay before the others.
 
     Returns:
-        Its rows are no longer in plan order, and those of a message no longer ascend.
+        Its rows are no longer in plan order, and rows of a message no longer ascend.
     """
     new = np.empty(part.num_rows + part.num_halo, part.column.dtype)
     new[order] = np.arange(part.num_rows)

@@ -106,7 +106,7 @@ class TypedBlock:
     def block_of(self, relation: Relation, transport: Transport) -> Block:
         """The block of a relation, without hops. Collective.
 
-        Its inputs are the own rows of the source, its outputs those of the destination; only rows
+        Its inputs are own rows of the source, its outputs rows of the destination; only rows
         that its nonzeros use are received and folded.
         """
         block, m, number = self.block, self.block.num_outputs, self.types.relations.index(relation)
@@ -137,7 +137,7 @@ class TypedBlock:
         return used[self.block.num_inputs :]
 
     def inputs_of(self, name: str, received: BoolArray, transport: Transport) -> Block:
-        """The own rows of a type and those of its halo rows that are `received`. Collective.
+        """The own rows of a type and its halo rows that are `received`. Collective.
 
         The block has no nonzeros and no hops.
         """

@@ -31,7 +31,7 @@ from plancc_runtime.transport.row_numbers import send_numbers
 
 @dataclass(frozen=True, kw_only=True)
 class RouteBuffers(Buffers):
-    """Those of a `RoutedHalo`.
+    """Buffers of a `RoutedHalo`.
 
     Attributes:
         stage: Tensor[rows of the stage, width].

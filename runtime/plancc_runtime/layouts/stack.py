@@ -138,12 +138,12 @@ class StackGraph(LocalGraph):
         )
 
     def edges_of(self, relation: Relation) -> slice:
-        """The nonzeros of a relation among those of the stack."""
+        """The nonzeros of a relation within the stack."""
         rows, row_ptr = self.stack_of[relation], self._block.row_ptr
         return slice(int(row_ptr[rows.start]), int(row_ptr[rows.stop]))
 
     def pattern_of(self, relation: Relation) -> Pattern:
-        """The nonzeros of a relation; columns are those of its source in `columns_by_type`."""
+        """The nonzeros of a relation; columns of its source in `columns_by_type`."""
         if relation not in self._of_relation:
             block, kind = self._block, [*self.inputs_of].index(relation[0])
             own, rows = self.inputs_of[relation[0]], self.stack_of[relation]
@@ -160,11 +160,11 @@ class StackGraph(LocalGraph):
 
 
 class StackAtHand(ColumnsAtHand, StackGraph):
-    """A stack whose halo rows are at hand."""
+    """A stack whose halo rows are here."""
 
 
 class RelationAtHand(LocalGraph):
-    """A relation, and of its source what layers need at hand (`Conv.fixed`).
+    """A relation, and what layers keep of its source (`Conv.fixed`).
 
     Inputs and outputs of a layer are rows of the destination.
     """

@@ -18,7 +18,7 @@ def aggregate(
     """`operators.aggregate` over the nonzeros of every own row, wherever they are. Collective.
 
     In an edge plan every rank reduces the nonzeros that it has; owners reduce these partial rows.
-    The expand moves the columns of x, the fold those of the result. A gradient of a maximum goes to
+    The expand moves columns of x, the fold columns of the result. A gradient of a maximum goes to
     one of the nonzeros that attain it, on one rank.
 
     Parameters:

@@ -47,7 +47,7 @@ class Halves(NamedTuple):
 
 
 def unchanged(*rows: Tensor) -> tuple[Tensor, ...]:
-    """The same rows: a half of a layer that has nothing to do."""
+    """The same rows: the half of a layer that does nothing."""
     return rows
 
 
@@ -74,7 +74,7 @@ class Conv(nn.Module, ABC):
     Attributes:
         Options: The model's options, which say the steps of a layer: a dataclass derived from
             `ConvOptions`.
-        whole_rows: Whether a rank must have all nonzeros of its rows, which it has not in an edge
+        whole_rows: Whether a rank must have all nonzeros of its rows, which it lacks in an edge
             plan.
         by_relation: Whether it needs a graph with types (`nn.relations`).
         rectifies: Whether the layer can apply the activation relu itself, and add its output to
@@ -280,7 +280,7 @@ class LinearAggregation:
         rectified: bool = False,
         onto: Tensor | None = None,
     ) -> Tensor:
-        """A x weight + bias: Tensor[num_outputs, d_out]; with `fixed` = A x at hand. Collective.
+        """A x weight + bias: Tensor[num_outputs, d_out]; with `fixed` = A x given. Collective.
 
         If `rectified`, max(., 0) of it. `onto` is as of `Conv.forward`.
         """

@@ -34,7 +34,7 @@ class GATConv(Conv):
     As in PyTorch Geometric's GATConv, W of all heads is one Glorot matrix, so are a_source and
     a_target [heads, width] each, and there is a bias from 0; targets of another kind (`d_target`)
     have a W of their own, and do not attend to themselves. With `parametrization` "paper" every
-    head has Glorot matrices of its own, W and [a_source, a_target], and there is no bias unless
+    head has separate Glorot matrices, W and [a_source, a_target], and there is no bias unless
     asked for.
     """
 

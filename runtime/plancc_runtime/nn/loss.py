@@ -29,7 +29,7 @@ def cross_entropy(
     Parameters:
         outputs (Tensor[m, classes]): Outputs for the split's vertices on this rank.
         labels: int64[m].
-        total: Number of the split's vertices on all ranks; with weights, the sum of those of their
+        total: Number of the split's vertices on all ranks; with weights, the weights of their
             classes.
         weights (Tensor[classes], optional): What a vertex of each class counts.
     """

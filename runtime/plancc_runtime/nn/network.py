@@ -33,12 +33,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 NORMS = ("none", "layer", "batch")
 _OF_CONVOLUTION = 1
-"""Last number of the keys that layers draw by; those of `dropped` have none."""
+"""Last number of the keys that layers draw by; keys of `dropped` have none."""
 
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """What a network consists of; those of `TrainOptions` that concern it.
+    """What a network consists of: the fields of `TrainOptions` that concern it.
 
     Attributes:
         model: A name in `plancc_runtime.nn.MODELS`.
@@ -46,7 +46,7 @@ class NetworkOptions:
         activation: A name in `ACTIVATIONS`, between layers.
         norm: "none", "layer" or "batch" (over all rows of all ranks), between layers.
         residual: Whether the input of a layer is added to its output, but for the last layer;
-            through a matrix of its own where the widths differ.
+            through a trained matrix where the widths differ.
         dropout, input_dropout: Rates in [0, 1) for the inputs of all layers but the first, and for
             that of the first.
         standardize_features: Whether features are standardised before they enter the network
@@ -188,7 +188,7 @@ class Network(nn.Module):
     ) -> Tensor:
         """Rows of the input of layer k, from 0, after the dropout of this update.
 
-        Parameters and result: those of `nn.dropout.dropout`; x itself if there is no dropout.
+        Parameters and result as of `nn.dropout.dropout`; x itself if there is no dropout.
         """
         rate = self._rate(k)
         return dropout(x, rate, key_of(self._seed, step, k), vertices, first_column) if rate else x
@@ -216,9 +216,9 @@ class Network(nn.Module):
         )
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
-        """The steps of layer k, from 0, in an epoch, with those of its residual.
+        """The steps of layer k, from 0, in an epoch, with the steps of its residual.
 
-        `fixed`: whether `Conv.fixed` is at hand; `plain`: whether products move what they do
+        `fixed`: whether `Conv.fixed` is given; `plain`: whether products move what they do
         without the pass "order".
         """
         conv, after = self.convs[k], list[LayerStep]()

@@ -1,7 +1,7 @@
 """Differentiable aggregation and attention on one rank's pattern.
 
 Dense operands have the rows [own rows | halo rows]; who fetches the halo rows, and sends their
-gradients back, is not known here. Sums have gradients of every order; those of attention have no
+gradients back, is not known here. Sums have gradients of every order; attention has no
 gradient of their own. float32 and float64; nothing depends on the number of threads.
 
 Sources: Md et al. 2021, Section 2.1 (aggregation primitive) and Algorithm 1;

@@ -66,7 +66,7 @@ _FILES: dict[tuple[str, bytes], ModuleType] = {}
 
 
 def check_training(options: TrainOptions) -> None:
-    """InputError for options of training that a class of the user's has not, or no such file."""
+    """InputError for options of training that a user's class lacks, or no such file."""
     check_name(options.model)
     _refuse_built_in(options, OF_BUILT_IN)
     for name, value in options.chosen(OF_LAYERS.split()).items():
@@ -264,7 +264,7 @@ def constructor_options(
         of_graph: What else the plan gives, by name.
 
     Raises:
-        InputError: For an option that the class has not, or for required ones that are missing.
+        InputError: For an option that the class lacks, or for missing required ones.
     """
     there = signature(model).parameters
     names = [k for k, each in there.items() if each.kind in _BY_NAME]
@@ -329,7 +329,7 @@ def forward_arguments(name: str, model: type[nn.Module], there: Collection[str])
         ways = OF_GRAPH | {k + BY_TYPE: way or OF_GRAPH["edge_type"] for k, way in OF_GRAPH.items()}
         has = [f"{k} ({ways[k]})" if ways.get(k) else k for k in missing]
         raise InputError(
-            f"`model` {name}: its forward needs {', '.join(has)}, which the plan has not; give the "
+            f"`model` {name}: its forward needs {', '.join(has)}, which the plan lacks; give the "
             "arguments defaults, or train in the library"
         )
     return [k for k in others if k in there]

@@ -2,7 +2,7 @@
 
 Between two exchanges every row is worked on by itself: weights, bias, norm, activation, residual,
 dropout. The backward pass does that work again, some rows at a time: their activations and
-gradients stay in the cache, and those of all rows are never there at once.
+gradients stay in the cache, and never exist for all rows at once.
 
     kept                   computed again                          kept
     A H of layer k   -->   W, bias, norm, activation, dropout   -->   A H of layer k + 1

@@ -235,7 +235,7 @@ class RGCNConv(RelationConv):
     """The relational graph convolution of Schlichtkrull et al. (ESWC 2018), Equations 2 and 3.
 
     z_r W_r for every relation, z_r the mean or sum over its neighbours, and h_v W. It is PyTorch
-    Geometric's RGCNConv on the union: W_r is a sum of `bases` matrices, or one of its own; all
+    Geometric's RGCNConv on the union: W_r is a sum of `bases` matrices, or a separate one; all
     types have one matrix of own rows and one bias.
     """
 
@@ -294,7 +294,7 @@ class PerRelation(RelationConv):
 
     Rows travel once for all relations. Convolutions get what has come as their `fixed`, and rows of
     the destination as their input; the sum of their `own_map` multiplies these once, and so does
-    `target_map` of all side by side. A type to which no relation leads has a linear map of its own
+    `target_map` of all side by side. A type to which no relation leads has a separate linear map
     rows if convolutions read these, else zeros.
 
     Attributes:

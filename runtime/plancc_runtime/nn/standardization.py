@@ -16,7 +16,7 @@ from plancc_runtime.transport.base import Transport
 class Standardization(nn.Module):
     """(x - mean) scale, column by column; part of a network, which reads nothing else.
 
-    Mean and variance are those of all vertices and not of the training vertices alone: a network
+    Mean and variance are over all vertices, not over training vertices alone: a network
     that is trained on a graph reads the features of all its vertices anyway, and of the few
     vertices of a public split many columns would be constant. The sum of squares is divided by
     their number, as scikit-learn's StandardScaler does. Constant columns become 0.

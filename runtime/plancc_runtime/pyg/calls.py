@@ -38,7 +38,7 @@ ASKED = names(
 )
 """Questions about a tensor."""
 SIZED = names("view reshape expand repeat broadcast_to unflatten narrow __getitem__ __setitem__")
-"""Functions that, beside those of `MADE`, are given sizes."""
+"""Functions, besides `MADE`, that are given sizes."""
 SIZES = names("size shape numel __len__")
 SAME = names(
     "to type type_as float double half bfloat16 long int bool cpu cuda contiguous clone detach"
@@ -61,8 +61,8 @@ ALONG: dict[str, tuple[int, Any]] = {
 }  # fmt: skip
 """Functions along one axis: the place of `dim` in the arguments, and its default."""
 BY_ROW = PRODUCTS | names("repeat stack linear one_hot gru_cell lstm_cell addmm baddbmm")
-"""Functions that treat each row by itself if the shapes of all fit; so do those that torch makes of
-pointwise operations and of `KEEP_ROWS`, and those of `ALONG` along another axis."""
+"""Functions that treat each row by itself if all shapes fit; so do functions that torch makes of
+pointwise operations and of `KEEP_ROWS`, and `ALONG` along another axis."""
 KEEP_ROWS = names(
     "transpose permute t view _unsafe_view unsqueeze expand alias clone copy fill zero zeros_like "
     "ones_like full_like empty_like floor_divide hardswish log_sigmoid_forward _prelu_kernel"
@@ -95,7 +95,7 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
 
     def run(self) -> Any:
-        """What torch returns, without marks but those of tensors that it changes in place."""
+        """What torch returns, without marks except of tensors that it changes in place."""
         return self.func(*self.args, **self.kwargs)
 
     def get(self, place: int, name: str, default: Any = None) -> Any:
@@ -165,7 +165,7 @@ _beyond_pointwise: dict[str, frozenset[str]] = {}
 
 
 def beyond_pointwise(call: Call) -> frozenset[str]:
-    """Names of torch's operations that make a function, but for those that torch calls pointwise.
+    """Names of torch's operations that make a function, except what torch calls pointwise.
 
     They are seen as the function runs on shapes alone; {""} if it fails, or none is seen.
     """

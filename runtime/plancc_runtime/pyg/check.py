@@ -183,7 +183,7 @@ class _Entries(NamedTuple):
         chosen: bool[entries of this rank].
         keys (int64[1 or 3, n]): Vertices of all ranks, or relations, sources and targets, in
             ascending order of the last.
-        order (int64[n]): Their places among those of rank after rank.
+        order (int64[n]): Their places in the order of rank after rank.
         mine (int64[...]): Places of this rank's among them.
     """
 
@@ -194,7 +194,7 @@ class _Entries(NamedTuple):
 
     @classmethod
     def of(cls, chosen: Tensor, keys: Tensor, transport: Transport) -> _Entries:
-        """Those of this rank in the order of its rows. Collective."""
+        """This rank's rows, in their order. Collective."""
         of_ranks = transport.gather(keys.numpy())
         whole = np.concatenate(of_ranks, axis=1)
         order = np.lexsort(whole)

@@ -114,7 +114,7 @@ class Distributed(nn.Module):
     """What `distributed` returns.
 
     Parameters:
-        is_alike: Whether the numbers in the network are known to be those of all ranks.
+        is_alike: Whether the numbers in the network are known to be equal on all ranks.
 
     Attributes:
         model: The network that was given.
@@ -331,7 +331,7 @@ class Distributed(nn.Module):
     # Messages of PyTorch Geometric
 
     def _hooked(self, layer: Any, rules: TorchRules) -> list[Any]:
-        """Hooks of a layer that passes messages; none of another."""
+        """Hooks of a layer that passes messages; no hooks for another."""
         is_script = isinstance(layer, torch.jit.ScriptModule)
         if is_script or layer._backward_hooks or layer._backward_pre_hooks:
             raise InputError(

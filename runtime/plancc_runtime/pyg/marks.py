@@ -1,6 +1,6 @@
 """Marks on tensors: which of their axes are rows of the graph, and which numbers name rows.
 
-Marks say of which `TypeRows`: of all vertices, or of those of a type.
+Marks say of which `TypeRows`: of all vertices, or of the vertices of a type.
 
 A mark is a class and an attribute, and changes nothing that torch computes: outside of
 `rules.TorchRules` a marked tensor is an ordinary one, and results of functions have no marks.

@@ -1,6 +1,6 @@
 """What comes from other ranks, differentiably: halo rows, sums and maxima over rows.
 
-Every rank computes the loss of its own rows, and the loss is the sum over ranks. So the gradient of
+Every rank computes the loss of its rows, and the loss is the sum over ranks. So the gradient of
 a sum over ranks is the sum of what the ranks find.
 """
 
@@ -24,7 +24,7 @@ from plancc_runtime.transport.base import Transport
 class FetchedColumns:
     """Own and halo rows of tensors, each fetched once. Collective.
 
-    A type's halo rows that edges of one relation do not read come when those of another do.
+    A type's halo rows that edges of one relation do not read come when edges of another do.
     """
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ class OverRanks(TorchFunctionMode):
         self.calls: list[str] = []  # of functions of rows or edges
         self.draws = 0  # of masks of dropout
         self.inside: Any = None  # rows and edges of the HGTConv that runs
-        self.edges: EdgeEnds | None = None  # those that ends were last taken from
+        self.edges: EdgeEnds | None = None  # the edges that ends were last taken from
 
     def _by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
         """Entries of all ranks, in bins: sources of edges, or groups such as a batch's graphs."""
@@ -230,7 +230,7 @@ def extreme(
 ) -> Tensor:
     """The largest ("max" in its name) or least of every bin.
 
-    Its gradient goes to all that are, in equal shares, or to those that `pick` leaves of them.
+    Its gradient goes to all that are, in equal shares, or to the ones that `pick` leaves.
 
     Parameters:
         base: What is in the bins beforehand; part of them if `own`. torch counts it among those
@@ -254,7 +254,7 @@ def extreme(
 
 
 def root(x: Tensor) -> Tensor:
-    """The square root; its gradient at 0 is 0, as those of `std` and `norm` are."""
+    """The square root; its gradient at 0 is 0, as of `std` and `norm`."""
     return torch.where(x > 0, x, 1).sqrt() * (x > 0)
 
 

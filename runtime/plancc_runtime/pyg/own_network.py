@@ -39,7 +39,7 @@ from plancc_runtime.typed import TypedGraph
 
 
 class OwnNetwork(Network):
-    """A network of a class of the user's; parameters are those of `Network`.
+    """A network of a user's class; parameters as of `Network`.
 
     Attributes:
         dims: Widths of features and outputs.
@@ -116,7 +116,7 @@ class OwnNetwork(Network):
         """What `forward` takes of the graph beside the features, by name. Collective.
 
         Raises:
-            InputError: If it needs what the plan has not.
+            InputError: If it needs what the plan lacks.
         """
         union, kind = graph.union if isinstance(graph, TypedGraph) else graph, type(self.model)
         there = available(union.plan_header, union.block, kind)
@@ -130,7 +130,7 @@ class OwnNetwork(Network):
         return given
 
     def features(self, graph: EdgeGraph | TypedGraph, x: Tensor) -> Any:
-        """Features x of all own rows as the class takes them: by type, each of its own width."""
+        """Features x of all own rows as the class takes them: by type, each with its width."""
         if not isinstance(graph, TypedGraph):
             return x
         widths = self.options.types["widths"]

@@ -84,7 +84,7 @@ class _KeptPattern(NamedTuple):
 
 
 class Patterns:
-    """Patterns of edges in a forward pass; those of the last one are kept for the next."""
+    """Patterns of edges in a forward pass; patterns of the last pass are kept for the next."""
 
     def __init__(self) -> None:
         self._last: list[_KeptPattern] = []

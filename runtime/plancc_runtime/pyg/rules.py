@@ -46,7 +46,7 @@ from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
-    """The rules while a network runs; parameters are those of `OverRanks`."""
+    """The rules while a network runs; parameters as of `OverRanks`."""
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -320,7 +320,7 @@ class TorchRules(OverRanks):
             at = f"{first.start or ''}:{first.stop or ''}" if isinstance(first, slice) else first
             refuse(
                 call,
-                f"takes rows or edges {at} of every rank, not those of the whole graph (choose "
+                f"takes rows or edges {at} of every rank, not of the whole graph (choose "
                 "rows by a mask, such as `x[vertices < 10]` with `graph.vertices` as an argument)",
             )
         taken = call._replace(func=Tensor.__getitem__, args=(x, (first, *rest)))
@@ -437,7 +437,7 @@ class TorchRules(OverRanks):
         """Entries of edges behind others."""
         x, parts = found[0], call.args[0]
         if len(found) < len(parts):
-            refuse(call, "puts entries behind those of rows or edges")
+            refuse(call, "puts entries behind rows or edges")
         if len(parts) > 1 and all(is_rows(each) for each in parts):
             refuse(call, "puts rows behind rows")
         if any(each.axis != x.axis for each in found):

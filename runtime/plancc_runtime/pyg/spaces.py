@@ -18,11 +18,11 @@ Key = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class TypeRows:
-    """This rank's rows of all vertices or of those of a type. Columns are [own rows | halo rows].
+    """This rank's rows of all vertices or of one type. Columns are [own rows | halo rows].
 
     Attributes:
         name: The type; "" of a graph without types.
-        num_rows, total (int): Own rows, and those of all ranks.
+        num_rows, total (int): Own rows, and rows of all ranks.
         vertices (int64[num_columns]): Vertex of every column.
     """
 

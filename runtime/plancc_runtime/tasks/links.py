@@ -119,7 +119,7 @@ class LinkLearner(Learner):
         self._drawn: dict[int, Ends] = {}
 
     def words(self, epoch: int) -> int:
-        """Words that all ranks send in an epoch beside those of the layers. Collective."""
+        """Words that all ranks send in an epoch beside the layers' words. Collective."""
         asked = np.unique(self._drawn_in(epoch)[1])
         others = np.count_nonzero(~np.isin(asked, self._vertices))
         width = 2 * self.options.hidden  # forward and back
@@ -193,7 +193,7 @@ class LinkLearner(Learner):
         return data.target.share_of_loss(scores, truth, data.totals["train"])
 
     def _of_splits(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
-        """Scores of all splits; those of training by the negatives of epoch 0. Collective."""
+        """Scores of all splits; for training by the negatives of epoch 0. Collective."""
         with torch.no_grad():
             return {split: self._of_split(split, outputs, 0) for split in data.split_sizes}
 

@@ -1,4 +1,4 @@
-"""Classes or numbers of the vertices of one type: data of all types are those of the union."""
+"""Classes or numbers of the vertices of one type: data of all types stand in the union."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class TypedVertices(LearningTask):
     def joined(self, part: Part, plan: str) -> Part:
         """The slice with vertex data of the union; not collective.
 
-        Features are as wide as the widest; those of other types are filled up with zeros. Labels
-        and masks are those of the target.
+        Features are as wide as the widest; narrower ones are filled up with zeros. Labels
+        and masks belong to the target.
 
         Parameters:
             plan: Its name, for messages.
 
         Raises:
-            InputError: If no type, or none of several, is the target, or a type that a layer reads
+            InputError: If no type is the target, or a type that a layer reads
                 has no features.
         """
         if self.network:

@@ -202,7 +202,7 @@ class TransportTests:
     """Inherit, and start ranks."""
 
     def run(self, ranks: int, work: Callable[[Transport], None]) -> None:
-        """Call ``work(transport)`` on so many ranks, and raise what one of them raises."""
+        """Call ``work(transport)`` on this number of ranks, and raise what one of them raises."""
         raise NotImplementedError
 
     @pytest.mark.parametrize("ranks", [1, 2, 3])

@@ -264,7 +264,7 @@ class Transport(ABC):
 
     @property
     def numbers(self) -> Sequence[int]:
-        """The numbers by which the user knows the ranks: those of the whole job."""
+        """The numbers by which the user knows the ranks: numbers of the whole job."""
         return range(self.size)
 
     @abstractmethod
@@ -289,7 +289,7 @@ class Transport(ABC):
         """Some ranks, for collectives of their own. Collective among *all* ranks.
 
         Every rank calls this equally often, with the group that it is in: the groups of one call
-        are disjoint. A transport without collectives of its own returns a `group.MessageGroup`.
+        are disjoint. A transport without native collectives returns a `group.MessageGroup`.
 
         Parameters:
             ranks: Ascending, this rank among them.
@@ -340,7 +340,7 @@ class Transport(ABC):
 
     def cores_per_rank(self) -> int:
         """Cores this rank may use if all ranks of its machine share fairly. Collective."""
-        # the launcher may have bound every rank to cores of its own, or none: the union says which
+        # the launcher may have bound every rank to separate cores, or none: the union says which
         here, own = platform.node(), usable_cores()
         node = [cores for host, cores in self.gather((here, sorted(own))) if host == here]
         return max(1, min(len(set().union(*node)) // len(node), len(own)))

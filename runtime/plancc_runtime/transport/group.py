@@ -1,4 +1,4 @@
-"""Groups of ranks: collectives out of messages, and a group as a transport of its own."""
+"""Groups of ranks: collectives out of messages, and a group as a transport."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ E = TypeVar("E", bound="LocalTransport")
 def run_ranks(
     num_ranks: int, work: Callable[[LocalTransport], T], timeout: float | None = TIMEOUT
 ) -> list[T]:
-    """Call ``work(transport)`` for every rank, each in a thread of its own.
+    """Call ``work(transport)`` for every rank, each in a separate thread.
 
     `work` must make settings of torch that belong to a thread (`torch.set_num_threads`,
     `torch.no_grad`) itself.
@@ -272,8 +272,8 @@ class LocalChannel(Channel):
         self._inward = list(chain.from_iterable(inward))
         # of the round, under the lock of the group
         self._missing: list[int] = []  # pieces of every receive that are not here
-        self._receiving: Counter[int] = Counter()  # peer -> pieces that it has not sent
-        self._sending: Counter[int] = Counter()  # peer -> pieces that it has not taken
+        self._receiving: Counter[int] = Counter()  # peer -> pieces that it still has to send
+        self._sending: Counter[int] = Counter()  # peer -> pieces that it still has to take
         self._arrived: deque[int] = deque()
 
     def start(self) -> None:

@@ -91,7 +91,7 @@ def _end(mpi: Any, library: Any) -> None:
 
 
 class MpiTransport(Transport):
-    """The ranks that one mpirun (mpiexec, srun) started, or those of `comm`. Collective.
+    """The ranks that one mpirun (mpiexec, srun) started, or the ranks of `comm`. Collective.
 
     Parameters:
         comm (mpi4py.MPI.Intracomm, optional): It is duplicated, so that messages can never be

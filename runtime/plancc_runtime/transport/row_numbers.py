@@ -168,7 +168,7 @@ class RowBits:
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
         """The places of received rows whose senders told them, ascending. Collective.
 
-        `rows`: int64[m], places of those that this rank tells among its sent rows, ascending.
+        `rows`: int64[m], places of the told rows among its sent rows, ascending.
         """
         if self._transport.size == 1:
             return rows

@@ -2,7 +2,7 @@
 
 Importing this module imports torch, and joins nothing.
 
-NCCL matches messages by order alone and runs those of one group at once. So all ranks go through
+NCCL matches messages by order alone and runs messages of one group at once. So all ranks go through
 the messages of a round in one order, by distance from sender to receiver, in groups that end at the
 same distances on all ranks: every message is in the same group at both ends.
 
@@ -52,7 +52,7 @@ TAGS = 16  # pieces between the same two ranks in one group of NCCL
 
 
 def best_backend(ranks_here: int | None = None) -> str:
-    """ "nccl" where every rank of this machine has a CUDA device of its own, else "gloo".
+    """ "nccl" where every rank of this machine has a separate CUDA device, else "gloo".
 
     NCCL refuses two ranks on one device. `ranks_here`: of this machine; None: not known.
     """
@@ -126,7 +126,7 @@ class TorchTransport(Transport):
         super().__init__(dist.get_rank(), dist.get_world_size(), timeout)
         self._watchdog = Watchdog(self)
         self.nccl = backend == "nccl"
-        # a group of its own: messages can never be mistaken for the user's
+        # a separate group: messages can never be mistaken for the user's
         self.group = self._new_group(tuple(range(self.size)))
         self._groups: dict[tuple[int, ...], Any] = {}  # by members; never freed, each made once
         self._stream: Any = None

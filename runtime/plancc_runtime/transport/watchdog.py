@@ -17,7 +17,9 @@ from typing import Protocol
 
 from plancc_runtime.transport.messages import overdue
 
-GRACE = 2.0  # seconds between the last sentence of this rank and its end, for those of others
+GRACE = (
+    2.0  # seconds between the last sentence of this rank and its end, for other ranks' sentences
+)
 RUNNING: weakref.WeakSet[Watchdog] = weakref.WeakSet()
 """Those whose threads run; they are stopped before Python shuts down."""
 

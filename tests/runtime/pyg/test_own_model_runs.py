@@ -268,7 +268,7 @@ REFUSED = {
     "{}:Needs --model-option depth=3": "its constructor needs width: give --model-option width=",
     "{}:Lazy": "'unused.lin.weight' has no size yet",
     "{}:Unmade": "Unmade: cannot be made: ValueError: there is no such width",
-    "{}:Positions": "its forward needs pos, batch, which the plan has not",
+    "{}:Positions": "its forward needs pos, batch, which the plan lacks",
     "{}:Edges": "forward needs edge_attr (features of edges: compile|--edge-features)",
     "{}:Data": "its forward takes 'data' whole|forward(self, x, edge_index)",
     "{}:Wide": "returns shape [41, 14], and needed is a tensor of shape [41, 5]",
@@ -326,7 +326,7 @@ def test_plans_of_other_layouts_are_refused(layout):
 
 
 def test_ranks_whose_network_differs_are_named(plans):
-    with pytest.raises(InputError, match="on rank 0 are not those of ranks 1, 2"):
+    with pytest.raises(InputError, match="on rank 0 differ from those of ranks 1, 2"):
         trained(plans / "classes.h5", 3, model=own_nets.Differs)
     with pytest.raises(InputError, match="of type Linear: give a class"):
         plancc.train(plans / "classes.h5", model=torch.nn.Linear(2, 2))
