@@ -423,7 +423,7 @@ class PlanOptions:
         "with `link_split`: times by which edges are split, the latest for test and those before "
         "for validation. A table with a number for every edge in the order of GRAPH (.npy, .csv, "
         ".csv.gz); or values: the values of the edges in GRAPH, which then is read without weights",
-        more="In Python also number[edges] (`plancc.graph.read_source`).",
+        more="In Python also number[edges] (`plancc.graph.links`).",
         metavar="FILE|values",
     )
     disjoint_train_ratio: float = of_links(

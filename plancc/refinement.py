@@ -41,12 +41,12 @@ from plancc.plan.matrix import ends_of_links, typed_graph_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.plan.routes import routed_like
+from plancc.plan.topology import Topology
 from plancc.predict.forecast import RECORDED, Forecast
 from plancc.predict.widths import DataWidths
 from plancc.registry import check_choice
 from plancc.report.epochs import Basis
 from plancc.report.payback import search_seconds
-from plancc.report.routes import recorded_topology
 from plancc.search.record import Judge, Record
 from plancc.text import shown
 
@@ -117,7 +117,7 @@ def refine(
         )
     for note in notes:
         warn(note)
-    unknown = recorded_topology(recorded, plan.num_parts) is None
+    unknown = Topology.recorded(recorded, plan.num_parts) is None
     about: dict[str, Any] = {"refined_from": plan.content_sha256()}
     if asked.budget is not None:
         about["budget"] = float(asked.budget)
@@ -146,7 +146,7 @@ def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
     step = f"refined for {asked.objective}, seed {asked.seed}"
     record.add(step, wall_seconds() - start, judge.of(refined))
     found = record.found().owners
-    topology = recorded_topology(plan.provenance, plan.num_parts)
+    topology = Topology.recorded(plan.provenance, plan.num_parts)
     if topology is not None:
         same = np.array_equal(found.rows, before)
         return found if same else mapped(found, matrix, topology, search.capacities)

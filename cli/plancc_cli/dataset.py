@@ -92,10 +92,8 @@ def _dataset_command(name: str) -> click.Command:
                 if is_new:
                     os.unlink(output)
                 raise
-        say(
-            f"{output}: {graph.num_vertices} vertices, {graph.num_nonzeros} nonzeros, "
-            f"{'directed' if graph.directed else 'undirected'}"
-        )
+        kind = "directed" if graph.directed else "undirected"
+        say(f"{output}: {graph.num_vertices} vertices, {graph.num_nonzeros} nonzeros, {kind}")
         if has_data:
             say(f"{data}: features, labels and masks; compile with --data {data}")
 

@@ -69,10 +69,8 @@ def command(
     if wanted.allowed:
         raise InputError(f"--balance {balance}: a hypergraph file has no limits; give names only")
     if balance is not None and not output.removesuffix(".gz").endswith(WEIGHTED):
-        raise InputError(
-            f"{output}: this format has no weights: drop --balance {balance}, or choose from "
-            f"{', '.join(WEIGHTED)}"
-        )
+        cure = f"drop --balance {balance}, or choose from {', '.join(WEIGHTED)}"
+        raise InputError(f"{output}: this format has no weights: {cure}")
     if NONZERO_PARTS.search(output):
         _export_nonzero_owner(source, output)
         return
@@ -121,10 +119,8 @@ def _export_to_framework(context: click.Context, source: str, target: str, outpu
     check_folder_target(output)
     plan = load(source)
     export(plan, target, output)
-    say(
-        f"{output}: {target}, {plan.num_vertices} vertices and {plan.header.num_nonzeros} "
-        f"nonzeros in {plan.num_parts} parts"
-    )
+    sizes = f"{plan.num_vertices} vertices and {plan.header.num_nonzeros} nonzeros"
+    say(f"{output}: {target}, {sizes} in {plan.num_parts} parts")
     entry: Export = EXPORTS[target]
     if entry.doubles and plan.value.dtype != "float64":
         say(f"values are {plan.value.dtype}: compile with --value-dtype float64 to keep doubles")

@@ -371,10 +371,8 @@ def _parse_capacities(text: str) -> tuple[float, ...]:
         numbers = [float(word) for word in text.split(",")]
     except ValueError:
         if "," in text and not os.path.exists(text):
-            raise InputError(
-                f"--capacities '{text}': give a number above 0 for every part, such as 1,1,2, or a "
-                "file of them"
-            ) from None
+            cure = "give a number above 0 for every part, such as 1,1,2, or a file of them"
+            raise InputError(f"--capacities '{text}': {cure}") from None
         return read_capacities(text)
     return check_capacities(numbers)
 
@@ -555,10 +553,9 @@ def _parse_dims(text: str) -> list[int]:
     except ValueError:
         dims = []
     if len(dims) < 2 or min(dims) < 1 or max(dims) > MOST:
-        raise InputError(
-            f"--dims '{text}': give at least two widths from 1 to {MOST}, such as 602,128,41 "
-            "for an input of 602 columns and layers of 128 and 41"
-        )
+        example = "602,128,41 for an input of 602 columns and layers of 128 and 41"
+        cure = f"give at least two widths from 1 to {MOST}, such as {example}"
+        raise InputError(f"--dims '{text}': {cure}")
     return dims
 
 

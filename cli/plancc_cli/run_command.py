@@ -93,10 +93,8 @@ def command(
     level = verbosity_level()  # threads do not know the context
     if restart_on is not None:
         if settings["checkpoint"] is None or settings["every"] is None:
-            raise InputError(
-                f"--restart-on {restart_on}: give --checkpoint, the folder, and --every, how often "
-                "it is written, too"
-            )
+            cure = "give --checkpoint, the folder, and --every, how often it is written, too"
+            raise InputError(f"--restart-on {restart_on}: {cure}")
         settings["resume"] |= any(Path(settings["checkpoint"]).glob("last*.safetensors"))
     checked_header(plan, ranks)
     if settings["resume"] and settings["checkpoint"] is not None:
@@ -410,10 +408,8 @@ def _notes(outline: RunOutline) -> Iterator[str]:
     topology, sizes = outline.header.topology, outline.split_sizes
     travel = outline.exchange, outline.options.exchange
     if topology is not None and travel == ("flat", "auto"):
-        yield (
-            f"rows travel straight from rank to rank: these ranks are not on nodes x ranks "
-            f"{topology}, for which the plan has hops"
-        )
+        why = f"these ranks are not on nodes x ranks {topology}, for which the plan has hops"
+        yield f"rows travel straight from rank to rank: {why}"
     for name, why in outline.passes_off.items():
         yield f"pass {name} is off: {why}"
     if outline.pipelining is not None:
@@ -428,10 +424,8 @@ def _notes(outline: RunOutline) -> Iterator[str]:
     if outline.replaced_masks:
         yield f"`split` stands in place of the plan's masks ({', '.join(outline.replaced_masks)})"
     if not (outline.random_labels or _learns_links(outline)) and set(sizes) == {"train"}:
-        yield (
-            f"{sizes['train']:,} vertices train and none is tested: the plan has no "
-            "masks for it; `split` 0.6,0.2,0.2 draws some"
-        )
+        why = "the plan has no masks for it; `split` 0.6,0.2,0.2 draws some"
+        yield f"{sizes['train']:,} vertices train and none is tested: {why}"
 
 
 def _batches(outline: RunOutline) -> str:

@@ -76,10 +76,9 @@ def load_dataset(name: str, **options: Any) -> Dataset:
         raise InputError(f"dataset '{name}' has no option '{unknown}': choose from {known}")
     made = recipe(**options).build()
     if not isinstance(made, Dataset):
-        raise BackendError(
-            f"{DATASETS.words_of(name)} builds a {type(made).__name__}, not a "
-            f"plancc_datasets.dataset.Dataset ({place_of(recipe.build)})"
-        )
+        told = f"{DATASETS.words_of(name)} builds a {type(made).__name__}"
+        where = place_of(recipe.build)
+        raise BackendError(f"{told}, not a plancc_datasets.dataset.Dataset ({where})")
     return made
 
 

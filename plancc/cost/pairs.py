@@ -1,12 +1,10 @@
-"""Rows that every part sends to every other, from owners, a plan, or a plan file's offsets.
+"""Rows that every part sends to every other, from owners or the messages of a plan.
 
 All results are ``csr_array int64[p, p]``: entry (q, m) is the rows that part q sends to part m in
 one expand; the diagonal is empty, no zero is stored, columns ascend.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,9 +14,6 @@ from plancc.graph.graph import Graph
 from plancc.kernel import njit
 from plancc.plan.exchange import Int32Array, Int64Array, Side
 from plancc.plan.receive_sets import grouped
-
-if TYPE_CHECKING:
-    from plancc.plan.reader import PlanFile
 
 
 def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_array:
@@ -47,23 +42,9 @@ def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_arr
 
 def pair_volumes_of_table(send: Side) -> sp.csr_array:
     """Rows that every part sends to every other by these messages, csr_array int64[p, p]."""
-    return _of_messages(send.ptr, send.peer, send.row_ptr)
-
-
-def read_pair_volumes(file: PlanFile, table: str = "expand/send") -> sp.csr_array:
-    """The same from an open plan file: reads offsets and peers, no row and no nonzero.
-
-    `table`: another one by sender, such as "fold/send".
-
-    Raises:
-        PlanError: If the file is damaged.
-    """
-    return _of_messages(*file.read_messages(table))
-
-
-def _of_messages(ptr: Int64Array, peer: Int32Array, row_ptr: Int64Array) -> sp.csr_array:
-    num_parts = len(ptr) - 1
-    return sp.csr_array((np.diff(row_ptr), peer, ptr), shape=(num_parts, num_parts))
+    num_parts = len(send.ptr) - 1
+    arrays = np.diff(send.row_ptr), send.peer, send.ptr
+    return sp.csr_array(arrays, shape=(num_parts, num_parts))
 
 
 @njit(cache=True, nogil=True)

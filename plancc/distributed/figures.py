@@ -61,7 +61,7 @@ def metrics_of(ranks: Ranks, parts: Plan) -> Metrics:
     """The figures of the plan that all ranks' parts make. Collective."""
     own = parts.traffic()
     rows, nonzeros = ranks.concatenated(own.rows), ranks.concatenated(own.nonzeros)
-    step = StepTraffic(*map(ranks.concatenated, own.step))
+    step = StepTraffic(*map(ranks.concatenated, StepTraffic.of(parts.exchanges.expand)))
     return summarize(Traffic(rows, nonzeros, *step))
 
 

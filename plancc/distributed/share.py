@@ -12,10 +12,10 @@ from plancc.distributed.ranks import Ranks
 from plancc.graph.columns import WithColumns
 from plancc.graph.csr import MappedGraph
 from plancc.graph.graph import Graph, Source
+from plancc.graph.kernels import mirror_sum
 from plancc.graph.links import Pair, without
 from plancc.graph.normalize import Rows, RowsOfTypes
 from plancc.graph.remarks import lost_values
-from plancc.graph.symmetry import mirror_sum
 from plancc.graph.union import without_relations
 from plancc.passes.kernels.label_propagation import ClusterLinks
 from plancc.passes.kernels.nets import transpose

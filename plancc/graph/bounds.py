@@ -34,6 +34,7 @@ CLASSES_PER_CLASS = 16
 CLUSTERS = 1024
 """Clusters that vertices of any number may have; more vertices may have one each."""
 
+_CURE = "read it with `allow_large` if this is right"
 _source: ContextVar[int | None] = ContextVar("bytes of the source that is read", default=None)
 _large: ContextVar[bool] = ContextVar("whether sources may be large", default=False)
 
@@ -80,10 +81,8 @@ def check_unpacked(
     paths = [paths] if isinstance(paths, str | os.PathLike) else paths
     most = largest(*paths, per_byte=per_byte)
     if most is not None and claimed > most:
-        raise InputError(
-            f"{what} takes {claimed:,} bytes, and a file of {_size(paths):,} bytes may "
-            f"become {most:,}; read it with `allow_large` if this is right"
-        )
+        bound = f"a file of {_size(paths):,} bytes may become {most:,}"
+        raise InputError(f"{what} takes {claimed:,} bytes, and {bound}; {_CURE}")
 
 
 def check_vertices(num_vertices: int, where: str) -> None:
@@ -92,10 +91,8 @@ def check_vertices(num_vertices: int, where: str) -> None:
     if size is None or _large.get():
         return
     if num_vertices > VERTICES + VERTICES_PER_BYTE * size:
-        raise InputError(
-            f"{where}: {num_vertices} vertices are more than a source of {size:,} bytes may have; "
-            "read it with `allow_large` if this is right"
-        )
+        bound = f"more than a source of {size:,} bytes may have"
+        raise InputError(f"{where}: {num_vertices} vertices are {bound}; {_CURE}")
 
 
 def check_classes(largest_class: int, occurring: int, what: str) -> None:
@@ -104,10 +101,10 @@ def check_classes(largest_class: int, occurring: int, what: str) -> None:
     A network has an output for every class number up to the largest.
     """
     if not _large.get() and largest_class >= CLASSES + CLASSES_PER_CLASS * occurring:
+        told = f"a network would have an output for each of {largest_class + 1:,}"
+        cure = "number the classes from 0, or read them with `allow_large`"
         raise InputError(
-            f"{what} is '{largest_class}', and {occurring:,} classes occur: a network would "
-            f"have an output for each of {largest_class + 1:,}; number the classes from 0, or read "
-            "them with `allow_large`"
+            f"{what} is '{largest_class}', and {occurring:,} classes occur: {told}; {cure}"
         )
 
 

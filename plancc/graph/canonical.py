@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.arrays import Array, IntArray, Mask
 from plancc.graph.edge_weights import WeightRange
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
+from plancc.graph.kernels import is_mirrored
 from plancc.graph.listed_edges import is_listing, list_edges
-from plancc.graph.symmetry import is_mirrored
 
-IntArray = npt.NDArray[np.integer]
 MANY = 1 << 22
 """Nonzeros from which on no transpose is made to see whether a pattern is symmetric: it would take
 more memory than the graph."""
@@ -37,7 +37,7 @@ def build_graph(
     num_vertices: int,
     row: IntArray,
     col: IntArray,
-    values: npt.NDArray[Any] | None = None,
+    values: Array | None = None,
     *,
     directed: bool = True,
     symmetrize: bool = False,
@@ -88,30 +88,20 @@ def build_graph(
     del data, row, col
     if symmetrize and directed:
         # merge first: then two terms meet at most, and A[i, j] == A[j, i] exactly
-        row = _rows_of(matrix)
-        off = row != matrix.indices
-        both = (
-            np.concatenate([row, matrix.indices[off]]),
-            np.concatenate([matrix.indices, row[off]]),
-        )
-        data = np.concatenate([matrix.data, matrix.data[off]])
-        one_way = np.count_nonzero(off)
-        del row, off
-        matrix = coo_array((data, both), shape=shape).tocsr()
+        *ends, summands = both_ways(_rows_of(matrix), matrix.indices, matrix.data)
+        assert summands is not None
+        one_way = len(summands) - matrix.nnz
+        matrix = coo_array((summands, tuple(ends)), shape=shape).tocsr()
         if values is not None:
-            source = source.counting(BOTH_WAYS, len(data) - matrix.nnz, f" of {one_way:,}")
+            source = source.counting(BOTH_WAYS, len(summands) - matrix.nnz, f" of {one_way:,}")
     if values is not None:
         check_finite(matrix.data, where)  # sums may have overflowed
         entries = matrix.nnz
         matrix.eliminate_zeros()
         source = source.counting(ZEROS, entries - matrix.nnz)
-    return Graph(
-        indptr=matrix.indptr.astype(np.int64),
-        indices=matrix.indices.astype(np.int32, copy=False),
-        values=None if values is None else matrix.data,
-        directed=directed and not symmetrize,
-        source=source,
-    )
+    indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
+    summed = None if values is None else matrix.data
+    return Graph(indptr, indices, summed, directed and not symmetrize, source=source)
 
 
 def _rows_of(matrix: Any) -> npt.NDArray[np.int32]:
@@ -120,11 +110,8 @@ def _rows_of(matrix: Any) -> npt.NDArray[np.int32]:
 
 
 def both_ways(
-    row: IntArray,
-    column: IntArray,
-    values: npt.NDArray[Any] | None,
-    mutual: bool | npt.NDArray[np.bool_] = True,
-) -> tuple[IntArray, IntArray, npt.NDArray[Any] | None]:
+    row: IntArray, column: IntArray, values: Array | None, mutual: bool | Mask = True
+) -> tuple[IntArray, IntArray, Array | None]:
     """Entries, and once more with row and column exchanged those that are `mutual`, no loops."""
     back = mutual & (row != column)
     values = None if values is None else np.concatenate([values, values[back]])
@@ -135,7 +122,7 @@ def graph_of_rows(
     num_vertices: int,
     indptr: IntArray,
     indices: IntArray,
-    values: npt.NDArray[Any] | None = None,
+    values: Array | None = None,
     *,
     symmetrize: bool = False,
     transpose: bool = False,
@@ -153,22 +140,17 @@ def graph_of_rows(
     if values is not None:
         values = as_values(values, source.name)
     if not (symmetrize or transpose) and is_canonical(indptr, indices, values):
-        source = with_weight_range(source, values)
+        ptr, columns = indptr.astype(np.int64, copy=False), indices.astype(np.int32, copy=False)
+        graph = Graph(ptr, columns, values, source=with_weight_range(source, values))
         if is_listing():
-            row = np.repeat(np.arange(num_vertices), np.diff(indptr))
-            list_edges(row, indices, values=values)
-        return Graph(
-            indptr=indptr.astype(np.int64, copy=False),
-            indices=indices.astype(np.int32, copy=False),
-            values=values,
-            source=source,
-        )
+            list_edges(graph.nonzero_rows(), indices, values=values)
+        return graph
     row = np.repeat(np.arange(num_vertices, dtype=np.int32), np.diff(indptr))
     reading: dict[str, Any] = {"symmetrize": symmetrize, "transpose": transpose, "source": source}
     return build_graph(num_vertices, row, indices, values, **reading)
 
 
-def with_weight_range(source: Source, values: npt.NDArray[Any] | None, repeated: int = 0) -> Source:
+def with_weight_range(source: Source, values: Array | None, repeated: int = 0) -> Source:
     """The source with what is to be said of its values; of none, nothing."""
     if values is None:
         return replace(source, weights="", weight_range="").counting(MERGED, repeated)
@@ -177,7 +159,7 @@ def with_weight_range(source: Source, values: npt.NDArray[Any] | None, repeated:
     return found.told(source, repeated)
 
 
-def is_canonical(indptr: IntArray, indices: IntArray, values: npt.NDArray[Any] | None) -> bool:
+def is_canonical(indptr: IntArray, indices: IntArray, values: Array | None) -> bool:
     """Whether columns are strictly ascending in every row and no value is zero."""
     for start in range(0, len(indices), BLOCK):
         end = min(start + BLOCK, len(indices))
@@ -192,7 +174,7 @@ def is_canonical(indptr: IntArray, indices: IntArray, values: npt.NDArray[Any] |
     return True
 
 
-def as_values(values: npt.NDArray[Any], where: str) -> npt.NDArray[np.floating]:
+def as_values(values: Array, where: str) -> npt.NDArray[np.floating]:
     """Numbers as float32 (kept) or float64; InputError for anything that is no finite real."""
     if values.dtype.kind == "c":
         raise InputError(f"{where}: complex values are not supported")
@@ -251,15 +233,12 @@ def detect_direction(graph: Graph) -> Graph:
     return replace(graph, directed=False) if graph.directed and is_symmetric(graph) else graph
 
 
-def check_edge_index(pair: npt.NDArray[Any], where: str) -> npt.NDArray[np.integer]:
+def check_edge_index(pair: Array, where: str) -> IntArray:
     """An edge_index of PyTorch Geometric, sources first; InputError unless int[2, edges]."""
     if pair.ndim != 2 or pair.shape[0] != 2:
-        turned = ": transpose it" if pair.ndim == 2 and pair.shape[1] == 2 else ""
-        raise InputError(
-            f"{where}: the shape of 'edge_index' must be (2, edges), not {pair.shape}{turned}"
-        )
+        rule = f"(2, edges), not {pair.shape}{': transpose it' * (pair.shape[1:] == (2,))}"
+        raise InputError(f"{where}: the shape of 'edge_index' must be {rule}")
     if pair.dtype.kind not in "iu" and pair.size:
-        raise InputError(
-            f"{where}: vertex numbers in 'edge_index' must be integers, not '{pair.dtype}'"
-        )
+        rule = f"must be integers, not '{pair.dtype}'"
+        raise InputError(f"{where}: vertex numbers in 'edge_index' {rule}")
     return pair

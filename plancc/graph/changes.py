@@ -132,14 +132,9 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
     row = old[graph.nonzero_rows()]
     key, values = row * size + old[graph.indices], graph.values
     key, values = _edited(key, values, (ids, ids), added, removed, graph.directed)
-    return replace(
-        graph,
-        indptr=np.searchsorted(key, np.arange(size + 1) * size).astype(np.int64),
-        indices=(key % size).astype(np.int32),
-        values=values,
-        original_ids=None if graph.original_ids is None else ids,
-        columns={},
-    )
+    indptr = np.searchsorted(key, np.arange(size + 1) * size).astype(np.int64)
+    made = replace(graph, indptr=indptr, indices=(key % size).astype(np.int32), columns={})
+    return replace(made, values=values, original_ids=None if graph.original_ids is None else ids)
 
 
 def changed_relations(
@@ -165,8 +160,8 @@ def changed_relations(
         own = known[types.vertices(name)]
         ids[name] = _with_new(np.sort(own), lists, given is None)
         old[name] = np.searchsorted(ids[name], own)
-    row = graph.nonzero_rows()
-    of = types.relation_of(row, graph.indices) if graph.relation is None else graph.relation
+    row, of = graph.nonzero_rows(), graph.relations()
+    assert of is not None
     ends = np.cumsum(np.bincount(of, minlength=len(types.relations)))
     every = np.split(np.argsort(of, kind="stable"), ends[:-1])
     entries: dict[Relation, Entries] = {}

@@ -205,10 +205,8 @@ def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[A
 def warn_of_direction(claims: Said, where: str, directed: bool) -> None:
     """Warn where edges are said to be undirected, and some have no reverse."""
     if claims.undirected and directed:
-        warn(
-            f"{where}: {claims.place} that edges are undirected, and some are listed in one "
-            "direction only: `symmetrize` adds the other"
-        )
+        told = "that edges are undirected, and some are listed in one direction only"
+        warn(f"{where}: {claims.place} {told}: `symmetrize` adds the other")
 
 
 _PLAIN = "id ids node nodes vertex index idx no nr num number key code name token"
@@ -272,11 +270,8 @@ def warn_of_two_sides(where: str, names: Sequence[str], u: IntArray, v: IntArray
     """
     if len(names) != 2 or not are_two_things(*names):
         return
-    both = len(np.intersect1d(u, v))
-    if both:
+    if both := len(np.intersect1d(u, v)):
         first, second = (f"'{shown(name, 40)}'" for name in names)
-        warn(
-            f"{where}: columns {first} and {second} share one id space: {both:,} ids occur in "
-            "both, and are one vertex each; of two types, a folder with a types.toml keeps them "
-            "apart (docs/use/types.md)"
-        )
+        told = f"share one id space: {both:,} ids occur in both, and are one vertex each"
+        cure = "a folder with a types.toml keeps them apart (docs/use/types.md)"
+        warn(f"{where}: columns {first} and {second} {told}; of two types, {cure}")

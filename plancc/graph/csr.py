@@ -196,15 +196,9 @@ class MappedGraph:
         if not is_canonical(indptr, key, values):
             told = "columns that do not ascend in a row, or zeros among the values"
             raise InputError(f"{self.folder}: {told}; make another folder of it: plancc convert")
-        return Graph(
-            indptr,
-            columns,
-            values,
-            self.directed is not False,
-            source=self.source,
-            types=self.types,
-            columns=columns_of(relation=relation),
-        )
+        directed, carried = self.directed is not False, columns_of(relation=relation)
+        own: Any = {"source": self.source, "types": self.types, "columns": carried}
+        return Graph(indptr, columns, values, directed, **own)
 
     def check_range(self, first: int, last: int) -> None:
         """InputError unless entries ``first..last-1`` of the indices are vertices."""

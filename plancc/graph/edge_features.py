@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.arrays import FloatArray
 from plancc.graph.formats import FORMATS, Held, find_format, graph_keys
 from plancc.graph.graph import Graph
 from plancc.graph.listed_edges import EdgeFeatures, ListedEdges, with_features
@@ -84,9 +84,7 @@ def with_edges(
     return with_features(graph, found, where, symmetrize=symmetrize)
 
 
-def _of_relations(
-    given: Any, types: Types, edges: ListedEdges, where: str
-) -> npt.NDArray[np.float64]:
+def _of_relations(given: Any, types: Types, edges: ListedEdges, where: str) -> FloatArray:
     """Features of the edges of all relations; zeros where a relation has none."""
     if not isinstance(given, Mapping):
         raise InputError(f"{where}: the graph has types: give features by relation")

@@ -87,9 +87,9 @@ class WeightRange:
         why = self._doubt()
         if why:
             are = "is" if name.startswith(("column", "'")) else "are"
+            cure = "`pattern` reads the graph without weights"
             warn(
-                f"{source.name}: {name} {are} taken as weights of the edges, {words}: {why}; "
-                "`pattern` reads the graph without weights"
+                f"{source.name}: {name} {are} taken as weights of the edges, {words}: {why}; {cure}"
             )
         return replace(source, weights=name, weight_range=words)
 

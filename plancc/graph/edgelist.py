@@ -16,10 +16,10 @@ from itertools import compress, islice
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.errors import InputError, warn
 from plancc.graph import kernels
+from plancc.graph.arrays import FloatArray, Int64Array, IntArray
 from plancc.graph.canonical import build_graph, detect_direction
 from plancc.graph.claims import (
     Said,
@@ -78,7 +78,7 @@ _PLUS = re.compile(rb"(?m) \+(?=[.\d]\S*$)")
 class End(NamedTuple):
     """One end of all edges: their ids, the number of vertices of its type, and the type's name."""
 
-    ids: npt.NDArray[np.integer]
+    ids: IntArray
     num_vertices: int
     name: str
 
@@ -160,13 +160,8 @@ def read_edgelist(
         if names is not None:
             raise InputError(f"{where}: {claims.place} 'bip', whose ids are numbers from 1")
         return _of_two_sides(path, claims, (u, v, weights), flags)
-    found = number(
-        *(u, v, where),
-        num_vertices=num_vertices,
-        keep_ids=keep_ids,
-        place=partial(_place, path, data),
-        names=names,
-    )
+    place, options = partial(_place, path, data), (num_vertices, keep_ids)
+    found = number(u, v, where, *options, place=place, names=names)
     warn_of_two_sides(where, split_names(table.ends), u, v)
     loops = int(np.count_nonzero(u == v)) if claims.edges else 0
     edges, ids = (len(u), loops), found.original_ids
@@ -203,9 +198,8 @@ def _of_two_sides(path: StrPath, claims: Said, entries: Entries, flags: dict[str
     """The graph of an edge list of two sides whose ids count from 1 each, as those of KONECT do."""
     where, (u, v, weights) = os.fspath(path), entries
     if not (u.all() and v.all()):
-        raise InputError(
-            f"{where}: {claims.place} 'bip', whose ids count from 1 on both sides: '0'"
-        )
+        rule = "'bip', whose ids count from 1 on both sides"
+        raise InputError(f"{where}: {claims.place} {rule}: '0'")
     assert claims.sides is not None
     shape = (max(int(u.max()), claims.sides[0]), max(int(v.max()), claims.sides[1]))
     warn_of_counts(claims, where, (len(u), 0), sum(shape))
@@ -270,17 +264,14 @@ class EdgeListEntries(PiecewiseEdges):
         """InputError for what is read as a whole only: two sides, and a line of sizes."""
         where = self.where
         if table.claims.sides is not None and not by_number:
-            raise InputError(
-                f"{where}: a list of two sides ('bip') is read as a whole: compile it on one rank, "
-                "without `memory`"
-            )
+            cure = "compile it on one rank, without `memory`"
+            raise InputError(f"{where}: a list of two sides ('bip') is read as a whole: {cure}")
         below = np.setdiff1d(np.union1d(*self.sides), self._first[:2])
         named = table.ends or self._columns or not len(below)
         if not named and first_line(self._first, self.most - 1, [below], is_table=False)[0]:
-            raise InputError(
-                f"{where}: the first line may be the numbers of vertices and edges: put # before "
-                "it, or name the `columns` of edges, as 1,2, to read it as one"
-            )
+            told = "the first line may be the numbers of vertices and edges"
+            cure = "put # before it, or name the `columns` of edges, as 1,2, to read it as one"
+            raise InputError(f"{where}: {told}: {cure}")
 
     def pieces(self) -> Iterator[Entries]:
         """Ids of u and v, and weights, of the lines of every chunk."""
@@ -335,18 +326,16 @@ def _warn_of_names(
     """Warn of comments that may be edges of names, and of names for an empty cell."""
     if names is None:
         return
-    where, separator, columns = os.fspath(path), table.separator, table.columns
-    begin = table.below
+    where, begin = os.fspath(path), table.below
     marks = (data.find(b"\n" + sign, max(begin - 1, 0)) for sign in COMMENT)
     if max(marks) < 0:  # quicker than the expression
         begin = len(data)
     lines = (each.group() for each in _LIKE_NAMES.finditer(data, begin))
-    found = [line for line in lines if len(_words(line, separator)) == columns]
+    found = [line for line in lines if len(_words(line, table.separator)) == table.columns]
     if found:
-        warn(
-            f"{where}: {len(found):,} lines that begin with {found[0][:1].decode()} are taken as "
-            f"comments, the first {show(found[0].strip())}: in double quotes such a name is an id"
-        )
+        told = f"{len(found):,} lines that begin with {found[0][:1].decode()} are taken as comments"
+        cure = "in double quotes such a name is an id"
+        warn(f"{where}: {told}, the first {show(found[0].strip())}: {cure}")
     warn_of_empty(where, names, *edges[:2])
 
 
@@ -591,17 +580,12 @@ def _refuse_others(
     if re.fullmatch(rb"\s*[(\[].*,.*[)\]]\s*", text):
         fail(path, line, "an edge is two words, as 'u,v', without brackets, not", text)
     if b"{" in text:
-        message = (
-            "the data of an edge is a dict: write the file by nx.write_edgelist(graph, path, "
-            "data=False), or data=['weight'], not"
-        )
-        fail(path, line, message, text)
+        cure = "write the file by nx.write_edgelist(graph, path, data=False), or data=['weight']"
+        fail(path, line, f"the data of an edge is a dict: {cure}, not", text)
     if is_metis(path, data, text):
-        message = (
-            "this is the header of a METIS graph, and the lines below are its vertices: `format` "
-            "metis reads it (a line '#' before it makes it an edge list):"
-        )
-        fail(path, line, message, text)
+        told = "this is the header of a METIS graph, and the lines below are its vertices"
+        cure = "`format` metis reads it (a line '#' before it makes it an edge list)"
+        fail(path, line, f"{told}: {cure}:", text)
 
 
 def _is_like_a_number(word: bytes) -> bool:
@@ -611,14 +595,14 @@ def _is_like_a_number(word: bytes) -> bool:
 
 def read_integer_columns(
     path: StrPath, data: bytes, separator: bytes
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+) -> tuple[Int64Array, Int64Array]:
     """Ids u and v of the lines of a text of two columns; InputError for a wrong line."""
     return _integers(path, _taken(path, data, separator, 2, (0, 1)), 2)[:2]
 
 
 def _integers(
     path: StrPath, plain: bytes, columns: int, comments: bytes = b""
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Ids u and v of lines as `_taken` makes them, and their last column."""
     numbers = read_integers(path, plain, comments=comments, usual=True, advice=_advice)
     count = np.diff(numbers.ptr)
@@ -672,9 +656,7 @@ def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Rela
         check_ends(path, data, ends, in_words(relation))
 
 
-def _read_weighted(
-    path: StrPath, plain: bytes
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _read_weighted(path: StrPath, plain: bytes) -> tuple[Int64Array, Int64Array, FloatArray]:
     """Ids u and v, and weights, of lines as `_taken` makes them."""
     from scipy.io import mmread
 
@@ -702,16 +684,12 @@ def _advice(word: bytes) -> str:
     if word.endswith(b":"):
         return "of an adjacency list write one edge a line"
     if re.fullmatch(rb"-?0\d*", word):
-        return (
-            "write it without zeros or a sign before it, or a letter before every id, which then "
-            "are names"
-        )
+        other = "or a letter before every id, which then are names"
+        return f"write it without zeros or a sign before it, {other}"
     if word.removeprefix(b"-").isdigit():
         return "number the ids anew, for example by pandas.factorize"
-    return (
-        "ids are whole numbers, as in the first line, or names, if the first line has one: move "
-        "one there (put # before a line of sizes)"
-    )
+    names = "or names, if the first line has one: move one there (put # before a line of sizes)"
+    return f"ids are whole numbers, as in the first line, {names}"
 
 
 FORMAT = Format(

@@ -24,7 +24,7 @@ from plancc.graph.canonical import BOTH_WAYS, MERGED, ZEROS, as_values, check_fi
 from plancc.graph.csr import write_head
 from plancc.graph.edge_weights import WeightRange
 from plancc.graph.graph import Source, check_range
-from plancc.graph.symmetry import mirror_sum
+from plancc.graph.kernels import mirror_sum
 from plancc.graph.union import Entries
 
 BUCKETS = 256
@@ -129,10 +129,9 @@ def _check_room(folder: Path, most: int, weighted: bool) -> None:
     wanted = most * (28 if weighted else 12)
     free = shutil.disk_usage(folder).free
     if wanted > free:
-        raise OutputError(
-            f"cannot write {folder.parent}: sorting about {most:,} entries takes "
-            f"{wanted / 2**30:,.1f} GiB of the disk, and {free / 2**30:,.1f} GiB are free"
-        )
+        told = f"sorting about {most:,} entries takes {wanted / 2**30:,.1f} GiB of the disk"
+        room = f"{free / 2**30:,.1f} GiB are free"
+        raise OutputError(f"cannot write {folder.parent}: {told}, and {room}")
 
 
 def _mirrored(folder: Path) -> Iterator[Entries]:
@@ -193,28 +192,25 @@ def _sort(
                 files[k].write(chunk[ends[k - 1] if k else 0 : ends[k]].tobytes())
     together = max(LEAST_ENTRIES, memory // BYTES_PER_ENTRY)
     sizes, repeated, zeros, given = np.zeros(num_rows, np.int64), 0, 0, 0
-    with _Growing(folder / "indices.npy", "<i4") as columns, ExitStack() as stack:
-        numbers = None
+    with ExitStack() as stack:
+        columns = stack.enter_context(_Growing(folder / "indices.npy", "<i4"))
         if weighted:
             numbers = stack.enter_context(_Growing(folder / "values.npy", "<f8"))
-        for k in range(BUCKETS):
-            path = folder / f"bucket{k}"
-            if not path.exists():
-                continue
-            first, last = k * width, min((k + 1) * width, num_rows)
+        for k in sorted(files):
+            path, first, last = folder / f"bucket{k}", k * width, min((k + 1) * width, num_rows)
             for start, end, chunk in _pieces(path, kind, first, last, together):
                 matrix = _merged(chunk, start, end, num_rows)
                 given += len(chunk)
                 repeated += len(chunk) - matrix.nnz
-                if numbers is not None:
+                if weighted:
                     check_finite(matrix.data, name)
-                    if drop_zeros:
-                        zeros += matrix.nnz
-                        matrix.eliminate_zeros()
-                        zeros -= matrix.nnz
+                if weighted and drop_zeros:
+                    zeros += matrix.nnz
+                    matrix.eliminate_zeros()
+                    zeros -= matrix.nnz
                 sizes[start:end] = np.diff(matrix.indptr)
                 columns.write(matrix.indices)
-                if numbers is not None:
+                if weighted:
                     numbers.write(matrix.data)
             path.unlink()
     np.save(folder / "indptr.npy", np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))

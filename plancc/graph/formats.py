@@ -327,7 +327,7 @@ def source_of(
     path: StrPath,
     format: str,
     reading: Mapping[str, Any],
-    made: Source,
+    made: Source | None = None,
     digest: Callable[[], str] | None = None,
 ) -> Source:
     """The `Source` of a file or folder that is read so.
@@ -343,7 +343,7 @@ def source_of(
         sha256 = digest() if digest else _sha256_of_source(os.fspath(path), FORMATS[format])
     name = os.path.basename(os.path.abspath(path))
     words = _reading_words(reading)
-    return replace(made, name=name, sha256=sha256, format=format, reading=words)
+    return replace(made or Source(), name=name, sha256=sha256, format=format, reading=words)
 
 
 def graph_keys(keys: Mapping[str, str] | None) -> dict[str, str] | None:

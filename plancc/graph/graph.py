@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.arrays import Array, Int64Array, IntArray, Mask
 from plancc.graph.bounds import check_vertices
 from plancc.graph.columns import WithColumns
 from plancc.graph.types import Types
@@ -91,12 +92,12 @@ class Graph(WithColumns):
         columns: What nonzeros carry beside their values.
     """
 
-    indptr: npt.NDArray[np.int64]
+    indptr: Int64Array
     indices: npt.NDArray[np.int32]
     values: npt.NDArray[np.floating] | None = None
     directed: bool = True
-    vertex_weights: npt.NDArray[np.int64] | None = None
-    original_ids: npt.NDArray[Any] | None = None
+    vertex_weights: Int64Array | None = None
+    original_ids: Array | None = None
     source: Source = field(default_factory=Source)
     types: Types | None = None
 
@@ -110,21 +111,35 @@ class Graph(WithColumns):
 
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"
-        return (
-            f"<Graph {self.source.name}: {self.num_vertices} vertices, "
-            f"{self.num_nonzeros} nonzeros, {kind}>"
-        )
+        sizes = f"{self.num_vertices} vertices, {self.num_nonzeros} nonzeros"
+        return f"<Graph {self.source.name}: {sizes}, {kind}>"
 
-    def row_nonzeros(self) -> npt.NDArray[np.int64]:
+    def row_nonzeros(self) -> Int64Array:
         """Nonzeros of every row, int64[num_vertices]."""
         return np.diff(self.indptr)
 
-    def nonzero_rows(self) -> npt.NDArray[np.int64]:
+    def nonzero_rows(self) -> Int64Array:
         """The row of every nonzero, int64[num_nonzeros]."""
         return np.repeat(np.arange(self.num_vertices), self.row_nonzeros())
 
+    def relations(self, first: int = 0) -> IntArray | None:
+        """Number of every nonzero's relation, int[num_nonzeros]; None for a graph without types.
 
-def as_vertices(given: int | Graph, original_ids: npt.NDArray[Any] | None = None) -> Graph:
+        `first`: Vertex of the first row, of a graph that is some rows of another.
+        """
+        if self.types is None or self.relation is not None:
+            return self.relation
+        return self.types.relation_of(first + self.nonzero_rows(), self.indices)
+
+    def only(self, kept: Mask) -> Graph:
+        """The graph of some of its nonzeros, bool[num_nonzeros]."""
+        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
+        values = None if self.values is None else self.values[kept]
+        taken: Any = {"indices": self.indices[kept], "columns": self.columns_at(kept)}
+        return replace(self, indptr=indptr, values=values, **taken)
+
+
+def as_vertices(given: int | Graph, original_ids: Array | None = None) -> Graph:
     """A graph as it is; for a number, as many vertices with these ids and without edges."""
     if isinstance(given, Graph):
         return given
@@ -132,12 +147,12 @@ def as_vertices(given: int | Graph, original_ids: npt.NDArray[Any] | None = None
     return Graph(np.zeros(given + 1, np.int64), empty, original_ids=original_ids)
 
 
-def first_true(found: npt.NDArray[np.bool_]) -> int | None:
+def first_true(found: Mask | np.bool_) -> int | None:
     """Number of the first entry that is true; None if none is."""
     return int(np.argmax(found)) if found.any() else None
 
 
-def first_outside(numbers: npt.NDArray[np.integer], bound: int) -> int | None:
+def first_outside(numbers: IntArray, bound: int) -> int | None:
     """Place of the first number outside 0..bound - 1; None if there is none."""
     if not numbers.size or (numbers.min() >= 0 and numbers.max() < bound):
         return None
@@ -162,17 +177,13 @@ def check_one_type(graph: Graph, where: str) -> None:
         )
 
 
-def check_range(
-    numbers: npt.NDArray[np.integer], bound: int, where: str, says: str = ": vertex '{}' is"
-) -> None:
+def check_range(numbers: IntArray, bound: int, where: str, says: str = ": vertex '{}' is") -> None:
     """Refuse numbers outside 0..bound - 1; `where` names the source, and `says` the number."""
     if (k := first_outside(numbers, bound)) is not None:
         raise InputError(f"{where}{says.format(numbers.flat[k])} out of range 0..{bound - 1}")
 
 
-def as_offsets(
-    array: npt.NDArray[np.integer], end: int, what: str, of: str = ""
-) -> npt.NDArray[np.int64]:
+def as_offsets(array: IntArray, end: int, what: str, of: str = "") -> Int64Array:
     """Where compressed rows begin, as int64; InputError unless they ascend from 0 to `end`.
 
     Neighbours are compared: a difference may overflow, and of unsigned numbers is never below 0.

@@ -61,10 +61,8 @@ def edge_columns(
     listed = ", ".join(show(name) for name in names[:20])
     if columns:
         if len(columns) not in (2, 3) or len(set(columns)) != len(columns):
-            raise InputError(
-                f"{where}: `columns` {','.join(columns)}: give two or three names, of u, v and the "
-                "weights"
-            )
+            cure = "give two or three names, of u, v and the weights"
+            raise InputError(f"{where}: `columns` {','.join(columns)}: {cure}")
         for name in columns:
             if names.count(name) != 1:
                 raise InputError(f"{where}: column '{name}' is missing; there are {listed}")
@@ -75,19 +73,7 @@ def edge_columns(
         kept = kept if names[0] in kept or names[0] not in texts else [names[0], *kept]
     lower = [name.lower() for name in kept]
     weights = [kept[lower.index(name)] for name in _WEIGHTS if lower.count(name) == 1][:1]
-    usual = [pair for pair in _PAIRS if all(lower.count(name) == 1 for name in pair)][:1]
-    ends = [kept[lower.index(name)] for pair in usual for name in pair]
-    if ends and names.index(ends[1]) < names.index(ends[0]):
-        u, v = ends
-        warn(
-            f"{where}: the columns are read by their names: a row is column {show(u)}, which needs "
-            f"column {show(v)} (`columns` {v},{u} turns them)"
-        )
-    others = [name for name in kept[1:] if name not in weights]
-    alike = len({*others}) == len(others) == 2 and len({name in texts for name in others}) == 1
-    first = (*_NUMBERS, *_TIMES, *_INDEX)
-    if not ends and alike and lower[0] in first and "parent" not in lower[1]:
-        ends = others
+    ends = _usual_ends(where, kept, weights, texts)
     if not ends:
         weights = weights if len(kept) == 3 else []
         ends = [name for name in kept if name not in weights][:2]
@@ -96,23 +82,39 @@ def edge_columns(
         )  # fmt: skip
         data = not _OF_VERTICES.isdisjoint(map(str.lower, ends))
         if triples or data or len(kept) not in (2, 3) or len(set(kept)) != len(kept):
-            raise InputError(
-                f"{where}: which columns are the edges? Name them by `columns`: {listed}"
-                f"{' (`data` takes vertex data)' * data}"
-            )
+            cure = " (`data` takes vertex data)" * data
+            asked = "which columns are the edges? Name them by `columns`"
+            raise InputError(f"{where}: {asked}: {listed}{cure}")
     if not weights and len(kept) == 3 and kept[2] not in ends and kept[2] not in texts:
         weights = [] if lower[2] in _NUMBERS else kept[2:]
     rest = [name for name in kept if name not in (*ends, *weights)]
     if rest:
-        told = ", ".join(show(name) for name in rest[:20])
         no_weights = {*_NUMBERS, *_TIMES, *USUAL}
         numbers = (name for name in rest if name not in texts and name.lower() not in no_weights)
-        takes = next(numbers, None)
-        cure = "" if weights or takes is None else (
-            f" (`columns` {','.join((*ends, takes))} takes {show(takes)} as weights)"
-        )  # fmt: skip
-        warn(f"{where}: not taken: {told}{cure}")
+        takes, cure = next(numbers, None), ""
+        if takes is not None and not weights:
+            cure = f" (`columns` {','.join((*ends, takes))} takes {show(takes)} as weights)"
+        warn(f"{where}: not taken: {', '.join(show(name) for name in rest[:20])}{cure}")
     return (*ends, *weights)
+
+
+def _usual_ends(
+    where: str, names: list[str], weights: list[str], texts: Container[str]
+) -> list[str]:
+    """Columns of u and v by their usual names, or the two behind a number or a time; else none."""
+    lower = [name.lower() for name in names]
+    usual = (pair for pair in _PAIRS if all(lower.count(name) == 1 for name in pair))
+    if pair := next(usual, None):
+        u, v = (names[lower.index(name)] for name in pair)
+        if names.index(v) < names.index(u):
+            told = f"a row is column {show(u)}, which needs column {show(v)}"
+            cure = f"(`columns` {v},{u} turns them)"
+            warn(f"{where}: the columns are read by their names: {told} {cure}")
+        return [u, v]
+    others = [name for name in names[1:] if name not in weights]
+    alike = len({*others}) == len(others) == 2 and len({name in texts for name in others}) == 1
+    first = (*_NUMBERS, *_TIMES, *_INDEX)
+    return others if alike and lower[0] in first and "parent" not in lower[1] else []
 
 
 class PiecewiseEdges(ABC):
@@ -144,7 +146,7 @@ class PiecewiseEdges(ABC):
         self.sides, ids = sides, np.union1d(*sides)
         if not len(ids):
             raise InputError(f"{where}: the file holds no edge")
-        found = number(ids, ids, where, num_vertices=num_vertices, keep_ids=keep_ids)
+        found = number(ids, ids, where, num_vertices, keep_ids)
         check_num_vertices(found.num_vertices, where)
         self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
 
@@ -182,9 +184,9 @@ def number(
     u: IntArray,
     v: IntArray,
     where: str,
-    *,
     num_vertices: int | None = None,
     keep_ids: bool = False,
+    *,
     place: Callable[[int], str] | None = None,
     names: Names | None = None,
 ) -> Numbered:
@@ -219,16 +221,13 @@ def number(
     elif keep_ids:
         num_vertices = largest + 1
         if num_vertices > MAX_VERTICES:
-            raise InputError(
-                f"{where}: vertex id '{largest}' is too large to be a vertex number (`keep_ids`); "
-                f"at most {MAX_VERTICES - 1} is supported"
-            )
+            told = f"vertex id '{largest}' is too large to be a vertex number (`keep_ids`)"
+            raise InputError(f"{where}: {told}; at most {MAX_VERTICES - 1} is supported")
     if num_vertices is not None:
         if smallest == 1 and largest == num_vertices - 1:
-            warn(
-                f"{where}: the smallest id is 1, and vertex 0 has no edge: if ids count from 1, "
-                "leave out `keep_ids` and `num_vertices`, or subtract 1 from them"
-            )
+            told = "the smallest id is 1, and vertex 0 has no edge: if ids count from 1"
+            cure = "leave out `keep_ids` and `num_vertices`, or subtract 1 from them"
+            warn(f"{where}: {told}, {cure}")
         return Numbered(num_vertices, u, v, None)
     found = _compact(u, v, largest)
     if found.num_vertices != largest - smallest + 1:
@@ -243,10 +242,8 @@ def number(
 def check_ids(u: IntArray, v: IntArray, num_vertices: int, place: Callable[[int], str]) -> None:
     """Refuse the first edge with an id that `num_vertices` leaves no room for; `place` names it."""
     if (k := first_true((u >= num_vertices) | (v >= num_vertices))) is not None:
-        raise InputError(
-            f"{place(k)}: vertex id '{max(u[k], v[k])}' is out of range 0..{num_vertices - 1} "
-            f"(`num_vertices` {num_vertices})"
-        )
+        bound = f"0..{num_vertices - 1} (`num_vertices` {num_vertices})"
+        raise InputError(f"{place(k)}: vertex id '{max(u[k], v[k])}' is out of range {bound}")
 
 
 def _compact(u: IntArray, v: IntArray, largest: int) -> Numbered:

@@ -2,6 +2,9 @@
 
 A link goes from a source to a target, as an edge of ``edge_index`` does. Negatives of training are
 drawn anew in every epoch; those of validation and test are fixed.
+
+By times of edges links are split: the latest are for test, those before for validation. An edge
+that is listed several times, or both ways of an undirected graph, has its earliest time.
 """
 
 from __future__ import annotations
@@ -9,20 +12,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.graph.arrays import Array, FloatArray, Int64Array, Mask
+from plancc.graph.canonical import build_graph
 from plancc.graph.formats import FORMATS
 from plancc.graph.graph import Graph, check_range
-from plancc.graph.listed_edges import edge_keys, edges_of, link_keys, places_in
+from plancc.graph.listed_edges import (
+    ListedEdges,
+    edge_keys,
+    edges_of,
+    for_every_edge,
+    link_keys,
+    places_in,
+)
 from plancc.graph.named_ids import are_names, names_of
-from plancc.graph.npz import Archive
+from plancc.graph.npz import Archive, map_array
 from plancc.graph.rowids import warn_of_numbers
 from plancc.graph.textfile import StrPath, show
 from plancc.graph.vertexdata import as_array
+from plancc.graph.vertextables import has_names, read_numbers
 from plancc.text import shown
 
 SPLITS = ("train", "val", "test")
@@ -40,6 +53,21 @@ TOLD = 0.02
 fewer change the area under the curve by less than 0.01."""
 
 Pair = npt.NDArray[np.int32]
+OF_VALUES = "values"
+"""Value of the option `link_times` for the values of the edges."""
+
+
+class LinkTimes(NamedTuple):
+    """When edges were there.
+
+    Attributes:
+        first, last (float64[num_nonzeros]): Earliest and latest time of every nonzero.
+        listed (float64[edges]): Times of the edges as the source lists them.
+    """
+
+    first: FloatArray
+    last: FloatArray
+    listed: FloatArray
 
 
 @dataclass(frozen=True)
@@ -62,7 +90,7 @@ class SplitLinks:
         """The links of some kinds, int32[2, m]."""
         return np.concatenate([self.pairs[kind] for kind in kinds], axis=1)
 
-    def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], Int64Array]:
         """Both ends, int32[2, links], kind, uint8[links], and number in the kind, int64[links]."""
         sizes = [self.pairs[kind].shape[1] for kind in KINDS]
         kind = np.repeat(np.arange(len(KINDS), dtype=np.uint8), sizes)
@@ -119,14 +147,12 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
     return links
 
 
-def are_edges(
-    known: npt.NDArray[np.int64], pair: npt.NDArray[Any], graph: Graph
-) -> npt.NDArray[np.bool_]:
+def are_edges(known: Int64Array, pair: Array, graph: Graph) -> Mask:
     """Which pairs are among the edges `known`: bool[m]."""
     return places_in(known, edge_keys(graph, pair[1], pair[0])) >= 0
 
 
-def _some(pairs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _some(pairs: Array) -> Array:
     """Those of many pairs, array[..., m], that are looked at."""
     return pairs[..., :: 1 + pairs.shape[-1] // LOOKED_AT]
 
@@ -149,7 +175,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
 
 
 def _labelled(
-    objects: Sequence[Any], graph: Graph, known: npt.NDArray[np.int64], where: str
+    objects: Sequence[Any], graph: Graph, known: Int64Array, where: str
 ) -> dict[str, Any]:
     """What RandomLinkSplit returns, by our names; negatives of training are left out."""
     found = {}
@@ -179,7 +205,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     """Links by kind, of the right shapes and ranges."""
     for name in given.keys() - {*NAMES}:
         raise InputError(f"{where}'{shown(name)}' is no kind of links: they are {', '.join(NAMES)}")
-    found: dict[str, npt.NDArray[Any]] = {}
+    found: dict[str, Array] = {}
     for name, value in given.items():
         listed, pair = as_array(value, f"{where}{name}"), name in KINDS
         array = found[name] = _by_name(listed, graph, f"{where}{name}")
@@ -213,7 +239,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     return SplitLinks(pairs, *per_link)
 
 
-def _by_name(array: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[Any]:
+def _by_name(array: Array, graph: Graph, what: str) -> Array:
     """Vertex numbers in place of names; InputError for one that no vertex has."""
     ids = graph.original_ids
     if ids is None or array.dtype.kind in "iu" or not are_names(ids):
@@ -227,8 +253,8 @@ def _by_name(array: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[An
 
 
 def _doubtful(
-    links: SplitLinks, graph: Graph, known: npt.NDArray[np.int64], where: str, labelled: bool
-) -> Iterator[tuple[npt.NDArray[np.bool_], str]]:
+    links: SplitLinks, graph: Graph, known: Int64Array, where: str, labelled: bool
+) -> Iterator[tuple[Mask, str]]:
     """Which links, of some, are what is seldom meant, and what that is.
 
     Parameters:
@@ -281,7 +307,7 @@ def check_shares(shares: Sequence[float]) -> None:
 
 
 def random_links(
-    graph: Graph, shares: Sequence[float], seed: int, times: npt.NDArray[np.float64] | None = None
+    graph: Graph, shares: Sequence[float], seed: int, times: FloatArray | None = None
 ) -> SplitLinks:
     """Split the edges: each of an undirected graph once, none from a vertex to itself.
 
@@ -325,9 +351,7 @@ def random_links(
     return SplitLinks(pairs, begins=begins)
 
 
-def cut_by_time(
-    times: npt.NDArray[np.float64], shares: Sequence[float], where: str
-) -> tuple[int, int]:
+def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple[int, int]:
     """Where validation and test begin among ascending times, none of which is divided.
 
     Parameters:
@@ -345,9 +369,9 @@ def cut_by_time(
     for share in reversed(shares):
         able = begins[begins < end]
         if share and not len(able):
-            told = f"the {total:,} links have {len(begins) + 1} different times, too few for"
+            few = f"the {total:,} links have {len(begins) + 1} different times, too few for"
             given = ",".join(f"{each:g}" for each in shares)
-            raise InputError(f"{where}: {told} `link_split` {given}")
+            raise InputError(f"{where}: {few} `link_split` {given}")
         if share:
             wanted = end - int(share * total)
             end = int(able[np.argmin(abs(able - wanted))])
@@ -387,7 +411,7 @@ def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator)
 
 
 def learnt(
-    graph: Graph, asked: Any, seed: int, times: npt.NDArray[np.float64] | None = None
+    graph: Graph, asked: Any, seed: int, times: FloatArray | None = None
 ) -> tuple[SplitLinks, Pair]:
     """The links to learn, and the links whose edges carry no messages.
 
@@ -408,7 +432,7 @@ def _tell_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
     """Warn of links of a directed graph whose reverse carries messages, and they do not."""
     known, apart = edges_of(graph), np.sort(link_keys(away, graph))
 
-    def carry(pair: Pair) -> npt.NDArray[np.bool_]:
+    def carry(pair: Pair) -> Mask:
         return are_edges(known, pair, graph) & (places_in(apart, link_keys(pair, graph)) < 0)
 
     train = _some(links.pairs["train"])
@@ -455,14 +479,57 @@ def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
     Parameters:
         first: Number of the first row, of a graph that is some rows of another.
     """
-    row = graph.nonzero_rows()
     known = np.sort(link_keys(pairs, graph))
-    kept = places_in(known, link_keys(np.stack([graph.indices, first + row]), graph)) < 0
-    degree = np.bincount(row[kept], minlength=graph.num_vertices)
-    return replace(
-        graph,
-        indptr=np.concatenate([[0], np.cumsum(degree)]),
-        indices=graph.indices[kept],
-        values=None if graph.values is None else graph.values[kept],
-        columns=graph.columns_at(kept),
-    )
+    ends = np.stack([graph.indices, first + graph.nonzero_rows()])
+    return graph.only(places_in(known, link_keys(ends, graph)) < 0)
+
+
+def with_times(
+    graph: Graph, given: Any, listed: Sequence[ListedEdges], *, symmetrize: bool
+) -> tuple[Graph, LinkTimes]:
+    """The graph, without values if these are the times, and the times of its edges.
+
+    Parameters:
+        given: `OF_VALUES`, the path of a table with a number for every edge in the order of the
+            source (.npy, .csv, .csv.gz), or number[edges].
+        listed: What `plancc.graph.listed_edges.listing` had of the source.
+
+    Raises:
+        InputError: For times that are missing, not finite, or of another number of edges.
+    """
+    check_no_types(graph)
+    where = f"{graph.source.name}: `link_times`"
+    edges = listed[-1] if listed else ListedEdges.of_nonzeros(graph)
+    row, column = edges.row, edges.column
+    if isinstance(given, str) and given == OF_VALUES:
+        if edges.values is None:
+            raise InputError(f"{where} {given}: the edges have no values: give a file of times")
+        where, given = f"{where} {given}", edges.values
+        if listed:  # summed where edges are listed twice, and none where they are 0
+            flags: Any = {"symmetrize": symmetrize, "directed": graph.directed or symmetrize}
+            made = build_graph(graph.num_vertices, row, column, **flags)
+            graph = replace(graph, indptr=made.indptr, indices=made.indices)
+        source = replace(graph.source, weights="", weight_range="")
+        graph = replace(graph, values=None, source=source)
+    elif isinstance(given, str | os.PathLike):
+        where = f"{where} {os.fspath(given)}"
+        of_numpy = os.fspath(given).endswith(".npy")
+        given = map_array(given) if of_numpy else read_numbers(given, skipped=int(has_names(given)))
+    times = np.asarray(as_array(given, where))
+    if times.dtype.kind not in "iuf" or times.size != len(times):
+        raise InputError(
+            f"{where}: shape {times.shape} and type '{times.dtype}': give a number for every edge"
+        )
+    times = for_every_edge(graph, edges, times.reshape(-1).astype(np.float64), where, "times")
+    if len(wrong := np.flatnonzero(~np.isfinite(times))):
+        raise InputError(f"{where}: the time of edge {wrong[0]} (counted from 0) is not finite")
+    keys, place = np.unique(link_keys(np.stack([column, row]), graph), return_inverse=True)
+    first, last = np.full((2, len(keys)), [[np.inf], [-np.inf]])
+    np.minimum.at(first, place, times)
+    np.maximum.at(last, place, times)
+    rows = graph.nonzero_rows()
+    found = places_in(keys, link_keys(np.stack([graph.indices, rows]), graph))
+    if len(wrong := np.flatnonzero(found < 0)):
+        ends = f"{graph.indices[wrong[0]]} to {rows[wrong[0]]}"
+        raise InputError(f"{where}: the edge from vertex {ends} (counted from 0) has no time")
+    return graph, LinkTimes(first[found], last[found], times)

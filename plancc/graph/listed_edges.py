@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.arrays import Array, Int64Array, IntArray
 from plancc.graph.graph import MAX_VERTICES, Graph, first_true
-
-IntArray = npt.NDArray[np.integer]
 
 
 class ListedEdges(NamedTuple):
@@ -29,23 +28,19 @@ class ListedEdges(NamedTuple):
     row: IntArray
     column: IntArray
     relation: IntArray | None = None
-    values: npt.NDArray[Any] | None = None
+    values: Array | None = None
 
     @classmethod
     def of_nonzeros(cls, graph: Graph) -> ListedEdges:
         """The nonzeros of a graph as its edges."""
-        rows = graph.nonzero_rows()
-        relation: Any = graph.relation
-        if relation is None and graph.types is not None:
-            relation = graph.types.relation_of(rows, graph.indices)
-        return cls(rows, graph.indices, relation, graph.values)
+        return cls(graph.nonzero_rows(), graph.indices, graph.relations(), graph.values)
 
 
 class EdgeFeatures(NamedTuple):
     """ListedEdges with a row of numbers each: number[edges, width]."""
 
     edges: ListedEdges
-    features: npt.NDArray[Any]
+    features: Array
 
 
 _listed: ContextVar[list[ListedEdges] | None] = ContextVar("edges of what is read", default=None)
@@ -72,10 +67,7 @@ def is_listing() -> bool:
 
 
 def list_edges(
-    row: IntArray,
-    column: IntArray,
-    relation: IntArray | None = None,
-    values: npt.NDArray[Any] | None = None,
+    row: IntArray, column: IntArray, relation: IntArray | None = None, values: Array | None = None
 ) -> None:
     """Leave the edges of a graph with whoever asks for them (`listing`)."""
     found = _listed.get()
@@ -83,7 +75,7 @@ def list_edges(
         found.append(ListedEdges(row, column, relation, values))
 
 
-def as_features(values: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
+def as_features(values: Array, where: str) -> npt.NDArray[np.float32]:
     """Numbers as float32[edges, width]; InputError for others, and for those that are not finite.
 
     An array of one axis is a column.
@@ -138,9 +130,7 @@ def with_features(
     return graph.with_columns(edge_features=_placed(graph, number, features))
 
 
-def for_every_edge(
-    graph: Graph, edges: ListedEdges, given: npt.NDArray[Any], where: str, what: str
-) -> npt.NDArray[Any]:
+def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, what: str) -> Array:
     """What is given of edges, array[edges, ...]; of half of a symmetric matrix, of both entries.
 
     Raises:
@@ -173,16 +163,14 @@ def with_columns_of(made: Graph, graph: Graph) -> Graph:
     return replace(made, columns=columns)
 
 
-def _placed(
-    graph: Graph, number: npt.NDArray[np.int64], column: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
+def _placed(graph: Graph, number: Int64Array, column: Array) -> Array:
     """The entries of every nonzero; those of edges of number -1 are left out."""
     placed = np.zeros((graph.num_nonzeros, *column.shape[1:]), column.dtype)
     placed[number[number >= 0]] = column[number >= 0]
     return placed
 
 
-def nonzeros_of_edges(graph: Graph, edges: ListedEdges) -> npt.NDArray[np.int64]:
+def nonzeros_of_edges(graph: Graph, edges: ListedEdges) -> Int64Array:
     """Number of every edge's nonzero, -1 where it has none: int64[edges]."""
     key, wanted = edges_of(graph), edge_keys(graph, edges.row, edges.column)
     if graph.relation is None or edges.relation is None:
@@ -194,27 +182,27 @@ def nonzeros_of_edges(graph: Graph, edges: ListedEdges) -> npt.NDArray[np.int64]
     return places_in(places_in(distinct, key) * kinds + graph.relation, of_pair)
 
 
-def edges_of(graph: Graph) -> npt.NDArray[np.int64]:
+def edges_of(graph: Graph) -> Int64Array:
     """The keys of all edges, ascending: int64[num_nonzeros]."""
     return edge_keys(graph, graph.nonzero_rows(), graph.indices)
 
 
-def edge_keys(graph: Graph, row: IntArray, column: IntArray) -> npt.NDArray[np.int64]:
+def edge_keys(graph: Graph, row: IntArray, column: IntArray) -> Int64Array:
     """A number for every pair of vertices, which ascends by row, then column: int64[m]."""
-    found: npt.NDArray[np.int64] = row.astype(np.int64) * graph.num_vertices + column
+    found: Int64Array = row.astype(np.int64) * graph.num_vertices + column
     return found
 
 
-def link_keys(pair: npt.NDArray[Any], graph: Graph) -> npt.NDArray[np.int64]:
+def link_keys(pair: Array, graph: Graph) -> Int64Array:
     """A number for every pair, of an undirected graph the same both ways: int64[m]."""
     source, target = pair.astype(np.int64)
     if not graph.directed:
         source, target = np.minimum(source, target), np.maximum(source, target)
-    keys: npt.NDArray[np.int64] = source * MAX_VERTICES + target
+    keys: Int64Array = source * MAX_VERTICES + target
     return keys
 
 
-def places_in(keys: IntArray, wanted: IntArray) -> npt.NDArray[np.int64]:
+def places_in(keys: IntArray, wanted: IntArray) -> Int64Array:
     """Place of every wanted number among ascending keys, -1 where it is not: int64[wanted]."""
     place = np.searchsorted(keys, wanted)
     there = place < len(keys)

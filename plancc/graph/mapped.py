@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+
+from plancc.graph.arrays import Array, IntArray
 
 FLOAT32 = np.dtype(np.float32)
 KEPT = (FLOAT32, np.dtype(np.float16), np.dtype(np.int8))
@@ -43,9 +44,7 @@ class MappedRows:
 
     ndim = 2
 
-    def __init__(
-        self, source: npt.NDArray[Any], order: npt.NDArray[np.integer] | None = None
-    ) -> None:
+    def __init__(self, source: Array, order: IntArray | None = None) -> None:
         self.source, self.order = source, order
         self.dtype = feature_type(source.dtype.newbyteorder("="))
 
@@ -65,20 +64,20 @@ class MappedRows:
     def __len__(self) -> int:
         return len(self.source if self.order is None else self.order)
 
-    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
+    def __getitem__(self, key: Any) -> Array:
         if isinstance(key, tuple) or np.ndim(key) > 1:
             return self[:][key]
         rows = self.source[key if self.order is None else self.order[key]]
         return np.ascontiguousarray(rows, self.dtype)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return self[:].astype(dtype or self.dtype, copy=False)
 
-    def take(self, order: npt.NDArray[np.integer]) -> MappedRows:
+    def take(self, order: IntArray) -> MappedRows:
         """Reorder: row k of the result is row ``order[k]``."""
         return MappedRows(self.source, order if self.order is None else self.order[order])
 
-    def pieces(self, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
+    def pieces(self, start: int, stop: int) -> Iterator[Array]:
         """The rows ``start:stop``, at most `PIECE` numbers at a time."""
         step = max(1, PIECE // max(1, self.shape[1]))
         for first in range(start, stop, step):

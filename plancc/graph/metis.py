@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.graph.arrays import Int64Array
 from plancc.graph.canonical import build_graph, is_symmetric
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices, first_true
@@ -87,7 +87,9 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
     if (k := first_true((leading < 0).any(axis=1))) is not None:
         what = "vertex size" if head.sizes and leading[k, 0] < 0 else "vertex weight"
         fail(path, int(line[k]), f"a {what} is negative:", leading[k][leading[k] < 0][0])
-    entry, weight = np.delete(numbers.values[: ptr[-1]], np.append(np.arange(ptr[0]), lead)), None
+    is_entry = np.arange(ptr[-1]) >= ptr[0]
+    is_entry[lead] = False
+    entry, weight = numbers.values[: ptr[-1]][is_entry], None
     if head.has_values:
         message = "the last neighbour has no edge weight:"
         fail_first(path, count % 2 == 1, line, message, numbers.values[ptr[1:] - 1])
@@ -121,7 +123,7 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
 
 def _vertex_lines(
     path: StrPath, numbers: Integers, head: _MetisHeader
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+) -> tuple[Int64Array, Int64Array]:
     """Where the numbers of every vertex begin, int64[n + 1], and its line, int64[n].
 
     InputError for another number of lines than of vertices.
@@ -138,9 +140,7 @@ def _vertex_lines(
     return ptr[: n + 1], line[:n]
 
 
-def _fail_mirror(
-    path: StrPath, graph: Graph, turned: ListedEdges, line: npt.NDArray[np.int64]
-) -> NoReturn:
+def _fail_mirror(path: StrPath, graph: Graph, turned: ListedEdges, line: Int64Array) -> NoReturn:
     """Raise the InputError for the first edge that has no mirror, or one of another weight.
 
     `turned`: The edges from end to start. `line`: Of every vertex.
@@ -186,7 +186,7 @@ def _header(path: StrPath, numbers: Integers) -> _MetisHeader:
     if not 2 <= len(head) <= 4:
         text = " ".join(map(str, head))
         fail(path, line, "the header 'VERTICES EDGES [FMT [NCON]]' is expected, not", text)
-    n, edges, digits, ncon = (*head, *(0, 1)[len(head) - 2 :])
+    n, edges, digits, ncon = head + [0, 1][len(head) - 2 :]
     if digits not in _FORMATS:
         fail(path, line, "FMT is up to three digits 0 or 1, not", digits)
     has_weights = digits // 10 % 10
@@ -217,15 +217,11 @@ def write_metis(
         weight = graph.values[kept]
         wrong = (weight < 1) | (weight != np.floor(weight)) | (weight > 2**53)
         if (k := first_true(wrong)) is not None:
-            raise InputError(
-                f"{name}: METIS edge weights are whole numbers >= 1, not '{weight[k]}'; write the "
-                "graph without values (`pattern`)"
-            )
+            told = f"METIS edge weights are whole numbers >= 1, not '{weight[k]}'"
+            raise InputError(f"{name}: {told}; write the graph without values (`pattern`)")
     if not is_symmetric(graph, values=weight is not None):
-        raise InputError(
-            f"{name}: METIS files hold undirected graphs and this one is not symmetric; "
-            "symmetrize it first"
-        )
+        told = "METIS files hold undirected graphs and this one is not symmetric"
+        raise InputError(f"{name}: {told}; symmetrize it first")
     count = np.bincount(row[kept], minlength=n)
     columns = graph.indices[kept].astype(np.int64) + 1
     if weight is not None:

@@ -76,10 +76,8 @@ class _Header:
         In a pattern `mmread` passes over what stands behind row and column.
         """
         field = self.field if self.has_values else "pattern"
-        return (
-            f"%%MatrixMarket matrix coordinate {field} general\n"
-            f"{self.size} {self.columns} {entries}\n"
-        ).encode()
+        banner = f"%%MatrixMarket matrix coordinate {field} general"
+        return f"{banner}\n{self.size} {self.columns} {entries}\n".encode()
 
 
 def read_mtx(
@@ -144,9 +142,8 @@ def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
         message = "a MatrixMarket file begins with '%%MatrixMarket', not"
         fail(path, 1, message, banner, "an edge list is of format edgelist (`format`)")
     if len(words) != 5 or words[1].lower() != "matrix":
-        fail(
-            path, 1, "the header must be '%%MatrixMarket matrix FORMAT FIELD SYMMETRY', not", banner
-        )
+        rule = "'%%MatrixMarket matrix FORMAT FIELD SYMMETRY'"
+        fail(path, 1, f"the header must be {rule}, not", banner)
     _, _, layout, field, symmetry = (word.lower() for word in words)
     if layout != "coordinate":
         fail(path, 1, "a graph is read from a coordinate (sparse) matrix, not", layout)
@@ -189,11 +186,6 @@ def _parsed(header: _Header, count: int, text: bytes) -> Entries:
     return *matrix.coords, values
 
 
-def _joined(parts: tuple[Any, ...]) -> Any:
-    """Arrays one after the other; None where there are none."""
-    return None if parts[0] is None else np.concatenate(parts)
-
-
 def _check_size(path: StrPath, header: _Header) -> None:
     """Refuse a count of entries that the file is too short for, before memory is asked for it."""
     # deflate: at most 1032 : 1
@@ -230,9 +222,8 @@ class MtxEntries:
         if header.one_percent:
             what = "the banner begins with one '%', and is read as '%%MatrixMarket'"
             warn(f"{os.fspath(path)}: {what}")
-        self._header = header
+        self._header, self._path = header, path
         _check_size(path, header)
-        self._path = path
         self.num_vertices, self.shape = header.size, (header.size, header.columns)
         self.directed = header.symmetry == "general"
         self.weighted = header.has_values
@@ -241,19 +232,22 @@ class MtxEntries:
 
     def __iter__(self) -> Iterator[Entries]:
         if self.shape[0] != self.shape[1]:
-            raise InputError(
-                f"{os.fspath(self._path)}: a matrix of {self.shape[0]} rows and {self.shape[1]} "
-                "columns is read as a whole: compile it on one rank, without `memory`"
+            told = (
+                f"a matrix of {self.shape[0]} rows and {self.shape[1]} columns is read as a whole"
             )
+            cure = "compile it on one rank, without `memory`"
+            raise InputError(f"{os.fspath(self._path)}: {told}: {cure}")
         for entries in self._chunks():
             yield self._mirrored(*entries)
 
     def whole(self) -> Entries:
         """All entries together, the mirrored ones last."""
-        none = np.empty(0, np.int32)
+        none, values = np.empty(0, np.int32), None
         try:
-            parts = [*self._chunks()] or [(none, none, np.empty(0) if self.weighted else None)]
-            row, col, values = map(_joined, zip(*parts, strict=True))
+            parts = [*self._chunks()] or [(none, none, np.empty(0))]
+            row, col = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+            if self.weighted:
+                values = np.concatenate([part[2] for part in parts])
         except MemoryError as error:
             self._fail(error)
         return self._mirrored(row, col, values)
@@ -366,9 +360,7 @@ def write_mtx(
             symmetry = "symmetric"
         elif is_symmetric(graph, values=values, skew=True):
             symmetry = "skew-symmetric"
-    matrix = to_scipy(graph)
-    if symmetry != "general":
-        matrix = tril(matrix)
+    matrix = to_scipy(graph) if symmetry == "general" else tril(to_scipy(graph))
     field = "real" if values else "pattern"
     with open(temporary, "wb") as raw:
         stream = gzip.GzipFile("", "wb", 6, raw, mtime=0) if compress else raw

@@ -186,7 +186,5 @@ def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> No
     """Refuse options that take ids for numbers of vertices."""
     given = "keep_ids" if keep_ids else "num_vertices"
     if keep_ids or num_vertices is not None:
-        raise InputError(
-            f"{where}: {NAMED}, which are numbered in their order: leave out `{given}`, "
-            "which takes ids for numbers of vertices"
-        )
+        cure = f"leave out `{given}`, which takes ids for numbers of vertices"
+        raise InputError(f"{where}: {NAMED}, which are numbered in their order: {cure}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.arrays import Array, FloatArray, Int64Array, IntArray
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.listed_edges import with_columns_of
@@ -109,27 +109,27 @@ class RowsOfTypes:
         return self.rows.types
 
     @cached_property
-    def _row(self) -> npt.NDArray[np.int64]:
+    def _row(self) -> Int64Array:
         """The row of every nonzero."""
         return self.first + self.rows.nonzero_rows()
 
     @cached_property
-    def _of(self) -> npt.NDArray[np.integer]:
+    def _of(self) -> IntArray:
         """The relation of every nonzero."""
-        if self.rows.relation is not None:
-            return self.rows.relation
-        return self._types.relation_of(self._row, self.rows.indices)
+        found = self.rows.relations(self.first)
+        assert found is not None
+        return found
 
     @cached_property
-    def _given(self) -> npt.NDArray[np.float64]:
+    def _given(self) -> FloatArray:
         given = self.rows.values
         return np.ones(self.rows.num_nonzeros) if given is None else given.astype(np.float64)
 
     @cached_property
-    def _ends(self) -> list[tuple[npt.NDArray[np.integer], npt.NDArray[np.int64], int]]:
+    def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
         """Ends whose sums divide: their vertices, the numbers of these in all relations, sums."""
         names = self._types.names
-        found: list[tuple[npt.NDArray[np.integer], npt.NDArray[np.int64], int]] = []
+        found: list[tuple[IntArray, Int64Array, int]] = []
         pairs = (2, self._row), (0, self.rows.indices)
         for end, vertices in pairs[: {"none": 0, "row": 1, "sym": 2}[self.normalization]]:
             types = np.array([names.index(each[end]) for each in self._types.relations])
@@ -142,11 +142,11 @@ class RowsOfTypes:
         return found
 
     @property
-    def no_sums(self) -> list[npt.NDArray[np.float64]]:
+    def no_sums(self) -> list[FloatArray]:
         """`sums` of no rows."""
         return [np.zeros(size) for _, _, size in self._ends]
 
-    def sums(self, before: list[npt.NDArray[np.float64]]) -> list[npt.NDArray[np.float64]]:
+    def sums(self, before: list[FloatArray]) -> list[FloatArray]:
         """The sums that divide: of rows, and with "sym" of columns, of every relation.
 
         Parameters:
@@ -156,7 +156,7 @@ class RowsOfTypes:
             np.add.at(total, number, self._given)
         return before
 
-    def scaled(self, sums: Sequence[npt.NDArray[np.float64]], dtype: npt.DTypeLike) -> Graph:
+    def scaled(self, sums: Sequence[FloatArray], dtype: npt.DTypeLike) -> Graph:
         """The normalised rows; `sums` are those of all rows.
 
         Raises:
@@ -177,14 +177,7 @@ class RowsOfTypes:
         made = values.astype(dtype)
         if not np.isfinite(made).all():
             raise InputError(f"{graph.source.name}: a value is too large for {np.dtype(dtype)}")
-        kept = made != 0  # others underflow
-        return replace(
-            graph,
-            indptr=np.concatenate([[0], np.cumsum(kept)])[graph.indptr],
-            indices=graph.indices[kept],
-            values=made[kept],
-            columns=graph.columns_at(kept),
-        )
+        return replace(graph, values=made).only(made != 0)  # others underflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,20 +197,20 @@ class Rows:
         InputError: For an unknown normalisation.
     """
 
-    indptr: npt.NDArray[np.int64]
+    indptr: Int64Array
     indices: npt.NDArray[np.int32]
     values: npt.NDArray[np.floating] | None
     first: int
     name: str
     normalization: str
     self_loops: bool
-    ids: npt.NDArray[Any] | None = None
+    ids: Array | None = None
 
     def __post_init__(self) -> None:
         check_choice("normalization", self.normalization, NORMALIZATIONS)
 
     @cached_property
-    def made_ptr(self) -> npt.NDArray[np.int64]:
+    def made_ptr(self) -> Int64Array:
         """The rows' offsets once they have the identity."""
         if not self.self_loops:
             return self.indptr
@@ -235,7 +228,7 @@ class Rows:
     def _given_values(self) -> npt.NDArray[np.floating]:
         return np.empty(0) if self.values is None else self.values
 
-    def scale(self) -> npt.NDArray[np.float64]:
+    def scale(self) -> FloatArray:
         """The factors of these rows; with "sym" those of their columns too: float64[m].
 
         Raises:
@@ -258,11 +251,8 @@ class Rows:
         return 1.0 / (np.sqrt(scale) if self.normalization == "sym" else scale)
 
     def scaled(
-        self,
-        row_scale: npt.NDArray[np.float64],
-        all_scale: npt.NDArray[np.float64],
-        dtype: npt.DTypeLike,
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.floating]]:
+        self, row_scale: FloatArray, all_scale: FloatArray, dtype: npt.DTypeLike
+    ) -> tuple[Int64Array, npt.NDArray[np.int32], npt.NDArray[np.floating]]:
         """The normalised rows: indptr, indices and values.
 
         Parameters:

@@ -14,7 +14,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +37,6 @@ from plancc.text import shown
 
 Array = npt.NDArray[Any]
 _MAGIC = b"\x93NUMPY"
-
-
 HOLDS = " holds '{}',"
 _RAISED = (ValueError, OSError, EOFError, MemoryError, NotImplementedError, RuntimeError,
            zlib.error, zipfile.BadZipFile, SyntaxError, RecursionError, OverflowError, TypeError,
@@ -79,10 +77,10 @@ class Archive(Mapping[str, Array]):
         self._stream = open_file(path)
         try:
             file = np.load(self._stream, allow_pickle=False)
-        except ValueError as error:  # neither zip nor npy: numpy takes it for a pickle
-            raise InputError(f"{self.name}: not an .npz archive") from error
         except _RAISED as error:
-            raise InputError(f"{self.name}: not an .npz archive ({shown(error)})") from error
+            # ValueError: neither zip nor npy, which numpy takes for a pickle
+            why = "" if isinstance(error, ValueError) else f" ({shown(error)})"
+            raise InputError(f"{self.name}: not an .npz archive{why}") from error
         if not isinstance(file, np.lib.npyio.NpzFile):
             raise InputError(f"{self.name}: a single numpy array, not an .npz archive")
         self._file = file
@@ -140,9 +138,8 @@ class Archive(Mapping[str, Array]):
         """A one-dimensional array of integers, of `length` if given."""
         value = check_integers(self[key], f"{self.name}: key '{key}'")
         if length is not None and len(value) != length:
-            raise InputError(
-                f"{self.name}: key '{key}' must have {length} entries, not '{len(value)}'"
-            )
+            rule = f"must have {length} entries, not '{len(value)}'"
+            raise InputError(f"{self.name}: key '{key}' {rule}")
         return value
 
     def offsets(self, key: str, count: int, end: int) -> npt.NDArray[np.int64]:
@@ -194,60 +191,94 @@ def read_npz(
             range, complex values, NaN or infinity; the message names file, key, value.
     """
     source = Source.of_file(path, "npz", "'data'")
-    reading: dict[str, Any] = {"symmetrize": symmetrize, "source": source}
+    reading: dict[str, Any] = {"transpose": transpose, "symmetrize": symmetrize, "source": source}
     with Archive(path) as archive:
-        name = archive.name
-        values: Array | None = None
-        shape: list[int] | None = None
-        rows: tuple[Array, Array] | None = None
-        if "format" in archive:
-            layout = archive["format"].item() if archive["format"].ndim == 0 else b""
-            layout = layout.decode("latin-1") if isinstance(layout, bytes) else str(layout)
-            if layout not in ("csr", "csc", "coo"):
-                raise InputError(f"{name}: sparse format '{layout}'; give csr, by matrix.tocsr()")
-            shape = archive.integers("shape", 2).tolist()
-            for n in (*shape, sum(shape) if shape[0] != shape[1] else shape[0]):
-                check_num_vertices(n, name)
-            values = archive["data"]
-            if layout == "coo":
-                row, col = archive.indices("row", shape[0]), archive.indices("col", shape[1])
-            elif layout == "csc":  # edges are listed as they are in the file: not turned
-                offsets, row = _compressed(archive, *shape[::-1])
-                col = _row_of(offsets)
-            else:
-                rows = _compressed(archive, *shape)
-                row = col = rows[1]
-            if not values.ndim == 1 or not len(row) == len(col) == len(values):
-                raise InputError(f"{name}: key 'data' must have one value per nonzero")
-            if values.dtype == np.bool_ and not pattern and not values.all():
-                if rows is not None:
-                    row, col, rows = _row_of(rows[0]), rows[1], None
-                row, col = row[values], col[values]
-            values = None if pattern or values.dtype == np.bool_ else as_values(values, name)
-        elif {"indptr", "indices", "num_nodes"} <= set(archive):
-            n = _num_nodes(archive)
-            rows = _compressed(archive, n, n)
-        elif "edge_index" in archive:
-            col, row = check_edge_index(archive["edge_index"], name)
-            if "num_nodes" in archive:
-                n = _num_nodes(archive)
-            else:
-                n = int(max(col.max(initial=-1), row.max(initial=-1))) + 1
-                check_num_vertices(n, name)
-            for ends in (col, row):
-                check_range(ends, n, f"{name}: key 'edge_index'", HOLDS)
-        else:
-            raise InputError(
-                f"{name}: neither a scipy.sparse.save_npz file nor an archive with the keys "
-                f"'indptr', 'indices', 'num_nodes' or 'edge_index'; it has '{', '.join(archive)}'"
-            )
-    if shape is not None and shape[0] != shape[1]:
-        if rows is not None:
-            row, col = _row_of(rows[0]), rows[1]
-        return rectangular((shape[0], shape[1]), (row, col, values), transpose=transpose, **reading)
-    if rows is not None:
-        return detect_direction(graph_of_rows(n, *rows, values, transpose=transpose, **reading))
-    return detect_direction(build_graph(n, row, col, values, transpose=transpose, **reading))
+        found = _entries_of(archive, pattern)
+    if found.shape[0] != found.shape[1]:
+        return rectangular(found.shape, (found.row, found.column, found.values), **reading)
+    n = found.shape[0]
+    if found.indptr is not None:
+        graph = graph_of_rows(n, found.indptr, found.column, found.values, **reading)
+    else:
+        graph = build_graph(n, found.row, found.column, found.values, **reading)
+    return detect_direction(graph)
+
+
+class _ArchiveEntries(NamedTuple):
+    """The entries of an archive.
+
+    Attributes:
+        indptr (int64[rows + 1] or None): Where rows begin, if they are compressed.
+        place (int[entries] or None): The row of every entry; None: `indptr` says it.
+    """
+
+    shape: tuple[int, int]
+    indptr: Array | None
+    place: Array | None
+    column: Array
+    values: Array | None
+
+    @property
+    def row(self) -> Array:
+        """The row of every entry."""
+        if self.place is not None:
+            return self.place
+        assert self.indptr is not None
+        return _row_of(self.indptr)
+
+
+def _entries_of(archive: Archive, pattern: bool) -> _ArchiveEntries:
+    """The entries of an archive by the names that it has; with `pattern` without values."""
+    name = archive.name
+    if "format" in archive:
+        return _of_scipy(archive, pattern)
+    if {"indptr", "indices", "num_nodes"} <= set(archive):
+        n = _num_nodes(archive)
+        indptr, column = _compressed(archive, n, n)
+        return _ArchiveEntries((n, n), indptr, None, column, None)
+    if "edge_index" not in archive:
+        raise InputError(
+            f"{name}: neither a scipy.sparse.save_npz file nor an archive with the keys 'indptr', "
+            f"'indices', 'num_nodes' or 'edge_index'; it has '{', '.join(archive)}'"
+        )
+    column, row = check_edge_index(archive["edge_index"], name)
+    if "num_nodes" in archive:
+        n = _num_nodes(archive)
+    else:
+        n = int(max(column.max(initial=-1), row.max(initial=-1))) + 1
+        check_num_vertices(n, name)
+    for ends in (column, row):
+        check_range(ends, n, f"{name}: key 'edge_index'", HOLDS)
+    return _ArchiveEntries((n, n), None, row, column, None)
+
+
+def _of_scipy(archive: Archive, pattern: bool) -> _ArchiveEntries:
+    """The entries of a file of scipy.sparse.save_npz, in its order."""
+    name, held = archive.name, archive["format"]
+    given: Any = held.item() if held.ndim == 0 else b""
+    layout = given.decode("latin-1") if isinstance(given, bytes) else str(given)
+    if layout not in ("csr", "csc", "coo"):
+        raise InputError(f"{name}: sparse format '{layout}'; give csr, by matrix.tocsr()")
+    rows, columns = archive.integers("shape", 2).tolist()
+    for n in (rows, columns, rows + columns if rows != columns else rows):
+        check_num_vertices(n, name)
+    values, indptr, row = archive["data"], None, None
+    if layout == "coo":
+        row, column = archive.indices("row", rows), archive.indices("col", columns)
+    elif layout == "csc":  # edges are listed as they are in the file: not turned
+        offsets, row = _compressed(archive, columns, rows)
+        column = _row_of(offsets)
+    else:
+        indptr, column = _compressed(archive, rows, columns)
+    of_rows = column if row is None else row
+    if not values.ndim == 1 or not len(of_rows) == len(column) == len(values):
+        raise InputError(f"{name}: key 'data' must have one value per nonzero")
+    found = _ArchiveEntries((rows, columns), indptr, row, column, None)
+    if values.dtype == np.bool_ and not pattern and not values.all():
+        return found._replace(indptr=None, place=found.row[values], column=column[values])
+    if pattern or values.dtype == np.bool_:
+        return found
+    return found._replace(values=as_values(values, name))
 
 
 def _num_nodes(archive: Archive) -> int:

@@ -32,21 +32,18 @@ def read_part_vector(
         InputError: For a file that is not text, a line that is not one whole number, a negative
             part, a wrong number of lines; the message names file, line and value.
     """
+    has = f"the graph has {num_vertices} vertices"
     if os.fspath(path).lower().endswith(".json"):
         parts: npt.NDArray[np.int32] = FORMATS["dgl"].read_parts(path)
         if num_vertices is not None and len(parts) != num_vertices:
-            raise InputError(
-                f"{os.fspath(path)}: the graph has {num_vertices} vertices, the partition "
-                f"{len(parts)}"
-            )
+            raise InputError(f"{os.fspath(path)}: {has}, the partition {len(parts)}")
         return parts
     content = read_bytes(path)
     if b"\0" in content:
-        plan = content.startswith(b"\x89HDF")
-        hint = ": `plancc export PLAN -o FILE.part` writes that of a plan" * plan
-        raise InputError(
-            f"{os.fspath(path)}: not text; a part vector is text, with one number per line{hint}"
-        )
+        rule = "a part vector is text, with one number per line"
+        if content.startswith(b"\x89HDF"):
+            rule += ": `plancc export PLAN -o FILE.part` writes that of a plan"
+        raise InputError(f"{os.fspath(path)}: not text; {rule}")
     numbers = read_integers(path, content, comments=b"")
     count = np.diff(numbers.ptr)
     part = numbers.values
@@ -59,8 +56,7 @@ def read_part_vector(
     fail_first(path, part > np.iinfo(np.int32).max, line, "the part is too large:", part)
     if num_vertices is not None and len(part) != num_vertices:
         last = int(line[min(len(line) - 1, num_vertices)])
-        fail(path, last, f"the graph has {num_vertices} vertices, the file lists the parts of",
-             len(part))  # fmt: skip
+        fail(path, last, f"{has}, the file lists the parts of", len(part))
     return part.astype(np.int32)
 
 

@@ -74,13 +74,11 @@ def _of_masks(data: VertexData) -> list[str]:
     train = data.train_mask
     if train is not None:
         known = train if data.labels is None else train & (data.labels >= 0)
+        nothing = ": there is nothing to train on"
         if not train.any():
-            found.append("'train_mask' holds no vertex: there is nothing to train on")
+            found.append(f"'train_mask' holds no vertex{nothing}")
         elif not known.any():
-            found.append(
-                "no vertex of 'train_mask' has a class (labels are -1): there is nothing to train "
-                "on"
-            )
+            found.append(f"no vertex of 'train_mask' has a class (labels are -1){nothing}")
     return found
 
 
@@ -89,25 +87,23 @@ def _of_classes(data: VertexData) -> list[str]:
         classes = int(data.labels.max(initial=-1)) + 1
         occurring = np.unique(data.labels[data.labels >= 0])
         there = len(occurring)
+        gets = "a network gets an output for each of"
         if classes > GAPS * there:
-            return [
-                f"labels: {there:,} of the class numbers 0..{classes - 1} occur; a network gets an "
-                f"output for each of the {classes:,}: number the classes from 0 without gaps"
-            ]
+            told = f"{there:,} of the class numbers 0..{classes - 1} occur"
+            cure = "number the classes from 0 without gaps"
+            return [f"labels: {told}; {gets} the {classes:,}: {cure}"]
         if there and occurring[0] == 1:
-            return [
-                f"labels: the classes 1..{classes - 1} occur, 0 does not; a network gets an output "
-                f"for each of 0..{classes - 1}: subtract 1 if the classes count from 1"
-            ]
+            told = f"the classes 1..{classes - 1} occur, 0 does not"
+            cure = "subtract 1 if the classes count from 1"
+            return [f"labels: {told}; {gets} 0..{classes - 1}: {cure}"]
     if data.targets is not None and data.targets.dtype == np.bool_:
         columns = data.targets.shape[1]
         if columns > 1 and (data.targets.sum(axis=1) == 1).all():
-            return [
-                f"labels of {columns} columns are targets: a vertex may be of any number of "
-                "classes (sigmoid, F1). Every row has exactly one 1, which looks one-hot: give the "
-                "numbers of the classes, n integers, if a vertex is of one class (softmax, "
-                "accuracy)"
-            ]
+            told = "a vertex may be of any number of classes (sigmoid, F1)"
+            looks = "Every row has exactly one 1, which looks one-hot"
+            cure = "give the numbers of the classes, n integers, if a vertex is of one class"
+            words = f"{told}. {looks}: {cure} (softmax, accuracy)"
+            return [f"labels of {columns} columns are targets: {words}"]
     return []
 
 
@@ -118,20 +114,17 @@ def _of_types(data: VertexData) -> list[str]:
     types, labelled = data.by_type.types, data.by_type.labelled
     found = list[str]()
     for name in types.unreached():
-        own = ", which has labels: they are learnt from its own features alone"
-        advice = types.advice_to_reach(name)
-        found.append(
-            f"no relation leads to '{shown(name)}'"
-            f"{own if name in labelled else ', so that neighbours do not update it'}{advice}"
-        )
+        why = ", so that neighbours do not update it"
+        if name in labelled:
+            why = ", which has labels: they are learnt from its own features alone"
+        found.append(f"no relation leads to '{shown(name)}'{why}{types.advice_to_reach(name)}")
     known = {name for name, each in data.of_type.items() if each.features is not None}
     read = {*(labelled or types.names)}
     for _ in types.names:
         read |= {source for source, _, end in types.relations if end in read}
     without = [f"'{shown(name)}'" for name in types.names if name in read and name not in known]
     if known and without:
-        found.append(
-            f"no features of {', '.join(without)}: plancc-run refuses networks that read them; "
-            "give features of every type, a column of ones if there are none"
-        )
+        told = f"no features of {', '.join(without)}: plancc-run refuses networks that read them"
+        cure = "give features of every type, a column of ones if there are none"
+        found.append(f"{told}; {cure}")
     return found

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, warn
 from plancc.graph.formats import FORMATS, reading_of
-from plancc.graph.graph import Graph
+from plancc.graph.graph import Graph, first_true
 from plancc.graph.listed_edges import places_in
 from plancc.graph.named_ids import are_names, as_ids, names_of
 from plancc.graph.textfile import show
@@ -52,47 +52,40 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
     Warns:
         PlanccWarning: If there are rows of ids that do not occur in the graph.
     """
-    if ids.ndim == 2 and ids.shape[1] == 1:
-        ids = ids[:, 0]
-    vertices = ids_of(graph)
+    vertices, ids = ids_of(graph), one_column(ids)
     kinds, called = ("S", "names") if are_names(vertices) else ("iu", "integers")
     if ids.ndim != 1 or ids.dtype.kind not in kinds:
-        raise InputError(
-            f"{what} must be a list of vertex ids, {called}, not '{ids.dtype}' of shape {ids.shape}"
-        )
+        given = f"'{ids.dtype}' of shape {ids.shape}"
+        raise InputError(f"{what} must be a list of vertex ids, {called}, not {given}")
     order = np.argsort(ids, kind="stable")
     ascending = ids[order]
     if shift := _shift(ascending, vertices):
-        warn(
-            f"{what}: ids count from {ascending[0]} here, the graph's from {vertices.min()}: taken "
-            f"as the graph's, {-shift:+d} each"
-        )
+        told = f"ids count from {ascending[0]} here, the graph's from {vertices.min()}"
+        warn(f"{what}: {told}: taken as the graph's, {-shift:+d} each")
         ascending = ascending - shift
-    twice = ascending[1:] == ascending[:-1]
-    if twice.any():
-        raise InputError(
-            f"{what} holds {show(ascending[1:][twice][0])} twice: give every id one row"
-        )
+    if (k := first_true(ascending[1:] == ascending[:-1])) is not None:
+        raise InputError(f"{what} holds {show(ascending[k])} twice: give every id one row")
     place = places_in(ascending, vertices)
     there = place >= 0
     if not there.all():
         differ = f"; ids here are as {show(ids[0])}" * (not there.any())
         if kinds == "iu" and ascending[0] == 1 and vertices.min() == 0:
             differ = "; ids count from 1 here, the graph's from 0"
-        raise InputError(
-            f"{what}: vertex {show(vertices[~there][0])} of the graph has no row "
-            f"({np.count_nonzero(~there):,} of {len(vertices):,} vertices have none)"
-            f"{differ}: give every vertex a row; -1 is a label that is not known"
-        )
-    others = len(ids) - len(vertices)
-    if others:
+        told = f"vertex {show(vertices[~there][0])} of the graph has no row"
+        missing = f"({np.count_nonzero(~there):,} of {len(vertices):,} vertices have none)"
+        cure = "give every vertex a row; -1 is a label that is not known"
+        raise InputError(f"{what}: {told} {missing}{differ}: {cure}")
+    if others := len(ids) - len(vertices):
         all_there = ascending[0] == 0 and ascending[-1] == len(ids) - 1 and has_choice(graph)
         kept = f"; `num_vertices` {len(ids)}, or `keep_ids`, makes them vertices" * bool(all_there)
-        warn(
-            f"{what}: {others:,} of {len(ids):,} rows are left out: their ids do not occur in the "
-            f"graph{kept}"
-        )
+        told = f"{others:,} of {len(ids):,} rows are left out"
+        warn(f"{what}: {told}: their ids do not occur in the graph{kept}")
     return order[place]
+
+
+def one_column(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A matrix of one column as a list; others as they are."""
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
 def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
@@ -146,11 +139,9 @@ def id_column(
         if _share_named(column, vertices) < 1:
             continue
         if not are_in_order(column, vertices):
-            raise InputError(
-                f"{where}: column {show(name)} holds every vertex once, not in the graph's order: "
-                f"call it 'id', or give `keys` id={name}, if rows are of these vertices; `keys` "
-                "id= takes rows by line"
-            )
+            told = f"column {show(name)} holds every vertex once, not in the graph's order"
+            cure = f"call it 'id', or give `keys` id={name}, if rows are of these vertices"
+            raise InputError(f"{where}: {told}: {cure}; `keys` id= takes rows by line")
         if are_names(vertices):
             return name
     return None
@@ -237,10 +228,8 @@ def say_order(folder: str, names: Sequence[str], what: str) -> None:
     """Say it where the order of parts by numbers has a meaning, and is not that of their names."""
     for plain, name in zip(names, sorted(names, key=by_numbers), strict=True):
         if plain != name and os.path.isdir(folder):
-            warn(
-                f"{folder}: {len(names)} parts are taken by the numbers in their names, "
-                f"{show(name)} before {show(plain)}: {what}"
-            )
+            order = f"by the numbers in their names, {show(name)} before {show(plain)}"
+            warn(f"{folder}: {len(names)} parts are taken {order}: {what}")
             return
 
 
@@ -256,10 +245,8 @@ def warn_of_order(graph: Graph, where: str) -> None:
     if ids is None or graph.types is not None:  # type after type
         return
     if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
-        warn(
-            f"{where}rows without ids are taken in the graph's order of vertices ({_first(ids)}); "
-            "a key or column 'id' says whose they are"
-        )
+        order = f"in the graph's order of vertices ({_first(ids)})"
+        warn(f"{where}rows without ids are taken {order}; a key or column 'id' says whose they are")
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
@@ -293,12 +280,10 @@ def why_not(rows: int, graph: Graph) -> str:
     if not has_choice(graph):
         return ""
     ids, count = graph.original_ids, graph.num_vertices
-    kept = {"keep_ids", "num_vertices"} & reading_of(graph.source.reading).keys()
-    if kept:
-        counts_from_one = rows == count - 1 and graph.indptr[1] == 0 and graph.indices.all()
-        return f": vertex 0 has no edge; if ids count from 1, leave out `{min(kept)}`" * bool(
-            counts_from_one
-        )
+    if kept := {"keep_ids", "num_vertices"} & reading_of(graph.source.reading).keys():
+        from_one = bool(rows == count - 1 and graph.indptr[1] == 0 and graph.indices.all())
+        cure = f": vertex 0 has no edge; if ids count from 1, leave out `{min(kept)}`"
+        return cure * from_one
     least, largest = (0, count - 1) if ids is None else (int(ids.min()), int(ids.max()))
     if rows <= largest - (least == 1):
         return ""

@@ -78,10 +78,8 @@ def check_kind(path: StrPath, format: str) -> None:
     for kind in KINDS:
         if kind.begins.match(head):
             if format not in kind.formats:
-                raise InputError(
-                    f"{os.fspath(path)}: begins as {kind.what}, not as "
-                    f"{_NAMES.get(format, format)}{_advice(kind, format)}"
-                )
+                wanted = f"{_NAMES.get(format, format)}{_advice(kind, format)}"
+                raise InputError(f"{os.fspath(path)}: begins as {kind.what}, not as {wanted}")
             return
 
 

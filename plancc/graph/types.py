@@ -22,14 +22,13 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.arrays import Array, Int64Array, IntArray, Mask
 from plancc.text import shown
 
 Relation = tuple[str, str, str]
 """Source type, name, destination type."""
-IntArray = npt.NDArray[np.integer]
 MOST_RELATIONS = 1 << 16
 
 
@@ -88,7 +87,7 @@ class Types:
         return sum(self.counts.values())
 
     @cached_property
-    def first(self) -> npt.NDArray[np.int64]:
+    def first(self) -> Int64Array:
         """Number of the first vertex of every type, and the end of the last: int64[types + 1]."""
         return np.array([0, *accumulate(self.counts.values())], np.int64)
 
@@ -129,13 +128,11 @@ class Types:
         found = [" ".join(each) for each in self.relations if each[0] == name]
         return f"; add the reverse of '{shown(', '.join(found), 100)}'" if found else ""
 
-    def type_of(self, vertices: IntArray) -> npt.NDArray[np.int64]:
+    def type_of(self, vertices: IntArray) -> Int64Array:
         """Number of every vertex's type: int64[m]."""
         return np.searchsorted(self.first, vertices, side="right") - 1
 
-    def rows_before(
-        self, vertices: IntArray, part_ptr: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
+    def rows_before(self, vertices: IntArray, part_ptr: Int64Array) -> Int64Array:
         """Rows of every type before each part: int64[types, num_parts + 1].
 
         Parameters:
@@ -146,7 +143,7 @@ class Types:
         counts = (np.concatenate([[0], np.cumsum(of == k)]) for k in range(len(self.counts)))
         return np.stack([each[at] for each in counts])
 
-    def relation_of(self, rows: IntArray, columns: IntArray) -> npt.NDArray[np.int64]:
+    def relation_of(self, rows: IntArray, columns: IntArray) -> Int64Array:
         """Number of the relation of every nonzero, by its ends; -1 where there is none: int64[m].
 
         Of parallel relations it is any one.
@@ -159,13 +156,13 @@ class Types:
             number[self.names.index(destination), self.names.index(source)] = k
         return number[self.type_of(rows), self.type_of(columns)]
 
-    def fits(self, rows: IntArray, columns: IntArray, relation: IntArray) -> npt.NDArray[np.bool_]:
+    def fits(self, rows: IntArray, columns: IntArray, relation: IntArray) -> Mask:
         """Whether every nonzero has the ends of its relation, bool[m]."""
         numbers = {name: k for k, name in enumerate(self.counts)}
         ends = np.array([(numbers[end], numbers[source]) for source, _, end in self.relations])
         wanted = ends[np.clip(relation, 0, len(ends) - 1)]
         found = np.stack([self.type_of(rows), self.type_of(columns)], axis=1)
-        right: npt.NDArray[np.bool_] = (wanted == found).all(axis=1)
+        right: Mask = (wanted == found).all(axis=1)
         return right & (relation >= 0) & (relation < len(ends))
 
     def texts(self) -> tuple[str, str]:
@@ -189,15 +186,13 @@ class Types:
         return found
 
 
-def ids_or_numbers(
-    size: int, ids: npt.NDArray[Any] | None, types: Types | None
-) -> npt.NDArray[Any]:
+def ids_or_numbers(size: int, ids: Array | None, types: Types | None) -> Array:
     """The source's ids of vertices, or numbers from 0 within their type: int64 or bytes[size]."""
     counts = [size] if types is None else [*types.counts.values()]
     return np.concatenate([*map(np.arange, counts)]) if ids is None else ids
 
 
-def first_of_columns(row_ptr: npt.NDArray[np.int64], column: IntArray) -> npt.NDArray[np.bool_]:
+def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
     """Which nonzeros have another column than the one before in their row, bool[nonzeros].
 
     Those of parallel relations stand together.
@@ -209,9 +204,7 @@ def first_of_columns(row_ptr: npt.NDArray[np.int64], column: IntArray) -> npt.ND
     return first
 
 
-def distinct_columns(
-    row_ptr: npt.NDArray[np.int64], column: IntArray
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+def distinct_columns(row_ptr: Int64Array, column: IntArray) -> tuple[Mask, Int64Array]:
     """`first_of_columns`, and where every row starts among these, int64[rows + 1]."""
     first = first_of_columns(row_ptr, column)
     return first, np.concatenate([[0], np.cumsum(first)])[row_ptr]

@@ -32,13 +32,14 @@ import numpy as np
 
 from plancc.errors import InputError, PlanccWarning, warn
 from plancc.files import read_toml
+from plancc.graph.arrays import IntArray
 from plancc.graph.claims import TOLD, is_source_first
 from plancc.graph.edge_features import LEFT_OUT
 from plancc.graph.edge_weights import SUMMED
 from plancc.graph.edgelist import check_relation_file
 from plancc.graph.formats import FORMATS, Format, find_format, split_names
 from plancc.graph.graph import Graph, Source
-from plancc.graph.listed_edges import EdgeFeatures, IntArray, listing, with_features
+from plancc.graph.listed_edges import EdgeFeatures, listing, with_features
 from plancc.graph.named_ids import NAMED
 from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, show
@@ -195,19 +196,14 @@ def _matrix(
     reader: Format = FORMATS[name]
     lists_ids = "num_vertices" in reader.options
     graph, turned = _read_file(path, name, relation, counts, pattern)
-    row, column, shape = (
-        graph.nonzero_rows(),
-        graph.indices.astype(np.int64),
-        (graph.num_vertices,) * 2,
-    )
+    row, column = graph.nonzero_rows(), graph.indices.astype(np.int64)
+    shape = (graph.num_vertices, graph.num_vertices)
     if graph.types is not None:
         shape = (graph.types.counts["rows"], graph.types.counts["columns"])
         column -= shape[0]
     if not lists_ids and [*shape] != sizes:
-        raise InputError(
-            f"{where}: a matrix of {shape[0]} x {shape[1]}, and there are {sizes[0]} vertices of "
-            f"its destination and {sizes[1]} of its source"
-        )
+        there = f"{sizes[0]} vertices of its destination and {sizes[1]} of its source"
+        raise InputError(f"{where}: a matrix of {shape[0]} x {shape[1]}, and there are {there}")
     for each, size in ((row, sizes[0]), (column, sizes[1])):
         if each.max(initial=-1) >= size:
             if name == "edgelist":

@@ -22,7 +22,7 @@ from plancc.graph.columns import columns_of
 from plancc.graph.graph import Graph, Source, check_num_vertices, first_outside
 from plancc.graph.listed_edges import list_edges
 from plancc.graph.named_ids import are_names, names_of
-from plancc.graph.types import Relation, Types, distinct_columns, in_words
+from plancc.graph.types import Relation, Types, first_of_columns, in_words
 from plancc.text import shown
 
 IntArray = npt.NDArray[np.integer]
@@ -175,11 +175,10 @@ def without_relations(graph: Graph) -> Graph:
     """The sum of parallel relations: a graph with distinct columns in every row, for searches."""
     if graph.relation is None:
         return graph
-    first, indptr = distinct_columns(graph.indptr, graph.indices)
-    values = graph.values
+    first, values = first_of_columns(graph.indptr, graph.indices), graph.values
     if values is not None and len(values):
         values = np.add.reduceat(values, np.flatnonzero(first))
-    return replace(graph, indptr=indptr, indices=graph.indices[first], values=values, columns={})
+    return replace(graph.only(first), values=values, columns={})
 
 
 def rectangular(

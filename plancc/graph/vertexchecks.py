@@ -56,13 +56,11 @@ def check_vertex_data(
             both, weights below 0; the message names key and value.
     """
     names = names or {}
-    checked: dict[str, Any] = {
-        key: array
-        if isinstance(array, MappedRows)
-        else _CHECKS[key](np.asarray(array), f"{where}key '{names.get(key, key)}'")
-        for key, array in arrays.items()
-        if array is not None
-    }
+    checked: dict[str, Any] = {key: each for key, each in arrays.items() if each is not None}
+    for key, array in checked.items():
+        if not isinstance(array, MappedRows):
+            what = f"{where}key '{names.get(key, key)}'"
+            checked[key] = _CHECKS[key](np.asarray(array), what)
     check_rows(checked, graph, where, names)
     if "clusters" in checked:
         _check_clusters(checked["clusters"], f"{where}key '{names.get('clusters', 'clusters')}'")
@@ -110,10 +108,9 @@ def check_labels(data: VertexData, where: str, graph: Graph) -> None:
 def _check_clusters(clusters: npt.NDArray[np.int32], what: str) -> None:
     """InputError for a cluster far above how many there can be."""
     if clusters.max(initial=-1) >= most_clusters(len(clusters)):
-        raise InputError(
-            f"{what} holds '{clusters.max()}' in row {int(np.argmax(clusters))} (counted from 0), "
-            f"and there are {len(clusters):,} vertices: number the clusters from 0"
-        )
+        told = f"'{clusters.max()}' in row {int(np.argmax(clusters))} (counted from 0)"
+        cure = f"there are {len(clusters):,} vertices: number the clusters from 0"
+        raise InputError(f"{what} holds {told}, and {cure}")
 
 
 def check_rows(
@@ -128,10 +125,8 @@ def check_rows(
             as_one = f", as many as '{alike[0]}' has rows" if alike else ""
             one = "label (-1: unknown)" if key == "labels" else "row"
             cure = why_not(len(array), graph) or f": give every vertex one {one}"
-            raise InputError(
-                f"{where}key '{names.get(key, key)}' has '{len(array)}' rows, the graph {count} "
-                f"vertices{of_edges}{as_one}{cure}"
-            )
+            told = f"has '{len(array)}' rows, the graph {count} vertices{of_edges}{as_one}{cure}"
+            raise InputError(f"{where}key '{names.get(key, key)}' {told}")
 
 
 def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
@@ -149,9 +144,8 @@ def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[Any]:
     """`first`: number of the first row."""
     if array.dtype.kind not in "biuf":
-        raise InputError(
-            f"{what} holds no real numbers but '{array.dtype}': save it as float32 or integers"
-        )
+        cure = "save it as float32 or integers"
+        raise InputError(f"{what} holds no real numbers but '{array.dtype}': {cure}")
     with np.errstate(over="ignore"):
         kind = feature_type(array.dtype.newbyteorder("="))
         result = np.ascontiguousarray(array, dtype=kind)
@@ -165,12 +159,10 @@ def _tell_lost(given: npt.NDArray[Any], made: npt.NDArray[Any], what: str) -> No
     """Say how many large numbers lose digits as float32."""
     if given.dtype == made.dtype or not (abs(made) >= EXACT).any():
         return
-    lost = np.count_nonzero((made.astype(np.float64) != given) & (abs(made) >= EXACT))
-    if lost:
-        warn(
-            f"{what}: {lost:,} of {given.size:,} numbers lose digits in float32, up to "
-            f"{np.nanmax(given):,.15g}: subtract the least, or standardise them before"
-        )
+    if lost := np.count_nonzero((made.astype(np.float64) != given) & (abs(made) >= EXACT)):
+        told = f"{lost:,} of {given.size:,} numbers lose digits in float32"
+        cure = "subtract the least, or standardise them before"
+        warn(f"{what}: {told}, up to {np.nanmax(given):,.15g}: {cure}")
 
 
 def _refuse(
@@ -191,12 +183,10 @@ def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> No
         return
     advice = ""
     if array.ndim == 1 and words == "integers":
-        advice = (
-            "; np.unique(names, return_inverse=True)[1] numbers names"
-            if array.dtype.kind in "US"
-            else "; convert it, for example by y.long() or y.astype(int); -1 stands for unknown; "
-            "real numbers are called targets"
-        )
+        advice = "; np.unique(names, return_inverse=True)[1] numbers names"
+        if array.dtype.kind not in "US":
+            advice = "; convert it, for example by y.long() or y.astype(int); -1 stands for unknown"
+            advice += "; real numbers are called targets"
     raise InputError(
         f"{what} must be a list of {words}, not '{array.dtype}' of shape {array.shape}{advice}"
     )
@@ -220,10 +210,8 @@ def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
     if array.ndim == 1 and array.dtype.kind == "f":
         array = array[:, np.newaxis]
     if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "biuf":
-        raise InputError(
-            f"{what} must be a matrix of 0 and 1, or of real numbers, not '{array.dtype}' of shape "
-            f"{array.shape}"
-        )
+        rule = "must be a matrix of 0 and 1, or of real numbers"
+        raise InputError(f"{what} {rule}, not '{array.dtype}' of shape {array.shape}")
     others = (array != 0) & (array != 1)
     if not others.any():
         return array.astype(np.bool_)
@@ -258,22 +246,19 @@ def sparse_features(archive: Archive, graph: Graph) -> npt.NDArray[np.float32]:
     shape = archive.integers("feat_shape", 2).tolist()
     count = graph.num_vertices
     if shape[0] != count:
-        raise InputError(
-            f"{archive.name}: key 'feat_shape' has '{shape[0]}' rows, the graph {count} vertices"
-            f"{why_not(shape[0], graph) or ': give every vertex one row'}"
-        )
+        cure = why_not(shape[0], graph) or ": give every vertex one row"
+        told = f"has '{shape[0]}' rows, the graph {count} vertices{cure}"
+        raise InputError(f"{archive.name}: key 'feat_shape' {told}")
     if shape[1] < 1:
         raise InputError(f"{archive.name}: key 'feat_shape' holds '{shape[1]}' columns")
     indices = archive.indices("feat_indices", shape[1])
     ptr = archive.offsets("feat_indptr", count, len(indices))
     data = archive["feat_data"]
+    what = f"{archive.name}: key 'feat_data'"
     if data.shape != indices.shape:
-        raise InputError(
-            f"{archive.name}: key 'feat_data' must have {len(indices)} entries, not '{data.shape}'"
-        )
-    data = finite(data, f"{archive.name}: key 'feat_data'")
-    matrix = csr_array((data, indices, ptr), shape=tuple(shape))
-    return dense(matrix, archive.name, f"{archive.name}: key 'feat_data'")
+        raise InputError(f"{what} must have {len(indices)} entries, not '{data.shape}'")
+    matrix = csr_array((finite(data, what), indices, ptr), shape=tuple(shape))
+    return dense(matrix, archive.name, what)
 
 
 def dense(matrix: Any, path: StrPath, what: str) -> npt.NDArray[np.float32]:

@@ -29,6 +29,7 @@ from plancc.graph.rowids import (
     ids_beside,
     ids_of,
     like_ids_of,
+    one_column,
     rows_by_id,
     say_order,
     warn_of_numbers,
@@ -110,12 +111,13 @@ def read_vertex_data(
     """
     paths = [path] if isinstance(path, str | os.PathLike) else path
     graph, several = as_vertices(num_vertices), len(paths) > 1
+    names = [os.fspath(each) for each in paths]
     choice: Any = {"split": split, "required": required, "elsewhere": several}
     found: dict[str, Any] = {}
     home: dict[str, str] = {}
     missing = {k: v for k, v in data_keys(keys).items() if v and (several or k == "id")}
     with allowing(large=allow_large):
-        for name in map(os.fspath, paths):
+        for name in names:
             held, ids = _held(name, graph, format, split, keys, required)
             if held is None:
                 continue
@@ -130,7 +132,7 @@ def read_vertex_data(
                 if key in found:
                     raise InputError(f"{name}: {key} are in {home[key]} too; give one")
                 found[key], home[key] = array, name
-        listed = ", ".join(map(os.fspath, paths))
+        listed = ", ".join(names)
         for called in missing.values():
             raise InputError(f"key '{called}' is missing in {'all of ' * several}{listed}")
         data = VertexData(**found)
@@ -167,11 +169,9 @@ def _held(
     if read is None:
         if not required and not data_keys(keys):
             return None, None
-        able = [each for each in FORMATS if FORMATS.loaded()[each].read_data is not None]
-        raise InputError(
-            f"{name}: format '{known}' holds no vertex data; give .npz, .npy, .csv, or a source of "
-            f"format {', '.join(able)}"
-        )
+        able = (each for each in FORMATS if FORMATS.loaded()[each].read_data is not None)
+        cure = f"give .npz, .npy, .csv, or a source of format {', '.join(able)}"
+        raise InputError(f"{name}: format '{known}' holds no vertex data; {cure}")
     found = read(name, split=split, keys=keys or {})
     return _of_archive(found, graph, keys or {}) if isinstance(found, Archive) else found, None
 
@@ -233,11 +233,7 @@ def vertex_data_of(
     if graph.types is not None and _are_by_type(held, graph.types, keys):
         return _by_type(held, graph, graph.types, where, split, keys)
     keys, count = data_keys(keys), graph.num_vertices
-    for key in keys:
-        check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
-    for name in filter(None, keys.values()):
-        if name not in held and not elsewhere:
-            raise InputError(f"{where}key '{name}' is missing; there are {_listed(held)}")
+    _check_keys(keys, held, where, elsewhere)
     called = _names_in(held, keys, None if required else count)
     lists = [key for key in called if key not in keys and called[key] in INDEX_LISTS.get(key, ())]
     whats = {key: f"{where}key '{name}'" for key, name in called.items()}
@@ -255,19 +251,15 @@ def vertex_data_of(
     if not called and not required:
         return VertexData()
     if not called:
-        raise InputError(
-            f"{where}no vertex data: none of the keys '{', '.join(SOURCE_KEYS)}' is there, but "
-            f"{_listed(held)}"
-        )
+        told = f"none of the keys '{', '.join(SOURCE_KEYS)}' is there, but {_listed(held)}"
+        raise InputError(f"{where}no vertex data: {told}")
     for key in [key for key in MASKS if key in arrays]:
         arrays[key] = _of_0_and_1(arrays[key], rows, whats[key], key)
     if ids:
         for key, array in arrays.items():
             if not array.ndim or len(array) != rows:
-                raise InputError(
-                    f"{whats[key]} of shape {array.shape} must have a row for each of the {rows} "
-                    f"ids of '{ids}'"
-                )
+                rule = f"must have a row for each of the {rows} ids of '{ids}'"
+                raise InputError(f"{whats[key]} of shape {array.shape} {rule}")
         of_vertices = rows_by_id(of_rows, graph, f"{where}key '{ids}'")
         arrays |= {key: _mask_of_ids(held[called[key]], of_rows, whats[key]) for key in lists}
         if rows > count:
@@ -288,14 +280,25 @@ def vertex_data_of(
     return checked.take(of_vertices) if ids and rows == count else checked
 
 
+def _check_keys(
+    keys: Mapping[str, str], held: Mapping[str, Any], where: str, elsewhere: bool
+) -> None:
+    """Refuse keys of no vertex data, and names that are not held and cannot be `elsewhere`."""
+    for key in keys:
+        check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
+    for name in filter(None, keys.values()):
+        if name not in held and not elsewhere:
+            raise InputError(f"{where}key '{name}' is missing; there are {_listed(held)}")
+
+
 def _tell_labels_from_targets(arrays: dict[str, Array], called: dict[str, str]) -> None:
     """Take labels of several columns, or of real numbers, for targets."""
     labels = arrays.get("labels")
     if labels is None:
         return
     real = called["labels"] != "labels" and _has_fractions(labels)
-    if labels.ndim == 2 and labels.shape[1] == 1 and labels.dtype.kind in "iu":
-        arrays["labels"] = labels[:, 0]
+    if labels.dtype.kind in "iu" and one_column(labels).ndim == 1:
+        arrays["labels"] = one_column(labels)
     elif (labels.ndim == 2 or real) and "targets" not in arrays:
         arrays["targets"], called["targets"] = arrays.pop("labels"), called["labels"]
 
@@ -342,10 +345,9 @@ def _by_type(
             raise InputError(f"{what}give a mapping of names to arrays")
         for key in ("weights", *ALIASES["weights"], missing.get("weights")):
             if given.get(key) is not None:
-                raise InputError(
-                    f"{what}key {show(key)}: weights of some of the types are not taken: "
-                    "`weights` takes one vector, of all vertices, type after type"
-                )
+                cure = "`weights` takes one vector, of all vertices, type after type"
+                told = f"key {show(key)}: weights of some of the types are not taken"
+                raise InputError(f"{what}{told}: {cure}")
         data = vertex_data_of(given, of_one_type(graph, name), what, **choice)
         missing = {key: each for key, each in missing.items() if each not in given}
         if data.arrays():
@@ -405,10 +407,9 @@ def _warn_of_unused(
         if name not in OF_GRAPHS and name not in called.values() and not name.startswith("_"):
             unused.append(name)
     if unused:
-        missing = "" if "features" in called else (
-            "; there are no features (names of features: "
-            f"{', '.join(('features', *ALIASES['features']))}, or columns f0, f1, f2 ...)"
-        )  # fmt: skip
+        known = ", ".join(("features", *ALIASES["features"]))
+        missing = f"; there are no features (names of features: {known}, or columns f0, f1, f2 ...)"
+        missing *= "features" not in called
         if not {*GRAPH_IDS}.isdisjoint(unused):
             missing += "; vertices, and predictions for them, are numbered by row, from 0"
         warn(f"{where}not taken: {_listed(unused, MOST_LISTED)}{whose}{missing}")
@@ -417,15 +418,11 @@ def _warn_of_unused(
 def _mask_of(value: Any, graph: Graph, what: str) -> npt.NDArray[np.bool_]:
     """The mask of a list of vertex numbers."""
     count = graph.num_vertices
-    numbers = as_array(value, what)
-    if numbers.ndim == 2 and numbers.shape[1] == 1:
-        numbers = numbers[:, 0]
+    numbers = one_column(as_array(value, what))
     check_list(numbers, what, "iu", "vertex numbers")
     if (k := first_outside(numbers, count)) is not None:
-        raise InputError(
-            f"{what} holds vertex '{numbers[k]}', out of range 0..{count - 1}"
-            f"{why_not(int(numbers.max()) + 1, graph)}"
-        )
+        why = why_not(int(numbers.max()) + 1, graph)
+        raise InputError(f"{what} holds vertex '{numbers[k]}', out of range 0..{count - 1}{why}")
     mask = np.zeros(count, np.bool_)
     mask[numbers] = True
     return mask
@@ -450,17 +447,14 @@ def _of_0_and_1(mask: Array, rows: int, what: str, key: str) -> Array:
         return mask.astype(np.bool_)
     if mask.size > len(mask):
         return mask
-    raise InputError(
-        f"{what} must be a list of booleans, or of 0 and 1, one for each of {rows} vertices, not "
-        f"'{mask.dtype}' of shape {mask.shape}; a list of vertex numbers is called "
-        f"'{INDEX_LISTS[key][0]}'"
-    )
+    rule = f"must be a list of booleans, or of 0 and 1, one for each of {rows} vertices"
+    cure = f"a list of vertex numbers is called '{INDEX_LISTS[key][0]}'"
+    raise InputError(f"{what} {rule}, not '{mask.dtype}' of shape {mask.shape}; {cure}")
 
 
 def _of_split(mask: Array, split: str | None, what: str) -> Array:
     """One column of masks that have one for every split."""
-    if mask.ndim == 2 and mask.shape[1] == 1:
-        mask = mask[:, 0]
+    mask = one_column(mask)
     if mask.ndim == 2:
         count = mask.shape[1]
         if split is None or not split.isascii() or not split.isdigit() or int(split) >= count:

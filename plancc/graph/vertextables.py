@@ -65,10 +65,9 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
         raise InputError(f"{name}: {len(words)} column names for {len(first[0])} columns")
     wanted = dict.fromkeys(wanted_columns(words, keys))
     if not wanted and any(map(is_number, words)):
-        raise InputError(
-            f"{name}, line 1: neither numbers alone nor names of columns: above ids that are names "
-            "write a line of names, as id,f0,label"
-        )
+        told = "neither numbers alone nor names of columns"
+        cure = "above ids that are names write a line of names, as id,f0,label"
+        raise InputError(f"{name}, line 1: {told}: {cure}")
     rows = [row for row in first if len(row) == len(words)]
     samples = dict(zip(words, zip(*rows, strict=True), strict=True)) if rows else {}
     texts, vertices = list[str](), ids_of(graph)
@@ -87,7 +86,7 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
     place = {word: k for k, word in enumerate(words)}
     kinds = _names_of(keys)
 
-    def read(chosen: list[str], dtype: npt.DTypeLike = np.float64) -> Columns:
+    def read(chosen: list[str], dtype: npt.DTypeLike = np.float64) -> dict[str, npt.NDArray[Any]]:
         if not chosen:
             return {}
         booleans = tuple(place[word] for word in chosen if kinds.get(word) in MASKS)
@@ -125,10 +124,9 @@ def _without_names(
 ) -> tuple[Columns, str]:
     table, found, ids = read_numbers(name, mark), Columns(), ""
     if data_keys(keys).get("id") != "" and is_of_ids(table, graph):
-        warn(
-            f"{name}: the first column holds {table[:, 0].min():.0f}..{table[:, 0].max():.0f}, "
-            "every vertex once: rows are of these (a line of names, as f0,f1, says otherwise)"
-        )
+        bounds = f"{table[:, 0].min():.0f}..{table[:, 0].max():.0f}, every vertex once"
+        cure = "(a line of names, as f0,f1, says otherwise)"
+        warn(f"{name}: the first column holds {bounds}: rows are of these {cure}")
         ids, found["id"], table = "id", table[:, 0].astype(np.int64), table[:, 1:]
     if table.shape[1] == 1:
         found["labels"] = class_numbers(table[:, -1], f"{name}: the column")
@@ -136,10 +134,9 @@ def _without_names(
     if are_names(ids_of(graph)) and is_running("index", table[:, 0]):
         warn(f"{name}: the first column counts the rows, and is taken as a feature")
     if len(table) == graph.num_vertices + 1 and words == [str(k) for k in range(len(words))]:
-        warn(
-            f"{name}: the first line, {','.join(words[:3])}..., is taken as names: there are "
-            f"{graph.num_vertices:,} lines besides, as many as vertices"
-        )
+        told = f"the first line, {','.join(words[:3])}..., is taken as names"
+        why = f"there are {graph.num_vertices:,} lines besides, as many as vertices"
+        warn(f"{name}: {told}: {why}")
         table = table[1:]
     found["features"] = table.astype(np.float32)
     return found, ids
@@ -256,25 +253,18 @@ def read_numbers(
             the file.
     """
     check_readable(path)
+    how: Any = {"delimiter": mark, "skiprows": skipped, "ndmin": 2, "comments": None}
+    how["encoding"] = "utf-8-sig"
+    if reading is not None:
+        how |= {"quotechar": '"', "usecols": reading.columns or None}
+        how["converters"] = dict.fromkeys(reading.booleans, _truth)
     try:
         with input_errors(path), open_input(path) as stream, warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of a file without lines
-            table: npt.NDArray[Any] = np.loadtxt(
-                stream,
-                dtype,
-                comments=None,
-                delimiter=mark,
-                skiprows=skipped,
-                ndmin=2,
-                encoding="utf-8-sig",
-                quotechar='"' if reading is not None else None,
-                usecols=(reading and reading.columns) or None,
-                converters=None if reading is None else dict.fromkeys(reading.booleans, _truth),
-            )
+            table: npt.NDArray[Any] = np.loadtxt(stream, dtype, **how)
     except (ValueError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{os.fspath(path)}{_wrong_word(shown(error), path, skipped, reading)}"
-        ) from error
+        words = _wrong_word(shown(error), path, skipped, reading)
+        raise InputError(f"{os.fspath(path)}{words}") from error
     return table
 
 
@@ -295,9 +285,8 @@ def line_of(path: StrPath, row: int, skipped: int) -> int:
 
 def _wrong_word(words: str, path: StrPath, skipped: int, reading: TableReading | None) -> str:
     """What numpy says of a table, with the line in the file and the column by name."""
-    match = re.fullmatch(
-        r"could not convert string (.*) to \w+ at row (\d+), column (\d+)\.", words
-    )
+    wrong = r"could not convert string (.*) to \w+ at row (\d+), column (\d+)\."
+    match = re.fullmatch(wrong, words)
     if match is None:
         return f": not a table of numbers: {re.sub('; use `usecols`.*', '', words)}"
     line, column = line_of(path, int(match[2]), skipped), int(match[3])
@@ -309,10 +298,8 @@ def _wrong_word(words: str, path: StrPath, skipped: int, reading: TableReading |
     elif line == 1:
         advice = "leave out a line of names"
     if match[1] == "''":
-        return (
-            f", line {line}: column {name} is empty: give every row a number, as fillna of pandas "
-            "does (a label of -1 is unknown)"
-        )
+        cure = "give every row a number, as fillna of pandas does (a label of -1 is unknown)"
+        return f", line {line}: column {name} is empty: {cure}"
     return f", line {line}: not a table of numbers: {match[1]} in column {name} ({advice})"
 
 
@@ -320,8 +307,6 @@ def class_numbers(column: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.
     """Class numbers; NaN, an unknown class, is -1."""
     known = np.where(np.isnan(column), -1, column)
     if (k := first_true((known != np.floor(known)) | (np.abs(known) > 2**53))) is not None:
-        raise InputError(
-            f"{what} holds '{known[k]}', not the number of a class; a column of real "
-            "numbers to learn is called targets"
-        )
+        cure = "a column of real numbers to learn is called targets"
+        raise InputError(f"{what} holds '{known[k]}', not the number of a class; {cure}")
     return known.astype(np.int64)

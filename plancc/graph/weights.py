@@ -106,11 +106,9 @@ def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
         others = tuple(np.delete(np.arange(table.shape[1]), ids).tolist())
         reading = TableReading(others, names=tuple(words) if skipped else ())
         weights = read_numbers(name, mark, skipped, reading=reading)
-    wrong = first_wrong(weights)
-    if wrong is not None:
+    if (wrong := first_wrong(weights)) is not None:
         fail(name, line_of(name, wrong[0], skipped), f"{RULE}, not", f"{weights[wrong]:g}")
-    found = {"weights": weights}
-    if ids:
-        what = f"{name}: the column of ids"
-        found["id"] = of_ids[:, 0] if named else class_numbers(of_ids[:, 0], what)
-    return found
+    if not ids:
+        return {"weights": weights}
+    column = of_ids[:, 0] if named else class_numbers(of_ids[:, 0], f"{name}: the column of ids")
+    return {"weights": weights, "id": column}

@@ -32,10 +32,8 @@ def whole_weights(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
         InputError: For other numbers, of which the first is named with its row, and other shapes.
     """
     if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or 0 in array.shape[1:]:
-        raise InputError(
-            f"{what} must have a number, or several, for every vertex, not '{array.dtype}' of "
-            f"shape {array.shape}"
-        )
+        rule = "must have a number, or several, for every vertex"
+        raise InputError(f"{what} {rule}, not '{array.dtype}' of shape {array.shape}")
     columns = array.reshape(len(array), -1)
     wrong = first_wrong(columns)
     if wrong is not None:

@@ -133,22 +133,17 @@ class _Found:
             raise InputError(f"{where}: `columns` of this format are source,target[,ATTRIBUTE]")
         if wanted[2:] and wanted[2] not in self.words:
             listed = ", ".join(map(show, self.words)) or "none"
-            raise InputError(
-                f"{where}: no edge has the attribute {show(wanted[2])}; there are: {listed}"
-            )
-        return wanted[2] if wanted[2:] else ""
+            told = f"no edge has the attribute {show(wanted[2])}"
+            raise InputError(f"{where}: {told}; there are: {listed}")
+        return "".join(wanted[2:])
 
     def values(self, name: str) -> Any:
         """The values of all edges by this attribute: float64[edges]."""
-        words, lines = self.words[name], self.lines
-        made = np.full(len(self.ends), 1.0)
+        words, made = self.words[name], np.full(len(self.ends), 1.0)
         if name in self.defaults:
             made[:] = read_number(self.path, 1, "default", self.defaults[name].encode(), float)
-        numbers = (
-            read_number(self.path, lines[k], WEIGHT, word.encode(), float)
-            for k, word in words.items()
-        )
-        made[list(words)] = np.fromiter(numbers, np.float64, len(words))
+        for k, word in words.items():
+            made[k] = read_number(self.path, self.lines[k], WEIGHT, word.encode(), float)
         if (missing := len(made) - len(words)) and name not in self.defaults:
             where = f"{os.path.basename(self.path)}: {missing:,} of {len(made):,} edges"
             warn(f"{where} have no {show(name)}: taken as 1")
@@ -276,9 +271,8 @@ class _GraphML:
         self.key, self.words, self.graphs = "", "", 0
 
     def refuse(self, *_: Any) -> None:
-        raise InputError(
-            f"{os.fspath(self.found.path)}: XML with a document type (DOCTYPE) is not read"
-        )
+        where = os.fspath(self.found.path)
+        raise InputError(f"{where}: XML with a document type (DOCTYPE) is not read")
 
     def start(self, tag: str, given: dict[str, str]) -> None:
         tag, line, found = tag.rpartition(" ")[2], self.parser.CurrentLineNumber, self.found
@@ -358,8 +352,6 @@ _DRAWN = frozenset(
 )
 _SHAPES = frozenset(b"ellipse box diamond triangle cross empty house man woman cloud".split())
 """Words of vertices and edges that say how they are drawn."""
-
-
 _PAJEK_EDGES = ("arcs", "edges", "arcslist", "edgeslist", "matrix")
 """Sections of edges."""
 
@@ -386,8 +378,7 @@ class _Pajek:
         found, self.section = self.found, words[0][1:].decode("latin-1").lower()
         if self.section in _PAJEK_EDGES:
             if not self.size:
-                message = "the number of vertices comes before, as *Vertices N, not"
-                self.fail(message, words[0])
+                self.fail("the number of vertices comes before, as *Vertices N, not", words[0])
             self.relations |= {word.strip(b":") for word in words[1:2]}
         elif self.section not in ("network", "vertices"):
             message = "a network has the sections *Vertices, *Arcs, *Edges, *Arcslist, *Edgeslist"

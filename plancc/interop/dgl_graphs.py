@@ -55,11 +55,10 @@ def _vertices(data: Any, count: int) -> Record:
 def _edges(ends: Any, data: Any, where: str) -> Record:
     """Edges, with the weights and features among their data."""
     found = {"edge_index": np.stack([as_array(each, f"{where}: edges") for each in ends])}
-    features = next((data[name] for name in _FEATURES if name in data), None)
-    if features is not None:
-        found["edge_feat"] = features
-    weights = next((data[name] for name in _WEIGHTS if name in data), None)
-    return found if weights is None else found | {"edge_weight": weights}
+    for key, names in (("edge_feat", _FEATURES), ("edge_weight", _WEIGHTS)):
+        if known := [name for name in names if name in data]:
+            found[key] = data[known[0]]
+    return found
 
 
 def hold(obj: Any) -> Held | None:
@@ -85,8 +84,7 @@ def read_record(path: StrPath) -> Record:
     except MemoryError:
         raise
     except Exception as error:  # dgl raises its own
-        words = shown(error)
-        raise InputError(f"{where}: cannot be read by dgl: {words}") from error
+        raise InputError(f"{where}: cannot be read by dgl: {shown(error)}") from error
     if len(graphs) != 1:
         raise InputError(f"{where}: holds {len(graphs)} graphs; one is expected")
     return record_of_dgl(graphs[0], where)

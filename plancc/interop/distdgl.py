@@ -27,15 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.export.contents import (
-    DGL_NAMES,
-    Arrays,
-    arrays_of,
-    edges_of,
-    halo_rows,
-    vertex_arrays,
-)
+from plancc.export.contents import DGL_NAMES, Arrays, arrays_of, edges_of, halo_rows, vertex_arrays
 from plancc.export.target import Export, write_json
+from plancc.graph.arrays import Array
 from plancc.graph.kernels import format_lines
 from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, read_bytes
@@ -83,16 +77,14 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     ranges = _ranges(next(iter(held.values())), where)
     count = int(ranges[-1, 1])
     original = _original_ids(where, count)
-    if original.shape != (count,) or not np.array_equal(
-        np.sort(original), np.arange(count, dtype=original.dtype)
-    ):
+    if original.shape != (count,) or (np.sort(original) != np.arange(count)).any():
         raise InputError(f"{where}: the mapping of its {count} vertices is no permutation of them")
     owner = np.empty(count, np.int32)
     owner[original] = np.repeat(np.arange(len(ranges)), np.diff(ranges, axis=1)[:, 0])
     return owner
 
 
-def _ranges(held: Any, where: str) -> npt.NDArray[np.int64]:
+def _ranges(held: Any, where: str) -> Int64Array:
     """First vertex and end of every part, int64[parts, 2], that together are 0..n-1."""
     try:
         ranges = np.array(held)
@@ -106,7 +98,7 @@ def _ranges(held: Any, where: str) -> npt.NDArray[np.int64]:
     return ranges.astype(np.int64)
 
 
-def _checked(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
+def _checked(array: Array, what: str) -> Int64Array:
     if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size:
         raise InputError(f"{what} is no list of whole numbers")
     if array.min() < 0 or array.max() >= 2**31:
@@ -114,7 +106,7 @@ def _checked(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _original_ids(where: str, count: int) -> npt.NDArray[np.int64]:
+def _original_ids(where: str, count: int) -> Int64Array:
     """The graph's number of every vertex of DGL's numbering, int64[count]."""
     folder = os.path.dirname(where)
     for name in MAPPINGS:
@@ -124,11 +116,11 @@ def _original_ids(where: str, count: int) -> npt.NDArray[np.int64]:
             if isinstance(held, dict) and len(held) == 1:
                 held = next(iter(held.values()))
             return _checked(as_array(held, file), file)
-    raise InputError(
-        f"{where}: gives the parts by DGL's own numbers of the {count} vertices, and no mapping to "
-        "the graph's is beside it: save what partition_graph(..., return_mapping=True) returns for "
-        f"the vertices as {MAPPINGS[0]}"
+    told = f"gives the parts by DGL's own numbers of the {count} vertices, and no mapping"
+    saved = (
+        f"what partition_graph(..., return_mapping=True) returns for the vertices as {MAPPINGS[0]}"
     )
+    raise InputError(f"{where}: {told} to the graph's is beside it: save {saved}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,11 +228,8 @@ def write(plan: Plan, folder: Path) -> None:
     for index, halo in enumerate(halo_rows(plan)):
         part = folder / f"part{index}"
         part.mkdir()
-        files = {
-            "node_feats": f"part{index}/node_feat.dgl",
-            "edge_feats": f"part{index}/edge_feat.dgl",
-            "part_graph": f"part{index}/graph.dgl",
-        }
+        names = {"node_feats": "node_feat", "edge_feats": "edge_feat", "part_graph": "graph"}
+        files = {what: f"part{index}/{name}.dgl" for what, name in names.items()}
         data, weights = dict[str, Any](), dict[str, Any]()
         for name, (arrays, first) in of_types.items():
             data |= _tensors(name, arrays, slice(*first[index : index + 2]))
@@ -285,7 +274,7 @@ def _graph_of_part(numbers: DistNumbers, index: int, halo: Int64Array) -> Any:
     return graph
 
 
-def _part_of_row(plan: Plan, rows: Int64Array) -> npt.NDArray[np.int64]:
+def _part_of_row(plan: Plan, rows: Int64Array) -> Int64Array:
     return np.searchsorted(plan.part_ptr, rows, side="right") - 1
 
 

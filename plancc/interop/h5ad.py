@@ -8,7 +8,6 @@ reads them for ever: a child process reads (`plancc.guarded_child`), and leaves 
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.files import scratch_folder
 from plancc.graph.bounds import allowing, check_unpacked, large_allowed
 from plancc.graph.canonical import as_values, build_graph, detect_direction
@@ -119,10 +118,9 @@ def _matrix(file: Any, name: str) -> Any:
     for key, array in (("indices", indices), ("indptr", ptr)):
         check_integers(array, f"{where}: '{name}/{key}'")
     if len(ptr) != major + 1 or data.shape != indices.shape:
-        raise InputError(
-            f"{where}: '{name}' is damaged: {len(ptr)} offsets, {len(indices)} indices and values "
-            f"of shape {data.shape} are no matrix of shape {tuple(shape.tolist())}"
-        )
+        told = f"{len(ptr)} offsets, {len(indices)} indices and values of shape {data.shape}"
+        rule = f"are no matrix of shape {tuple(shape.tolist())}"
+        raise InputError(f"{where}: '{name}' is damaged: {told} {rule}")
     ptr = as_offsets(ptr, len(indices), f"{where}: '{name}/indptr'")
     check_range(indices, minor, f"{where}: '{name}/indices'", HOLDS)
     values = as_values(data, f"{where}: '{name}'")
@@ -148,7 +146,7 @@ def read_h5ad(
     (name, matrix), *others = _read_in_child(path, "graph", keys or {}).items()
     if left := [show(other) for other, _ in others]:
         words = f"not taken: {', '.join(left)}; the graph is {show(name)} (`keys` graph=NAME)"
-        warnings.warn(f"{where}: {words}", PlanccWarning, stacklevel=2)
+        warn(f"{where}: {words}")
     check_num_vertices(matrix.shape[0], where)
     if isinstance(matrix, np.ndarray):
         row, col = np.nonzero(matrix)
@@ -198,10 +196,8 @@ def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
         name = wanted or (DEFAULT if DEFAULT in names or len(names) != 1 else names[0])
         if name not in names:
             listed = ", ".join(show(each) for each in names) or "no matrix"
-            hint = "" if wanted or not names else "; choose one by `keys` graph=NAME"
-            raise InputError(
-                f"{where}: 'obsp/{shown(name, 40)}' is missing: there is {listed}{hint}"
-            )
+            listed += "" if wanted or not names else "; choose one by `keys` graph=NAME"
+            raise InputError(f"{where}: 'obsp/{shown(name, 40)}' is missing: there is {listed}")
         matrix = _matrix(file, f"obsp/{name}")
         if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError(f"{where}: 'obsp/{name}' must be square, not of shape {matrix.shape}")
@@ -220,7 +216,7 @@ def _data(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
         known = {each for key in KEYS[1:] for each in (key, *ALIASES.get(key, ()))}
         for column in sorted(columns & (known | set(keys.values()) - {name})):
             found[column] = _column(file, column)
-        others = [*_names(file, "obsm"), *columns]
+        others = [*_names(file, "obsm"), *sorted(columns)]
         found |= {each: None for each in others if each not in found}
     return found
 
@@ -246,13 +242,11 @@ def leave(path: str, request: dict[str, Any]) -> dict[str, Any]:
         found = READS[request["what"]](path, request["keys"])
     files: dict[str, str | None] = dict.fromkeys(found)
     for number, (name, value) in enumerate(found.items()):
-        if value is None:
-            continue
         file = os.path.join(request["folder"], str(number))
         if isinstance(value, np.ndarray):
             files[name] = f"{file}.npy"
             np.save(file, value, allow_pickle=False)
-        else:
+        elif value is not None:
             files[name] = f"{file}.npz"
             save_npz(file, value, compressed=False)
     return {"files": files}
@@ -266,10 +260,8 @@ def _column(file: Any, name: str) -> Array:
     if isinstance(node, h5py.Group):
         kind = str(node.attrs.get("encoding-type", ""))
         if kind != "categorical":
-            raise InputError(
-                f"{file.filename}: column '{name}' is '{shown(kind, 40)}', "
-                "neither numbers nor categories"
-            )
+            told = f"column '{name}' is '{shown(kind, 40)}', neither numbers nor categories"
+            raise InputError(f"{file.filename}: {told}")
         return _read(file, f"obs/{name}/codes")
     array = _read(file, f"obs/{name}")
     return array.astype(np.bool_) if h5py.check_enum_dtype(node.dtype) else array

@@ -14,9 +14,9 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.graph.arrays import Array, IntArray
 from plancc.graph.canonical import as_values, both_ways, build_graph
 from plancc.graph.formats import Held
 from plancc.graph.graph import Graph, Source, check_num_vertices
@@ -75,11 +75,7 @@ def _tell(name: str, attributes: set[Any]) -> None:
 
 
 def _build(
-    nodes: Collection[Any],
-    pair: npt.NDArray[np.integer],
-    values: npt.NDArray[Any] | None,
-    directed: bool,
-    source: Source,
+    nodes: Collection[Any], pair: IntArray, values: Array | None, directed: bool, source: Source
 ) -> Graph:
     """The graph of these nodes and edges int[edges, 2]; undirected ones have both directions."""
     edges = both_ways(pair[:, 0], pair[:, 1], values, not directed)

@@ -80,13 +80,18 @@ def read_record(path: StrPath) -> Record:
             raise InputError(f"{folder}: raw/num-node-list.csv.gz is missing")
         where = os.path.join(folder, sizes)
         n = _one_graph(read_numbers(where), where)
-        edges = os.path.join(folder, _table(folder, "raw/edge"))
-        pair = np.stack(read_integer_columns(edges, read_bytes(edges), b","))
+        pair, _ = _pair(os.path.join(folder, _table(folder, "raw/edge")))
         _check_number(folder, "raw/edge", pair)
         _tell_others(folder, "raw/", os.listdir(os.path.join(folder, "raw")))
         features = _table(folder, "raw/edge-feat")
         values = read_numbers(os.path.join(folder, features)) if features else None
     return {"num_nodes": np.array(n), "edge_index": pair, "edge-feat": values}
+
+
+def _pair(path: str) -> tuple[npt.NDArray[np.int64], bytes]:
+    """The two columns of a table of edges, int64[2, edges], and its text."""
+    text = read_bytes(path)
+    return np.stack(read_integer_columns(path, text, b",")), text
 
 
 def _lines(folder: str, name: str) -> tuple[str, list[list[str]]]:
@@ -130,8 +135,7 @@ def _relations(folder: str) -> Record:
         for name in {triple[0], triple[2]} - record.keys():
             raise InputError(f"{folder}: {COUNTS} has no number of vertices of '{shown(name)}'")
         where = os.path.join(folder, _table(folder, _edges(triple)) or f"{_edges(triple)}.csv.gz")
-        text = read_bytes(where)
-        pair = np.stack(read_integer_columns(where, text, b","))
+        pair, text = _pair(where)
         ends = [
             End(ids, int(record[name]["num_nodes"]), name)
             for ids, name in zip(pair, triple[::2], strict=True)
@@ -182,14 +186,14 @@ def read_ogb_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) 
         splits = _split(folder, split, types)
         return {name: _tables(folder, f"/{name}") | splits.get(name, {}) for name in types}
     data, labels = (os.path.join(folder, f"raw/{name}.npz") for name in ("data", "node-label"))
-    if os.path.isfile(data):
+    if not os.path.isfile(data):
+        found = _tables(folder)
+    else:
         with Archive(data) as archive:
             found |= {name: archive[name] for name in archive if name.startswith("node_")}
         if os.path.isfile(labels):
             with Archive(labels) as archive:
                 found["labels"] = _labels(archive["node_label"], archive.name)
-    else:
-        found |= _tables(folder)
     return found | _split(folder, split, {"": None}).get("", {})
 
 
@@ -218,8 +222,7 @@ def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
 
 def _split(folder: str, split: str | None, types: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Lists of one split by type that has some; the type "" is that of all vertices."""
-    root = os.path.join(folder, "split")
-    names = sorted(os.listdir(root)) if os.path.isdir(root) else []
+    root, names = _splits(folder)
     names = [n for n in names if any(_split_files(root, os.path.join(n, each)) for each in types)]
     if not names and split is None:
         return {}
@@ -227,12 +230,17 @@ def _split(folder: str, split: str | None, types: Mapping[str, Any]) -> dict[str
     return {each: _lists(root, os.path.join(name, each)) for each in types}
 
 
+def _splits(folder: str) -> tuple[str, list[str]]:
+    """The folder of splits, and their names."""
+    root = os.path.join(folder, "split")
+    return root, sorted(os.listdir(root)) if os.path.isdir(root) else []
+
+
 def _chosen(folder: str, names: list[str], split: str | None) -> str:
     """The split that is asked for, or the only one."""
     if split is None and len(names) > 1:
-        raise InputError(
-            f"{folder}: has several splits: choose one by `split`, {' or '.join(names)}"
-        )
+        cure = f"choose one by `split`, {' or '.join(names)}"
+        raise InputError(f"{folder}: has several splits: {cure}")
     name = names[0] if split is None and names else split
     if name not in names:
         raise InputError(f"{folder}: no split '{name}': choose from {', '.join(names) or 'none'}")
@@ -270,8 +278,7 @@ def read_ogb_links(path: StrPath) -> dict[str, Any]:
     and ``edge_neg`` as .csv.gz.
     """
     folder = os.fspath(path)
-    root = os.path.join(folder, "split")
-    names = sorted(os.listdir(root)) if os.path.isdir(root) else []
+    root, names = _splits(folder)
     name = _chosen(folder, [n for n in names if _link_files(os.path.join(root, n))], None)
     found: dict[str, Any] = {}
     for part, key in (("train", "train"), ("valid", "val"), ("test", "test")):
@@ -281,9 +288,7 @@ def read_ogb_links(path: StrPath) -> dict[str, Any]:
             continue
         for table, end in (("edge", ""), ("edge_neg", "_negative")):
             if file := _table(os.path.join(root, name), f"{part}/{table}"):
-                where = os.path.join(root, name, file)
-                ends = read_integer_columns(where, read_bytes(where), b",")
-                found[f"{key}{end}"] = np.stack(ends)
+                found[f"{key}{end}"], _ = _pair(os.path.join(root, name, file))
     return {name: each for name, each in found.items() if not name.startswith("train_")}
 
 
@@ -295,9 +300,8 @@ def _link_files(folder: str) -> bool:
 def _of_part(held: Any, key: str, where: str) -> dict[str, Any]:
     """The links of train.pt and the like by our names."""
     if not isinstance(held, dict) or not {"edge", "source_node"} & held.keys():
-        raise InputError(
-            f"{where}: expected a dict with 'edge', or 'source_node' and 'target_node'"
-        )
+        rule = "a dict with 'edge', or 'source_node' and 'target_node'"
+        raise InputError(f"{where}: expected {rule}")
     if "edge" in held:
         names = {"edge": key, "edge_neg": f"{key}_negative"}
         found = {mine: np.asarray(held[name]).T for name, mine in names.items() if name in held}

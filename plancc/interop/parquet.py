@@ -88,13 +88,8 @@ def read_parquet(
     warn_of_empty(where, ids, u, v)
     if is_listing():
         say_order(where, parts_of(where), "what is given of edges follows them")
-    found = number(
-        *(u, v, where),
-        num_vertices=num_vertices,
-        keep_ids=keep_ids,
-        place=lambda k: f"{where}, row {k}",
-        names=ids,
-    )
+    options, place = (num_vertices, keep_ids), lambda k: f"{where}, row {k}"
+    found = number(u, v, where, *options, place=place, names=ids)
     warn_of_two_sides(where, names[:2], u, v)
     source = _source(where, names)
     graph = build_graph(found.num_vertices, found.u, found.v, weights, source=source, **flags)
@@ -138,8 +133,7 @@ class ParquetEntries(PiecewiseEdges):
         """The edges that the files say that they have."""
         where = os.fspath(path)
         with _arrow_errors(where):
-            dataset = library("pyarrow.dataset", where, NEEDS)
-            return int(dataset.dataset(_files_of(where), format="parquet").count_rows())
+            return int(_table_of(where).count_rows())
 
     def pieces(self) -> Iterator[Entries]:
         """Ids of u and v, and weights, of every batch."""
@@ -148,14 +142,8 @@ class ParquetEntries(PiecewiseEdges):
             arrow = library("pyarrow", where, NEEDS)
             if any(_is_text(arrow, self._table.schema.field(name).type) for name in names[:2]):
                 raise whole_names(where)
-            batches = self._table.to_batches(
-                columns=names,
-                batch_size=BATCH,
-                batch_readahead=1,
-                fragment_readahead=1,
-                use_threads=False,
-            )
-            for batch in batches:
+            alone: Any = {"batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}
+            for batch in self._table.to_batches(columns=names, batch_size=BATCH, **alone):
                 yield _edges(batch, names, where)
 
 
@@ -175,9 +163,7 @@ def _edge_columns(
     where: str, columns: tuple[str, ...], pattern: bool = False
 ) -> tuple[Any, tuple[str, ...]]:
     """The files as a table that is not yet read, and its columns of edges, of checked types."""
-    arrow = library("pyarrow", where, NEEDS)
-    dataset = library("pyarrow.dataset", where, NEEDS)
-    table = dataset.dataset(_files_of(where), format="parquet")
+    arrow, table = library("pyarrow", where, NEEDS), _table_of(where)
     kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
     whole = {name for name, kind in kinds.items() if arrow.types.is_integer(kind)}
     numbers = whole | {name for name, kind in kinds.items() if arrow.types.is_floating(kind)}
@@ -187,11 +173,17 @@ def _edge_columns(
     names = names[:2] if pattern else names
     for k, name in enumerate(names):
         if name not in (ids if k < 2 else numbers):
-            cure = "`pattern` reads without weights"
-            cure = cure if k == 2 else "ids are whole numbers or text (in pandas: .astype(int))"
-            kind = f"'{kinds[name]}', not {'whole ' * (k < 2)}numbers: {cure}"
-            raise InputError(f"{where}: column '{name}' holds {kind}")
+            rule = "numbers: `pattern` reads without weights"
+            if k < 2:
+                rule = "whole numbers: ids are whole numbers or text (in pandas: .astype(int))"
+            raise InputError(f"{where}: column '{name}' holds '{kinds[name]}', not {rule}")
     return table, names
+
+
+def _table_of(where: str) -> Any:
+    """The files as a table that is not yet read."""
+    dataset = library("pyarrow.dataset", where, NEEDS)
+    return dataset.dataset(_files_of(where), format="parquet")
 
 
 def _tell_of_folders(where: str) -> None:
@@ -279,9 +271,8 @@ def read_columns(
     """
     where = os.fspath(path)
     arrow = library("pyarrow", where, NEEDS)
-    dataset = library("pyarrow.dataset", where, NEEDS)
     with _arrow_errors(where):
-        table = dataset.dataset(_files_of(where), format="parquet")
+        table = _table_of(where)
         _tell_of_folders(where)
         names = list(table.schema.names)
         if len(set(names)) != len(names):
@@ -295,13 +286,7 @@ def read_columns(
         rest = [name for name in whole if name not in chosen]
         first = table.head(SAMPLE, columns=rest).to_pydict() if rest else {}
         chosen += [name for name, column in first.items() if may_be_ids(name, column)]
-        numbers = sum(
-            column.num_values
-            for fragment in table.get_fragments()
-            for group in map(fragment.metadata.row_group, range(fragment.metadata.num_row_groups))
-            for column in map(group.column, range(group.num_columns))
-            if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in chosen)
-        )
+        numbers = _count_of_numbers(table, chosen)
         _check_cost(numbers, where, f"{where}: reading {numbers:,} numbers")
         read = table.to_table(columns=chosen)
     found: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(names)
@@ -311,6 +296,17 @@ def read_columns(
         found[name] = _array(arrow, read.column(name), f"{where}: column '{shown(name, 40)}'", True)
     columns = {"index" if renamed and name == INDEX else name: found[name] for name in found}
     return {**_range_of_pandas(table.schema.pandas_metadata, len(read)), **columns}
+
+
+def _count_of_numbers(table: Any, chosen: list[str]) -> int:
+    """Numbers in some columns of a table, those in lists too."""
+    begins, count = tuple(f"{name}." for name in chosen), 0
+    for known in (fragment.metadata for fragment in table.get_fragments()):
+        for group in map(known.row_group, range(known.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                if f"{column.path_in_schema}.".startswith(begins):
+                    count += column.num_values
+    return count
 
 
 def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None]:
@@ -356,10 +352,8 @@ def _check_nulls(column: Any, what: str, of: str) -> None:
     if column.null_count:
         compute = library("pyarrow.compute", what, NEEDS)
         row = compute.index(compute.is_null(column), True).as_py()
-        raise InputError(
-            f"{what}: {column.null_count:,} {of} are null, the first in row {row} (from 0): leave "
-            "these rows out (dropna of pandas)"
-        )
+        told = f"{column.null_count:,} {of} are null, the first in row {row} (from 0)"
+        raise InputError(f"{what}: {told}: leave these rows out (dropna of pandas)")
 
 
 def _is_text(arrow: Any, kind: Any) -> bool:

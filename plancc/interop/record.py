@@ -89,7 +89,7 @@ def _graph_of_types(record: Record, where: str, source: Source, **reading: bool)
             values = None if reading.get("pattern") else _weights(each, len(row), what)[1]
             entries[relation] = row, column, values
     named = (name for name in record if isinstance(name, str) and not name.startswith("_"))
-    ends = {name: [np.empty(0, np.int64)] for name in named}
+    ends: dict[str, list[IntArray]] = {name: [np.empty(0, np.int64)] for name in named}
     for (start, _, end), (row, column, _) in entries.items():
         ends.setdefault(start, []).append(column)
         ends.setdefault(end, []).append(row)

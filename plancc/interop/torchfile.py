@@ -77,22 +77,20 @@ def load_torch(path: StrPath) -> Any:
     except (InputError, MemoryError):
         raise
     except Exception as error:  # torch raises what its parsers raise
-        named = re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", str(error))
-        if named:
-            words = (
-                f"it holds an object of '{shown(named[1], 60)}'; only tensors are read: save "
-                "data.to_dict()"
-            )
-        elif "sorted and distinct" in str(error):
-            words = (
-                "the columns in a row of a sparse tensor do not ascend, or are there twice: save "
-                "tensor.to_sparse_coo().coalesce()"
-            )
-        elif any(kind.startswith(_start(name)) for kind in (_ZIP, _PICKLE)):
-            words = "it is damaged or cut off"
-        else:
-            words = "it does not look like a file of torch.save"
-        raise InputError(f"{name}: not a file of tensors that can be read: {words}") from error
+        raise InputError(f"{name}: {_UNREADABLE}: {_why_not(str(error), name)}") from error
+
+
+def _why_not(error: str, name: str) -> str:
+    """Why torch cannot read a file, by its words."""
+    if named := re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", error):
+        kind = shown(named[1], 60)
+        return f"it holds an object of '{kind}'; only tensors are read: save data.to_dict()"
+    if "sorted and distinct" in error:
+        told = "the columns in a row of a sparse tensor do not ascend, or are there twice"
+        return f"{told}: save tensor.to_sparse_coo().coalesce()"
+    if any(kind.startswith(_start(name)) for kind in (_ZIP, _PICKLE)):
+        return "it is damaged or cut off"
+    return "it does not look like a file of torch.save"
 
 
 _ZIP, _PICKLE = b"PK", b"\x80\x02"
@@ -127,7 +125,8 @@ def _check_sums(name: str) -> None:
         raise InputError(f"{name}: {_DAMAGED}: the checksum of '{shown(wrong, 60)}' is wrong")
 
 
-_DAMAGED = "not a file of tensors that can be read: it is damaged"
+_UNREADABLE = "not a file of tensors that can be read"
+_DAMAGED = f"{_UNREADABLE}: it is damaged"
 
 
 def _check_stored(held: Any, name: str) -> None:
@@ -148,12 +147,11 @@ def _check_stored(held: Any, name: str) -> None:
             if each.is_meta:
                 raise InputError(f"{name}: a tensor of shape {tuple(each.shape)} has no data: meta")
             for part in _stored_parts(each):
-                claimed = part.numel() * part.element_size()
-                if claimed > part.untyped_storage().nbytes():
-                    raise InputError(
-                        f"{name}: a tensor of shape {tuple(part.shape)} claims {claimed:,} bytes, "
-                        f"and {part.untyped_storage().nbytes():,} are stored: save its contiguous()"
-                    )
+                stored = part.untyped_storage().nbytes()
+                if (claimed := part.numel() * part.element_size()) > stored:
+                    told = f"a tensor of shape {tuple(part.shape)} claims {claimed:,} bytes"
+                    cure = f"{stored:,} are stored: save its contiguous()"
+                    raise InputError(f"{name}: {told}, and {cure}")
 
 
 def _stored_parts(tensor: Any) -> list[Any]:

@@ -78,10 +78,8 @@ def part_vector(
     if given.dtype.kind not in "iu":
         raise InputError(f"{where}: part numbers must be integers, not {given.dtype}")
     if (vertex := first_true((given < least) | (given >= num_parts))) is not None:
-        raise InputError(
-            f"{where}: vertex {vertex} is in part {int(given[vertex])}; "
-            f"with {num_parts} parts they are numbered 0..{num_parts - 1}"
-            + ": subtract 1 from each"
-            * bool(least == 0 and given.min() == 1 and given.max() == num_parts)
-        )
+        from_one = bool(least == 0 and given.min() == 1 and given.max() == num_parts)
+        rule = f"with {num_parts} parts they are numbered 0..{num_parts - 1}"
+        rule += ": subtract 1 from each" * from_one
+        raise InputError(f"{where}: vertex {vertex} is in part {int(given[vertex])}; {rule}")
     return given.astype(np.int32)

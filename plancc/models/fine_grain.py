@@ -71,10 +71,9 @@ class FineGrainModel(EdgeModel):
         missing = np.setdiff1d(np.arange(n, dtype=np.int32), row[diagonal], assume_unique=True)
         num_vertices = num_nonzeros + len(missing)
         if num_vertices > MAX_NUM_VERTICES:
-            raise InputError(
-                f"model 'fine-grain': {num_vertices:,} nonzeros and missing diagonals of "
-                f"{matrix.source.name} are more than {MAX_NUM_VERTICES:,}; use 'medium-grain'"
-            )
+            what = f"{num_vertices:,} nonzeros and missing diagonals of {matrix.source.name}"
+            told = f"are more than {MAX_NUM_VERTICES:,}; use 'medium-grain'"
+            raise InputError(f"model 'fine-grain': {what} {told}")
         row_vertex = np.empty(n, dtype=np.int32)
         row_vertex[row[diagonal]] = diagonal
         row_vertex[missing] = np.arange(num_nonzeros, num_vertices)

@@ -77,11 +77,9 @@ class ProcessGridModel(Model):
                 f"blocks '{self.blocks}': rows are assigned to the blocks of a grid by {_or(names)}"
             )
         if unknown_option(self.block_options, MODELS[self.blocks]):
-            takers = [name for name in names if not unknown_option(["part"], MODELS[name])]
-            raise InputError(
-                f"a part vector is for blocks '{_or(takers)}', not for '{self.blocks}': name that "
-                "model (`blocks`), or drop `part`"
-            )
+            takers = _or(name for name in names if not unknown_option(["part"], MODELS[name]))
+            told = f"a part vector is for blocks '{takers}', not for '{self.blocks}'"
+            raise InputError(f"{told}: name that model (`blocks`), or drop `part`")
         for name in ("replication", "groups"):
             value = getattr(self, name, 1)
             if not is_count(value):
@@ -170,11 +168,9 @@ class Cagnet15DModel(ProcessGridModel):
         c = self.replication
         if num_ranks % c:
             below = num_ranks // c * c
-            near = _near(num_ranks, below, below + c)
-            raise InputError(
-                f"cannot divide {num_ranks} ranks by replication {c}; choose replication "
-                f"{_or(_divisors(num_ranks))}, or take {near} ranks"
-            )
+            way = f"{_or(_divisors(num_ranks))}, or take {_near(num_ranks, below, below + c)} ranks"
+            told = f"cannot divide {num_ranks} ranks by replication {c}"
+            raise InputError(f"{told}; choose replication {way}")
         return Shape(num_ranks // c, c)
 
 
@@ -203,11 +199,9 @@ class Cagnet2DModel(ProcessGridModel):
             return Shape(*_given(self.grid, 2, num_ranks))
         side = math.isqrt(num_ranks)
         if side * side != num_ranks:
-            near = _near(num_ranks, side**2, (side + 1) ** 2)
-            raise InputError(
-                f"{num_ranks} ranks: not a perfect square; take {near} ranks, or a `grid`: "
-                f"{_or(_shapes(num_ranks, 2))}"
-            )
+            way = f"{_near(num_ranks, side**2, (side + 1) ** 2)} ranks, or a `grid`"
+            shapes = _or(_shapes(num_ranks, 2))
+            raise InputError(f"{num_ranks} ranks: not a perfect square; take {way}: {shapes}")
         return Shape(side, side)
 
 
@@ -240,11 +234,9 @@ class Cagnet3DModel(ProcessGridModel):
         side = round(num_ranks ** (1 / 3))
         if side**3 != num_ranks:
             side -= side**3 > num_ranks
-            near = _near(num_ranks, side**3, (side + 1) ** 3)
-            raise InputError(
-                f"{num_ranks} ranks: not a cube; take {near} ranks, or a `grid`: "
-                f"{_or(_shapes(num_ranks, 3))}"
-            )
+            way = f"{_near(num_ranks, side**3, (side + 1) ** 3)} ranks, or a `grid`"
+            shapes = _or(_shapes(num_ranks, 3))
+            raise InputError(f"{num_ranks} ranks: not a cube; take {way}: {shapes}")
         return Shape(side, side, side)
 
 
@@ -273,10 +265,8 @@ class MopModel(ProcessGridModel):
     def shape(self, num_ranks: int) -> Shape:
         _check_ranks(num_ranks)
         if num_ranks % self.groups:
-            raise InputError(
-                f"cannot divide {num_ranks} ranks into {self.groups} equal groups; choose "
-                f"{_or(_divisors(num_ranks))}"
-            )
+            told = f"cannot divide {num_ranks} ranks into {self.groups} equal groups"
+            raise InputError(f"{told}; choose {_or(_divisors(num_ranks))}")
         return Shape(self.groups, num_ranks // self.groups)
 
 
@@ -290,10 +280,8 @@ def _given(grid: str | tuple[int, ...], dimensions: int, num_ranks: int) -> tupl
     """The sizes of a grid that the user names, which must have the given number of ranks."""
     sizes = _sizes(grid, dimensions)
     if math.prod(sizes) != num_ranks:
-        raise InputError(
-            f"grid '{'x'.join(map(str, sizes))}': grids of {num_ranks} ranks are "
-            f"{_or(_shapes(num_ranks, dimensions))}"
-        )
+        grids = f"grids of {num_ranks} ranks are {_or(_shapes(num_ranks, dimensions))}"
+        raise InputError(f"grid '{'x'.join(map(str, sizes))}': {grids}")
     return sizes
 
 

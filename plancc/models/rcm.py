@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -71,15 +71,8 @@ class RcmModel(Model):
         owner = np.empty(n, dtype=np.int32)
         weights = combined(vertex_weights(matrix, balance))
         owner[order] = block_owner(weights[order], num_parts, capacities_of(balance))
-        before, after = bandwidth(matrix), bandwidth(matrix, position)
-        return Assignment(
-            owner,
-            notes={
-                "bandwidth_before": before,
-                "bandwidth_after": after,
-                "granularity_before": pipeline_granularity(n, before),
-                "granularity_after": pipeline_granularity(n, after),
-                "stages_before": pipeline_stages(n, before),
-                "stages_after": pipeline_stages(n, after),
-            },
-        )
+        widths = {"before": bandwidth(matrix), "after": bandwidth(matrix, position)}
+        notes: dict[str, Any] = {f"bandwidth_{when}": each for when, each in widths.items()}
+        for name, of in (("granularity", pipeline_granularity), ("stages", pipeline_stages)):
+            notes |= {f"{name}_{when}": of(n, each) for when, each in widths.items()}
+        return Assignment(owner, notes=notes)

@@ -30,7 +30,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.models.base import Model
 from plancc.models.nets import NetUnion, column_nets
 from plancc.models.problem import Hypergraph, WeightedGraph
-from plancc.models.weights import Balance, check_num_parts, vertex_weights
+from plancc.models.weights import Balance, check_num_parts, is_count, vertex_weights
 from plancc.sampling import (
     FITTED,
     Inclusion,
@@ -97,13 +97,9 @@ class StochasticModel(Model):
             raise InputError(f"theta {self.theta!r}: a number above 0 is needed")
         if not (isinstance(self.delta, Real) and 0 < self.delta < 1):
             raise InputError(f"delta {self.delta!r}: must be between 0 and 1")
-        is_number = isinstance(self.batches, int | np.integer) and not isinstance(
-            self.batches, bool
-        )
-        if self.batches != AUTO and not (is_number and self.batches >= 1):
-            raise InputError(
-                f"`batches` {self.batches!r}: '{AUTO}' or a whole number from 1 is needed"
-            )
+        if self.batches != AUTO and not is_count(self.batches):
+            rule = f"'{AUTO}' or a whole number from 1 is needed"
+            raise InputError(f"`batches` {self.batches!r}: {rule}")
         make_sampler(self.sampler, 1, **self.sampler_options)  # refuses options before any work
 
     @classmethod
@@ -138,11 +134,10 @@ class StochasticModel(Model):
         pins = int(needed[2 * needed > matrix.num_vertices].sum())
         if pins * num_parts <= MAX_HUB_GAINS:
             return ""
-        return (
-            f"model 'stochastic-hp' is not made for this graph: row {vertex} is needed by {most:,} "
-            f"of {matrix.num_vertices:,} rows, so nearly every part needs it in nearly every "
-            "batch; take model hp, or these owners of a quick search for the volume"
-        )
+        needed_by = f"row {vertex} is needed by {most:,} of {matrix.num_vertices:,} rows"
+        why = f"{needed_by}, so nearly every part needs it in nearly every batch"
+        cure = "take model hp, or these owners of a quick search for the volume"
+        return f"model 'stochastic-hp' is not made for this graph: {why}; {cure}"
 
     def source(self, matrix: Graph) -> BatchSource:
         """Sampler and population for a matrix.
@@ -151,20 +146,14 @@ class StochasticModel(Model):
             InputError: Options that the sampler does not have or lacks, or that the matrix or the
                 vertex data do not allow.
         """
-        mask = self.vertex_data.train_mask
-        sampler = make_sampler(
-            self.sampler,
+        n, mask, clusters = (
             matrix.num_vertices,
-            None if mask is None else int(mask.sum()),
-            **self.sampler_options,
+            self.vertex_data.train_mask,
+            self.vertex_data.clusters,
         )
-        population = Population(
-            matrix.num_vertices,
-            matrix.indptr,
-            matrix.indices,
-            train_mask=mask,
-            clusters=self.vertex_data.clusters,
-        )
+        trained = None if mask is None else int(mask.sum())
+        sampler = make_sampler(self.sampler, n, trained, **self.sampler_options)
+        population = Population(n, matrix.indptr, matrix.indices, mask, clusters)
         sampler, remark = sampler.fitted(population)
         sampler.check(population)
         return BatchSource(sampler, population, remark)
@@ -207,9 +196,8 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
     ratio = (num_parts - 1) / theta
     nets = ratio * ratio / 2 * (math.log(2) - math.log(delta))
     if nets > MAX_NETS:
-        raise InputError(
-            f"theta {theta:g}, delta {delta:g}: Hoeffding's bound is above {MAX_NETS} nets"
-        )
+        told = f"Hoeffding's bound is above {MAX_NETS} nets"
+        raise InputError(f"theta {theta:g}, delta {delta:g}: {told}")
     return math.ceil(nets)
 
 

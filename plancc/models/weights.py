@@ -222,10 +222,8 @@ def check_num_parts(num_vertices: int, num_parts: int, what: str = "part") -> No
     if num_parts < 1:
         raise InputError(f"{num_parts} {what}s: at least 1 is needed")
     if num_parts > num_vertices:
-        raise InputError(
-            f"{num_parts} {what}s for {num_vertices} vertices: every {what} needs at least one "
-            "vertex"
-        )
+        rule = f"every {what} needs at least one vertex"
+        raise InputError(f"{num_parts} {what}s for {num_vertices} vertices: {rule}")
 
 
 def _stacked(found: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
@@ -234,10 +232,8 @@ def _stacked(found: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64
 
 
 def _not_allowed(name: str, number: str) -> str:
-    return (
-        f"balance '{name}:{number}': '{number}' is no allowed imbalance: give a number that is at "
-        f"least 0, such as {name}:0.05"
-    )
+    cure = f"give a number that is at least 0, such as {name}:0.05"
+    return f"balance '{name}:{number}': '{number}' is no allowed imbalance: {cure}"
 
 
 def is_count(value: Any) -> bool:
@@ -260,10 +256,8 @@ def _rows(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
 def _own_weights(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
     name, weights = matrix.source.name, matrix.vertex_weights
     if weights is None or weights.size == 0:
-        raise InputError(
-            f"{name}: balance 'weights' needs vertex weights, and it has none: give `weights`, or "
-            "a column 'weight' in `data`"
-        )
+        cure = "give `weights`, or a column 'weight' in `data`"
+        raise InputError(f"{name}: balance 'weights' needs vertex weights, and it has none: {cure}")
     if (weights.sum(axis=0, dtype=np.float64) > MAX_TOTAL).any():
         raise InputError(f"{name}: its weights sum to more than {MAX_TOTAL}; scale them down")
     return weights.astype(np.int64, copy=False)

@@ -112,12 +112,8 @@ def needed_memory(
     if searches and least <= limit:
         told.append(f"take `effort` fast ({shown(least)})")
     if task.model.on_ranks:
-        told.append(
-            "have ranks compile a folder of `plancc convert` together: "
-            "mpirun -n R plancc compile FOLDER"
-        )
-    raise InputError(
-        f"{graph.source.name}: {rows:,} rows and {sizes.nonzeros:,} nonzeros need "
-        f"{shown(found.peak)} of memory (stage '{stage}'), and `memory` is {shown(limit)}: "
-        + ", or ".join(told)
-    )
+        way = "have ranks compile a folder of `plancc convert` together"
+        told.append(f"{way}: mpirun -n R plancc compile FOLDER")
+    needs = f"{rows:,} rows and {sizes.nonzeros:,} nonzeros need {shown(found.peak)} of memory"
+    has = f"`memory` is {shown(limit)}: {', or '.join(told)}"
+    raise InputError(f"{graph.source.name}: {needs} (stage '{stage}'), and {has}")

@@ -128,4 +128,4 @@ def mapped(
 
 def _exchanges(tables: Tables) -> list[sp.csr_array]:
     """The rows that every part sends to every other, in each step of a product."""
-    return [matrix_of_pairs(each) for each in (tables.expand, tables.fold) if each is not None]
+    return [matrix_of_pairs(each) for each in tables.exchanges]

@@ -99,10 +99,8 @@ class Assigner:
         except InputError as error:
             if self.grid is None or f"'{self.model}'" not in str(error):
                 raise
-            raise InputError(
-                f"{error} ('{self.model}' assigns the blocks of rows of '{self.named}': see "
-                "`blocks`)"
-            ) from None
+            why = f"'{self.model}' assigns the blocks of rows of '{self.named}': see `blocks`"
+            raise InputError(f"{error} ({why})") from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -98,9 +98,8 @@ def _expectation(asked: Unowned, limits: Limits) -> Expectation | None:
     task, model, options = asked.task, asked.task.model, asked.task.options
     if not isinstance(model, StochasticModel):
         if model.of_batches:
-            raise BackendUnavailable(
-                f"model '{task.name}' is of mini-batches: it must derive from StochasticModel"
-            )
+            told = "is of mini-batches: it must derive from StochasticModel"
+            raise BackendUnavailable(f"model '{task.name}' {told}")
         return None
     from plancc.search.expectation import expectation_of
 
@@ -205,10 +204,8 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
         step, who = f"rebalanced, seed {seed}", REBALANCED
         owner = rebalance(given, hypergraph, context)
         if owner is not given:
-            about_run.append(
-                f"{partitioner} is above epsilon ({limits.described}): plancc moved rows between "
-                "its parts"
-            )
+            told = f"is above epsilon ({limits.described}): plancc moved rows between its parts"
+            about_run.append(f"{partitioner} {told}")
     else:
         step, who = f"refined for {goal}, seed {seed}", REFINED
         if job.expectation is None:

@@ -32,17 +32,13 @@ def prepare(
     allowed = np.maximum(np.round(1000 * ((1 + epsilon) ** (1 / steps) - 1)), 1)
     capacities = options.get("capacities")
     shares = np.full(num_parts, 1 / num_parts) if capacities is None else capacities
-    graph: dict[str, Any] = {
-        "ptr": problem.indptr,
-        "neighbours": problem.indices,
-        "weights": weights,
-        "costs": problem.edge_weights,
-    }
+    graph: dict[str, Any] = {"ptr": problem.indptr, "neighbours": problem.indices}
+    graph["weights"] = weights
+    if problem.edge_weights is not None:
+        graph["costs"] = problem.edge_weights
     return {
         "graph": {
-            name: values.astype(np.int64, copy=False).tobytes()
-            for name, values in graph.items()
-            if values is not None
+            name: each.astype(np.int64, copy=False).tobytes() for name, each in graph.items()
         },
         "shares": shares.tolist(),
         "allowed": allowed.astype(np.int64).tolist(),

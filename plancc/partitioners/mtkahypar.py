@@ -88,13 +88,8 @@ def prepare_improve(
     if capacities is not None:
         most = most_weights(problem.vertex_weights, epsilon, capacities)
     owner = options["owner"].astype(np.int32, copy=False).tobytes()
-    return {
-        "path": path,
-        "goal": (num_parts, epsilon),
-        "most": most,
-        "owner": owner,
-        "seed": options["seed"],
-    }
+    given = {"path": path, "goal": (num_parts, epsilon), "most": most, "owner": owner}
+    return given | {"seed": options["seed"]}
 
 
 IMPROVER = Adapter(

@@ -92,8 +92,6 @@ def parse_budget(text: str) -> float:
     found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)", text.strip(), re.ASCII)
     seconds = float(found[1]) * UNITS[found[2]] if found else 0
     if not 0 < seconds <= MOST_SECONDS:
-        raise InputError(
-            f"`budget` '{text}': give a number of seconds above 0 and up to {MOST_SECONDS}, such "
-            "as 90, 30s or 5m"
-        )
+        rule = f"give a number of seconds above 0 and up to {MOST_SECONDS}"
+        raise InputError(f"`budget` '{text}': {rule}, such as 90, 30s or 5m")
     return seconds

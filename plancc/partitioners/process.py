@@ -99,24 +99,20 @@ def run_in_child(
             try:
                 answer = _answer(child, time_limit, stop)
             except subprocess.TimeoutExpired:
-                raise BackendError(
-                    f"{adapter.name} {STOPPED} {time_limit:.3g} s without a partition"
-                    f"{_last_words(log)}; {OTHERWISE}"
-                ) from None
+                told = f"{STOPPED} {time_limit:.3g} s without a partition{_last_words(log)}"
+                raise BackendError(f"{adapter.name} {told}; {OTHERWISE}") from None
             except InterruptedError:
                 raise BackendError(f"{adapter.name} was stopped") from None
             finally:
                 child.kill()
         if child.returncode != 0:
-            raise BackendError(
-                f"{adapter.name} {fate(child.returncode)}{_last_words(log)}; {OTHERWISE}"
-            )
+            told = f"{fate(child.returncode)}{_last_words(log)}"
+            raise BackendError(f"{adapter.name} {told}; {OTHERWISE}")
         try:
             reply = pickle.loads(answer)
         except Exception:
-            raise BackendError(
-                f"{adapter.name} ended without an answer{_last_words(log)}; {OTHERWISE}"
-            ) from None
+            told = f"ended without an answer{_last_words(log)}"
+            raise BackendError(f"{adapter.name} {told}; {OTHERWISE}") from None
     if isinstance(reply.get("error"), PlanccError):
         raise reply["error"]
     return reply.get("owner")

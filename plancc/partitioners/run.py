@@ -105,68 +105,56 @@ def partitions(
     A partitioner that takes several seeds has one process for all of them, and the time limit too.
     One result is returned where there is nothing to minimise.
     """
-    preset, threads = options.preset, options.threads
     check_num_parts(problem.num_vertices, num_parts)
     check_problem(problem)
-
     limits = _limits(problem.vertex_weights, num_parts, options, limits)
     about_run: list[str] = []
     adapters = _candidates(problem, options.partitioner, about_run)
-    if preset is not None:
-        check_choice(f"preset of {adapters[0].name}", preset, adapters[0].presets)
-
+    if options.preset is not None:
+        check_choice(f"preset of {adapters[0].name}", options.preset, adapters[0].presets)
     trivial = _trivial_owner(problem, limits)
     if trivial is not None:
         notes = balance_notes(trivial, limits, "the partition")
         return [PartitionResult(trivial, TRIVIAL, about_owners=notes)]
 
-    given = options.time_limit
-    limit = TIME_LIMIT if given is None else min(given, MAX_TIME_LIMIT)
+    limit = min(options.time_limit or TIME_LIMIT, MAX_TIME_LIMIT)
     for adapter in adapters:
-        chosen = preset if preset in adapter.presets else None
-        settings: dict[str, Any] = {"preset": chosen or adapter.presets[0], "threads": threads}
+        preset = options.preset if options.preset in adapter.presets else adapter.presets[0]
+        settings: dict[str, Any] = {"preset": preset, "threads": options.threads}
         start = wall_seconds()
         try:
             raws = _run(adapter, problem, seeds, limits, settings, limit, stop)
-            found = [
-                checked_owner(adapter.name, raw, problem.num_vertices, num_parts, f"; {OTHERWISE}")
-                for raw in raws
-            ]
+            about = problem.num_vertices, num_parts, f"; {OTHERWISE}"
+            found = [checked_owner(adapter.name, raw, *about) for raw in raws]
+            break
         except BackendError as error:
             if adapter is adapters[-1] or (stop is not None and stop()):
                 raise
-            about_run.append(
-                f"{str(error).removesuffix(f'; {OTHERWISE}')}; falling back to builtin"
-            )
-            continue
-        seconds = wall_seconds() - start
-        break
-
-    if limits.unequal and not adapter.capacities:
-        about_run.append(
-            f"{adapter.name} makes parts of one size: plancc moved vertices between them, to the "
-            "shares of `capacities`"
-        )
-    if adapter.threaded and threads > 1 and "deterministic" not in settings["preset"]:
-        note = f"{adapter.name} with {threads} threads may give another partition in every run"
-        if "deterministic" in adapter.presets:
-            note += "; preset deterministic does not"
-        about_run.append(note)
+            words = str(error).removesuffix(f"; {OTHERWISE}")
+            about_run.append(f"{words}; falling back to builtin")
+    seconds = (wall_seconds() - start) / len(seeds)
+    about_run += _notes(adapter, limits, preset, options.threads)
+    made = PartitionResult(
+        found[0], adapter.name, adapter.version(), preset, about_run, seconds=seconds
+    )
     results = []
     for seed, owner in zip(seeds, found, strict=True):
         owner, about_owners = _mended(adapter, problem, owner, limits, seed)
-        results.append(
-            PartitionResult(
-                owner=owner,
-                partitioner=adapter.name,
-                version=adapter.version(),
-                preset=settings["preset"],
-                about_run=about_run,
-                about_owners=about_owners,
-                seconds=seconds / len(seeds),
-            )
-        )
+        results.append(replace(made, owner=owner, about_owners=about_owners))
     return results
+
+
+def _notes(adapter: Adapter, limits: Limits, preset: str, threads: int) -> list[str]:
+    """What the user should know of a partitioner that has these limits, preset and threads."""
+    notes = []
+    if limits.unequal and not adapter.capacities:
+        moved = "plancc moved vertices between them, to the shares of `capacities`"
+        notes.append(f"{adapter.name} makes parts of one size: {moved}")
+    if adapter.threaded and threads > 1 and "deterministic" not in preset:
+        note = f"{adapter.name} with {threads} threads may give another partition in every run"
+        note += "; preset deterministic does not" * ("deterministic" in adapter.presets)
+        notes.append(note)
+    return notes
 
 
 def improver(problem: Hypergraph) -> Adapter | None:
@@ -218,10 +206,8 @@ def _mended(
     num_parts, notes = limits.num_parts, []
     size = np.bincount(owner, minlength=num_parts)
     if not size.all():
-        notes.append(
-            f"{adapter.name} left {int((size == 0).sum())} of {num_parts} parts empty; "
-            "each was given a vertex"
-        )
+        empty = f"{int((size == 0).sum())} of {num_parts} parts empty"
+        notes.append(f"{adapter.name} left {empty}; each was given a vertex")
         owner = fill_empty_parts(owner, problem.vertex_weights, num_parts)
     return owner, notes + balance_notes(owner, limits, adapter.name)
 
@@ -294,23 +280,19 @@ def _candidates(
         check_accepts(partitioner, type(problem))
         if not adapter.takes(problem):
             able = [name for name, each in PARTITIONERS.loaded().items() if each.takes(problem)]
-            raise InputError(
-                f"partitioner '{partitioner}' cannot partition {_describe(problem)}: "
-                f"choose from {', '.join(able)}"
-            )
+            told = f"cannot partition {_describe(problem)}: choose from {', '.join(able)}"
+            raise InputError(f"partitioner '{partitioner}' {told}")
         if not adapter.available():
-            raise BackendUnavailable(
-                f"partitioner '{partitioner}' is not installed: {adapter.install}"
-            )
+            told = f"is not installed: {adapter.install}"
+            raise BackendUnavailable(f"partitioner '{partitioner}' {told}")
         return [adapter]
     installed = []
     for adapter in by_rank(problem, lambda adapter: adapter.auto_rank):
         if adapter.available():
             installed.append(adapter)
         elif not installed:
-            warnings.append(
-                f"{adapter.name} is not installed ({adapter.install}); trying the next one"
-            )
+            told = f"is not installed ({adapter.install}); trying the next one"
+            warnings.append(f"{adapter.name} {told}")
     builtin = PARTITIONERS["builtin"]
     return [installed[0], builtin] if installed and installed[0] is not builtin else [builtin]
 
@@ -322,10 +304,8 @@ def check_accepts(partitioner: str, kind: type) -> None:
     if kind not in adapter.accepts:
         able = [name for name, each in PARTITIONERS.loaded().items() if kind in each.accepts]
         words = "a hypergraph" if kind is Hypergraph else "a graph"
-        raise InputError(
-            f"partitioner '{partitioner}' cannot partition {words}: take `model` {adapter.model}, "
-            f"which it suits, or choose from {', '.join(able)}"
-        )
+        cure = f"take `model` {adapter.model}, which it suits, or choose from {', '.join(able)}"
+        raise InputError(f"partitioner '{partitioner}' cannot partition {words}: {cure}")
 
 
 def _describe(problem: Hypergraph | WeightedGraph) -> str:
@@ -383,22 +363,13 @@ def _run(
         options["capacities"] = (shares := np.array(limits.capacities)) / shares.sum()
     if not weights.any():
         weights = np.ones(len(weights), dtype=np.int64)
-    fitting: Hypergraph | WeightedGraph
-    limit = adapter.max_total
-    if isinstance(problem, Hypergraph):
-        costs = problem.net_costs
-        fitting = replace(
-            problem,
-            vertex_weights=scaled(weights, limit),
-            net_costs=None if costs is None else scaled(costs, limit),
-        )
-    else:
-        costs = problem.edge_weights
-        fitting = replace(
-            problem,
-            vertex_weights=scaled(weights, limit),
-            edge_weights=None if costs is None else scaled(costs, limit),
-        )
+    costs = "net_costs" if isinstance(problem, Hypergraph) else "edge_weights"
+    given = {"vertex_weights": weights, costs: getattr(problem, costs)}
+    most = adapter.max_total
+    fitted: Any = {
+        name: each if each is None else scaled(each, most) for name, each in given.items()
+    }
+    fitting = replace(problem, **fitted)
 
     def answer(seed: dict[str, Any]) -> Any:
         if adapter.library:
@@ -409,9 +380,8 @@ def _run(
         return [answer({"seed": seed}) for seed in seeds]
     found = answer({"seeds": list(seeds)})
     if not isinstance(found, list | np.ndarray) or len(found) != len(seeds):
-        raise BackendError(
-            f"{adapter.name} gave a wrong answer: not a partition for every seed; {OTHERWISE}"
-        )
+        told = "gave a wrong answer: not a partition for every seed"
+        raise BackendError(f"{adapter.name} {told}; {OTHERWISE}")
     return list(found)
 
 
@@ -468,10 +438,8 @@ def balance_notes(owner: npt.NDArray[np.int32], limits: Limits, who: str) -> lis
             if each.capacities is not None:
                 cause += f" and the largest {each.share.max():.1f}"
             if (each.allowed < lightest).any():
-                cause = (
-                    f"every vertex weighs {lightest} or more, the least share is "
-                    f"{each.share.min():.3g}"
-                )
+                cause = f"every vertex weighs {lightest} or more"
+                cause += f", the least share is {each.share.min():.3g}"
             bound = each.least_imbalance[0]
             notes.append(f"{about}{cause}: no partition has an imbalance below {bound:.3f}")
         loads = loads.reshape(-1, 1)

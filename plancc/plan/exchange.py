@@ -56,6 +56,11 @@ class Side:
         return cls(np.array([0, len(peer)]), peer, row_ptr, row)
 
     @property
+    def arrays(self) -> tuple[Any, ...]:
+        """Its attributes, for kernels."""
+        return self.ptr, self.peer, self.row_ptr, self.row
+
+    @property
     def num_messages(self) -> int:
         return len(self.peer)
 

@@ -22,8 +22,7 @@ from plancc.graph.vertexdata import KEYS, MASKS, DataByType, VertexData
 from plancc.plan.exchange import Exchange, Side
 from plancc.plan.grid import Grid
 from plancc.plan.links import PartLinks
-from plancc.plan.route import HOPS, RELAYS, Route
-from plancc.plan.topology import Topology
+from plancc.plan.topology import HOPS, RELAYS, Route, Topology
 from plancc.plan.values import LINKS, STEPS, Header
 from plancc.text import shown
 
@@ -253,15 +252,12 @@ def header_of(attributes: Mapping[str, Any]) -> Header:
             raise InputError(f"header attribute '{name}' is missing or not {kind.__name__}")
         values[name] = value
     texts = {name: _parsed(name, str(attributes[name])) for name in TEXTS if name in attributes}
-    route = Route.read(attributes, texts.get("topology"))
-    header = Header(
-        **values,
-        grid=texts.get("grid"),
-        route=route,
-        types=_types_of(attributes),
-        links=attributes.get(LINKS_ATTRIBUTE),
-    )
-    if LINKS_ATTRIBUTE in attributes and type(header.links) is not int:
+    route = None
+    if RELAYS in attributes or "topology" in texts:
+        route = Route.read(attributes, texts.get("topology"))
+    types, links = _types_of(attributes), attributes.get(LINKS_ATTRIBUTE)
+    header = Header(**values, grid=texts.get("grid"), route=route, types=types, links=links)
+    if LINKS_ATTRIBUTE in attributes and type(links) is not int:
         raise InputError(f"header attribute '{LINKS_ATTRIBUTE}' is no whole number")
     if header.layout not in LAYOUTS:
         layouts = ", ".join(LAYOUTS)

@@ -99,8 +99,8 @@ def exchange_of_rows(
             numbered as its owner does.
     """
     keys, row_ptr = runs(receiver * parts + owner)
-    ends = (each.astype(np.int32) for each in np.divmod(keys, parts))
-    return exchange_of_messages(*ends, row_ptr, row.astype(np.int32), parts)
+    to, start = (each.astype(np.int32) for each in np.divmod(keys, parts))
+    return exchange_of_messages(to, start, row_ptr, row.astype(np.int32), parts)
 
 
 def places_of(

@@ -21,6 +21,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Exchange, Int64Array, Side, interval, runs
 from plancc.plan.links import links_of_rank, places_of
 from plancc.plan.parts import Part, PartRange
@@ -29,12 +30,13 @@ from plancc.plan.routed import RankRows, exchange_of_rank
 from plancc.plan.values import LINKS
 
 
-def merge(block: PartRange, held: RankParts) -> Part:
+def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
     """Merge the parts of a rank into one.
 
     Parameters:
-        block: `RankParts.parts`. Its features change places in memory (`VertexData.reordered`).
+        block: `RankParts.parts`.
         held: Without a grid.
+        vertex_data: Of its rows; features change places in memory (`VertexData.reordered`).
 
     Returns:
         Index, number of parts and peers are ranks.
@@ -95,7 +97,7 @@ def merge(block: PartRange, held: RankParts) -> Part:
         value=block.value[nonzeros],
         columns=block.columns_at(nonzeros),
         expand=expand,
-        vertex_data=block.vertex_data.reordered(order),
+        vertex_data=vertex_data.reordered(order),
         fold=fold,
         links=links,
         link_exchange=linked,

@@ -90,11 +90,6 @@ class Traffic:
         return cls(rows, nonzeros, *total, fold=fold, copies=copies)
 
     @property
-    def step(self) -> StepTraffic:
-        """Rows and messages of both steps together."""
-        return StepTraffic(self.sent, self.received, self.messages_sent, self.messages_received)
-
-    @property
     def halo(self) -> Int64Array:
         """Rows of H that the part receives."""
         return self.received if self.fold is None else self.received - self.fold.received

@@ -45,17 +45,14 @@ MESSAGE_FAULTS = {
 """Problem that `_message_fault` finds."""
 
 
-def part_invariants(
-    parts: PartRange, num_interior: Int64Array, header: Header
-) -> Iterator[tuple[str, str]]:
+def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str]]:
     """(invariant, what breaks it or "") of some parts, vertex data and other parts left out.
 
     Parameters:
         parts: Its offsets rise and end at the lengths of the arrays.
-        num_interior (int64[last - first]): Of these parts.
         header: Of their plan.
     """
-    rows = np.diff(parts.part_ptr)
+    rows, num_interior = np.diff(parts.part_ptr), parts.num_interior
     places = np.full(len(rows), parts.part_ptr[-1])
     for step, tables in parts.exchanges.items():
         bound = rows if step in OF_ROWS else places
@@ -68,7 +65,7 @@ def part_invariants(
         "rows/num_interior is within the part's rows",
         f"part {parts.first + outside[0]} has {num_interior[outside[0]]}" if len(outside) else "",
     )
-    yield from _matrix(parts, num_interior, own)
+    yield from _matrix(parts, own)
     yield "matrix/value is finite", "" if all_finite(parts.value) else "NaN or infinity"
     for name in parts.read_columns:
         yield f"matrix/{name} are finite", "NaN or infinity" * (not all_finite(parts.columns[name]))
@@ -104,15 +101,11 @@ def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, 
 
 
 def _messages(parts: PartRange, table: Side, rows: Int64Array, of_part: bool) -> str:
-    fault, part, message = _message_fault(
-        table.ptr, table.peer, table.row_ptr, table.row, rows, parts.first, of_part
-    )
+    fault, part, message = _message_fault(*table.arrays, rows, parts.first, of_part)
     return MESSAGE_FAULTS[fault].format(part=part, message=message) if fault else ""
 
 
-def _matrix(
-    parts: PartRange, num_interior: Int64Array, own: Int64Array
-) -> Iterator[tuple[str, str]]:
+def _matrix(parts: PartRange, own: Int64Array) -> Iterator[tuple[str, str]]:
     place_of_row = place_of_halo = np.zeros(0, np.int64)
     if parts.exchanges.fold is not None:
         place_of_row, place_of_halo = parts.place_of_rows(), parts.place_of_halo()
@@ -120,7 +113,7 @@ def _matrix(
     if parts.relation is not None:
         yield "relations of one row and column ascend", _falling(parts, parts.relation)
     fault, part, row, column = _matrix_fault(
-        (own, parts.local_ptr, num_interior),
+        (own, parts.local_ptr, parts.num_interior),
         (distinct.row_ptr, distinct.column),
         parts.halo_ptr(),
         place_of_row,
@@ -132,7 +125,7 @@ def _matrix(
         "row_number": row,
         "part": number,
         "column": column,
-        "interior": num_interior[part],
+        "interior": parts.num_interior[part],
     }
     for kind, (invariant, problem) in MATRIX_FAULTS.items():
         if kind < OF_FOLDS or parts.exchanges.fold is not None:
@@ -254,7 +247,7 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
         first_row = parts.part_ptr if step in OF_ROWS else np.zeros_like(parts.part_ptr)
         for end, table in enumerate((tables.send, tables.receive)):
             _digest_messages(
-                (table.ptr, table.peer, table.row_ptr, table.row),
+                table.arrays,
                 first_row,
                 parts.first,
                 (step != "fold") == (end == 0),

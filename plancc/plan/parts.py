@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from plancc.graph.columns import WithColumns
 from plancc.graph.types import distinct_columns
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array
 from plancc.plan.grid import Grid
 from plancc.plan.links import PartLinks
 from plancc.plan.rank_parts import RankParts
@@ -157,9 +158,8 @@ class PartRange(WithColumns):
     Attributes:
         part_ptr (int64[num_parts + 1]): First row of every part in plan order, for *all* parts of
             the plan.
-        local_ptr (int64[last - first + 1]): Where the local rows of every part start in `row_ptr`.
         exchanges: Messages of these parts; part `first` has number 0 there.
-        global_id, row_ptr, column, value, vertex_data, columns: As in `plancc.plan.plan.Plan`, for
+        global_id, num_interior, row_ptr, column, value, columns: As in `plancc.plan.plan.Plan`, for
             these parts.
         links: Of these parts.
     """
@@ -168,12 +168,11 @@ class PartRange(WithColumns):
     last: int
     part_ptr: Int64Array
     global_id: Int32Array
-    local_ptr: Int64Array
+    num_interior: Int64Array
     row_ptr: Int64Array
     column: Int32Array
     value: npt.NDArray[np.floating]
     exchanges: Exchanges
-    vertex_data: VertexData = field(default_factory=VertexData)
     links: PartLinks | None = None
 
     @property
@@ -181,42 +180,47 @@ class PartRange(WithColumns):
         """Plan order of the first row."""
         return int(self.part_ptr[self.first])
 
-    def only_part(self, num_interior: int, held: RankParts) -> Part:
+    @cached_property
+    def local_ptr(self) -> Int64Array:
+        """Where the local rows of every part start in `row_ptr`: int64[last - first + 1]."""
+        rows = self.part_ptr[self.first : self.last + 1] - self.first_row
+        if self.exchanges.fold is None:
+            return rows
+        folded = self.exchanges.fold.send
+        return rows + folded.row_ptr[folded.ptr]
+
+    def only_part(self, held: RankParts) -> Part:
         """The part that a range of one part is; `held` by a rank alone."""
         assert self.last == self.first + 1
         rows = RankRows(held, self.first_row, np.arange(len(self.global_id), dtype=np.int32))
         expand = self.exchanges.expand
-        halo = Side.of_rank(expand.receive.peer, expand.receive.row_ptr)
-        expand = Exchange(expand.send, halo)
+        expand = Exchange(expand.send, expand.receive.in_order())
         expand = exchange_of_rank("expand", expand, self.exchanges, self.place_of_halo(), rows)
         fold = self.exchanges.fold
         if fold is not None:
-            folded = Side.of_rank(fold.send.peer, fold.send.row_ptr)
-            fold = Exchange(folded, fold.receive)
+            fold = Exchange(fold.send.in_order(), fold.receive)
             fold = exchange_of_rank("fold", fold, self.exchanges, self.place_of_folded(), rows)
         linked = self.exchanges.get(LINKS)
         if linked is not None:
-            arrives = Side.of_rank(linked.receive.peer, linked.receive.row_ptr)
-            linked = Exchange(linked.send, arrives)
+            linked = Exchange(linked.send, linked.receive.in_order())
         return Part(
             index=self.first,
             num_parts=len(self.part_ptr) - 1,
             first_row=self.first_row,
             global_id=self.global_id,
-            num_interior=num_interior,
+            num_interior=int(self.num_interior[0]),
             row_ptr=self.row_ptr,
             column=self.column,
             value=self.value,
             columns=self.columns,
             expand=expand,
-            vertex_data=self.vertex_data,
             fold=fold,
             links=self.links,
             link_exchange=linked,
         )
 
     def of_parts(self, first: int, last: int) -> PartRange:
-        """Some of these parts, counted from the first, without vertex data; arrays are views."""
+        """Some of these parts, counted from the first; arrays are views."""
         at = self.local_ptr[first : last + 1]
         begin, end = self.row_ptr[at[[0, -1]]]
         rows = self.part_ptr[[self.first + first, self.first + last]] - self.first_row
@@ -225,7 +229,7 @@ class PartRange(WithColumns):
             last=self.first + last,
             part_ptr=self.part_ptr,
             global_id=self.global_id[rows[0] : rows[1]],
-            local_ptr=at - at[0],
+            num_interior=self.num_interior[first:last],
             row_ptr=self.row_ptr[at[0] : at[-1] + 1] - begin,
             column=self.column[begin:end],
             value=self.value[begin:end],

@@ -68,7 +68,7 @@ def fields_of(header: Header, arrays: Arrays) -> dict[str, Any]:
     matrix: dict[str, Any] = {n: arrays[f"matrix/{n}"] for n in ("row_ptr", "column", "value")}
     return matrix | {
         "columns": columns_of(**{name: arrays.get(f"matrix/{name}") for name in COLUMNS}),
-        "global_id": arrays["rows/global_id"],
+        **{name: arrays[f"rows/{name}"] for name in ("global_id", "num_interior")},
         "exchanges": Exchanges({step: exchange_of(step, arrays) for step in header.steps()}),
         "links": links_of(header, arrays),
     }
@@ -126,13 +126,6 @@ class Plan(WithColumns):
         """Partial rows of an edge plan's product; None in a row plan."""
         return self.exchanges.fold
 
-    @cached_property
-    def local_ptr(self) -> Int64Array:
-        """Where the local rows of every part start in `row_ptr`: int64[num_parts + 1]."""
-        if self.fold is None:
-            return self.part_ptr
-        return self.part_ptr + self.fold.send.row_ptr[self.fold.send.ptr]
-
     @property
     def num_parts(self) -> int:
         return self.header.num_parts
@@ -147,20 +140,20 @@ class Plan(WithColumns):
             raise InputError(f"part {index}: the plan has parts 0..{self.num_parts - 1}")
         parts = self.all_parts.of_parts(index, index + 1)
         held = RankParts(replace(self.header, grid=None), index, np.arange(self.num_parts + 1))
-        part = parts.only_part(int(self.num_interior[index]), held)
+        part = parts.only_part(held)
         rows = np.arange(self.part_ptr[index], self.part_ptr[index + 1])
         claims = claims_of(parts, held)
         return replace(part, vertex_data=self.vertex_data.take(rows), claims=claims)
 
     @cached_property
     def all_parts(self) -> PartRange:
-        """All parts side by side, without vertex data; arrays are the plan's."""
+        """All parts side by side; arrays are the plan's."""
         return PartRange(
             first=0,
             last=self.num_parts,
             part_ptr=self.part_ptr,
             global_id=self.global_id,
-            local_ptr=self.local_ptr,
+            num_interior=self.num_interior,
             row_ptr=self.row_ptr,
             column=self.column,
             value=self.value,
@@ -218,7 +211,6 @@ class Plan(WithColumns):
         return cls(
             header=header,
             part_ptr=arrays["rows/part_ptr"],
-            num_interior=arrays["rows/num_interior"],
             **fields_of(header, arrays),
             vertex_data=vertex_data_from_arrays(arrays, header.types, global_id),
             original_id=original,
@@ -243,7 +235,7 @@ class Plan(WithColumns):
 
     def traffic(self) -> Traffic:
         """Load and communication of every part, read off the tables."""
-        rows, nonzeros = np.diff(self.part_ptr), np.diff(self.row_ptr[self.local_ptr])
+        rows, nonzeros = np.diff(self.part_ptr), np.diff(self.row_ptr[self.all_parts.local_ptr])
         expand = StepTraffic.of(self.exchanges.expand)
         if self.fold is None:
             return Traffic(rows, nonzeros, *expand)

@@ -33,7 +33,7 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
             problem = _rises(table.ptr, table.num_messages) or _rises(table.row_ptr, table.volume)
             yield f"{step}/{end} tables are well formed", problem
     yield "matrix/row_ptr has every local row", _local_rows(plan)
-    yield from part_invariants(plan.all_parts, plan.num_interior, plan.header)
+    yield from part_invariants(plan.all_parts, plan.header)
     if plan.links is not None:
         yield "the links fit layout and types", plan.header.links_problem()
         yield "every link has its number", numbers_problem(plan.links, plan.header.links or 0)
@@ -69,7 +69,7 @@ def _fold_as_said(plan: Plan) -> str:
 
 
 def _local_rows(plan: Plan) -> str:
-    found, expected = len(plan.row_ptr) - 1, plan.local_ptr[-1]
+    found, expected = len(plan.row_ptr) - 1, plan.all_parts.local_ptr[-1]
     return "" if found == expected else f"it has {found}, there are {expected}"
 
 
@@ -92,11 +92,7 @@ def _repeated_or_outside(ids, bound):  # type: ignore[no-untyped-def]
 
 
 def _mirrors(exchange: Exchange) -> str:
-    send, receive = exchange.send, exchange.receive
-    receiver, sender = _unlike(
-        (send.ptr, send.peer, send.row_ptr, send.row),
-        (receive.ptr, receive.peer, receive.row_ptr, receive.row),
-    )
+    receiver, sender = _unlike(exchange.send.arrays, exchange.receive.arrays)
     if receiver >= 0:
         return f"part {receiver} expects other rows from part {sender} than that one sends"
     return ""

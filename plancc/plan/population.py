@@ -123,10 +123,10 @@ def _read_pattern(
 ) -> tuple[Int64Array, Int32Array]:
     """The pattern in the vertices' own numbering: ``indptr, indices``, columns ascending."""
     row_ptr = file.read("matrix/row_ptr")
-    ptr, peer, message_ptr = file.read_messages("expand/recv")
-    row, sender = file.read("expand/recv_row"), np.repeat(peer, np.diff(message_ptr))
+    received = file.read_side("expand/recv")
+    row, sender = received.row, received.peer_of_row()
     file.check("expand/recv_row", within(row, np.diff(part_ptr)[sender]))
-    halo, halo_ptr = global_id[part_ptr[sender] + row], message_ptr[ptr]
+    halo, halo_ptr = global_id[part_ptr[sender] + row], received.row_ptr[received.ptr]
     indptr = np.zeros(len(row_ptr), dtype=np.int64)
     indptr[global_id + 1] = np.diff(row_ptr)
     np.cumsum(indptr, out=indptr)

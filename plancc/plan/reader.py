@@ -27,7 +27,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.attributes import digest_of_attributes, is_plain, stored
 from plancc.plan.container import Container
 from plancc.plan.digests import DIGEST_BYTES, Digests, digests_of, digests_of_plan, root_of
-from plancc.plan.exchange import Int32Array, Int64Array
+from plancc.plan.exchange import Int64Array, Side
 from plancc.plan.format import (
     ATTRIBUTE_GROUPS,
     DIGESTS,
@@ -281,14 +281,9 @@ class PlanFile:
         if not holds:
             raise self._error(f"/{name} is damaged: a number is out of range")
 
-    def read_messages(self, table: str) -> tuple[Int64Array, Int32Array, Int64Array]:
-        """Messages of all parts in a table, such as "expand/send", without their rows; see `read`.
-
-        Returns:
-            ptr, peer, row_ptr: As of `plancc.plan.exchange.Side`.
-        """
-        ptr, peer, row_ptr = (self.read(f"{table}_{name}") for name in EXCHANGE_ARRAYS[:3])
-        return ptr, peer, row_ptr
+    def read_side(self, table: str) -> Side:
+        """The messages of all parts in a table, such as "expand/send"; see `read`."""
+        return Side(*(self.read(f"{table}_{name}") for name in EXCHANGE_ARRAYS))
 
     def read_parts(
         self, first: int, last: int, names: Iterable[str] | None = None

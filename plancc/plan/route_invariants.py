@@ -9,7 +9,7 @@ import numpy as np
 from plancc.kernel import njit
 from plancc.plan.exchange import Int64Array
 from plancc.plan.parts import PartRange
-from plancc.plan.route import Route
+from plancc.plan.topology import Route
 from plancc.plan.values import STEPS, Exchanges
 
 ROUTE_FAULTS = {
@@ -46,7 +46,7 @@ def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[st
         needed, hops = parts.exchanges.needed(step), parts.exchanges.hops(step)
         ends = [table for hop in hops for table in (hop.send, hop.receive)]
         fault, part, place = _route_fault(
-            tuple((end.ptr, end.peer, end.row_ptr, end.row) for end in ends),
+            tuple(end.arrays for end in ends),
             needed.row_ptr[needed.ptr],
             parts.part_ptr[needed.peer_of_row()] + needed.row,
             node,

@@ -94,8 +94,8 @@ def exchange_of_rank(
         needed (int[needed rows]): Places of the rows that the rank needs, in the order in which it
             numbers them.
     """
-    held, route = rows.held, rows.held.header.route
-    if route is None or not route.keeps_groups(held.ranks):
+    held, header = rows.held, rows.held.header
+    if header.route is None or not header.route.keeps_groups(held.ranks):
         return exchange
     collect, *later = (hop.merged(held.rank, held.ranks) for hop in parts.hops(step))
     last_row, sent = rows.first_row + len(rows.local), np.concatenate([h.send.row for h in later])

@@ -23,8 +23,7 @@ from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.links import exchange_of_rows
 from plancc.plan.plan import Plan
-from plancc.plan.route import HOPS, Route
-from plancc.plan.topology import Topology
+from plancc.plan.topology import HOPS, Route, Topology
 from plancc.plan.values import STEPS, Exchanges
 
 MANY = 64
@@ -48,7 +47,7 @@ def hops_of(
     num_parts = len(part_ptr) - 1
     topology.check(num_parts)
     node = topology.node_of_rank()
-    once = _Once(*_once_per_node(send.ptr, send.peer, send.row_ptr, send.row, node, part_ptr))
+    once = _Once(*_once_per_node(*send.arrays, node, part_ptr))
     sender = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(send.ptr))
     messages = sender, send.peer, np.diff(send.row_ptr)
     if most == 3:

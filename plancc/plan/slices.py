@@ -85,16 +85,16 @@ def read_part(
     their features may change places in memory (`VertexData.reordered`).
     """
     held = parts_of_rank(file.path, file.header, rank, num_ranks)
-    parts, num_interior = _read_parts(file, *held.parts_to_read)
+    parts = _read_parts(file, *held.parts_to_read)
     data = vertex_data or _read_own_data(file, held, parts.part_ptr)
     check(data_invariants(data, file.header.num_vertices), file.path)
-    alone = parts.only_part(int(num_interior[0]), held) if _runs_alone(held) else None
+    alone = parts.only_part(held) if _runs_alone(held) else None
     if file.header.grid is not None:
         part = share_of_rank(held, parts, alone, data)
     elif alone is not None:
         part = replace(alone, vertex_data=data)
     else:
-        part = merge(replace(parts, vertex_data=data), held)
+        part = merge(parts, held, data)
     return replace(part, claims=claims_of(parts, held))
 
 
@@ -113,27 +113,15 @@ def _read_own_data(
     return data if (first, last) == (start, stop) else data.take(np.arange(first, last) - start)
 
 
-def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64Array]:
-    """Parts ``first..last-1`` as they stand in the file, checked; and their `num_interior`."""
+def _read_parts(file: PlanFile, first: int, last: int) -> PartRange:
+    """Parts ``first..last-1`` as they stand in the file, checked."""
     header = file.header
-    part_ptr = file.read("rows/part_ptr")
-    arrays = file.read_parts(first, last)
-    fields = fields_of(header, arrays)
-    local_ptr = part_ptr[first : last + 1]
-    if (fold := fields["exchanges"].fold) is not None:
-        local_ptr = local_ptr + fold.send.row_ptr[fold.send.ptr]
-    parts = PartRange(
-        first=first,
-        last=last,
-        part_ptr=part_ptr,
-        local_ptr=local_ptr - local_ptr[0],
-        **fields,
-    )
-    num_interior = arrays["rows/num_interior"]
-    check(part_invariants(parts, num_interior, header), file.path)
+    part_ptr, fields = file.read("rows/part_ptr"), fields_of(header, file.read_parts(first, last))
+    parts = PartRange(first=first, last=last, part_ptr=part_ptr, **fields)
+    check(part_invariants(parts, header), file.path)
     if parts.links is not None:
         check([sources_problem(parts.links, header.links or 0)], file.path)
-    return parts, num_interior
+    return parts
 
 
 def check_tables(file: PlanFile) -> None:
@@ -154,7 +142,7 @@ def check_tables(file: PlanFile) -> None:
     starts = np.searchsorted(block_of_part, np.arange(block_of_part[-1] + 2))
     digest = vertices = 0
     for block, (first, last) in enumerate(pairwise(starts.tolist())):
-        parts, _ = _read_parts(file, first, last)
+        parts = _read_parts(file, first, last)
         data = file.read_vertex_data(first, last)
         check(data_invariants(data, header.num_vertices), file.path)
         claims = claims_of(parts, RankParts(header, block, starts))

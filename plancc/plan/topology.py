@@ -1,4 +1,4 @@
-"""Which parts share a node.
+"""Which parts share a node, and whether rows travel in hops between nodes, or over relays.
 
 Parts are numbered node by node, as MPI places ranks unless told otherwise: node 0 runs the first
 parts, node 1 those after them.
@@ -7,9 +7,10 @@ parts, node 1 those after them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,10 @@ from plancc.errors import InputError
 
 MOST = 2**31 - 1
 """Largest number of nodes, and of ranks of a node."""
+HOPS = ("collect", "cross", "spread")
+"""The hops of a step, in their order."""
+RELAYS = "relays"
+"""Attribute of the root group of a plan whose hops lead over any parts: 1."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,16 @@ class Topology:
             )
         groups = groupby(pairs, key=lambda pair: pair[1])
         return cls(tuple((sum(nodes for nodes, _ in each), ranks) for ranks, each in groups))
+
+    @classmethod
+    def recorded(cls, provenance: Mapping[str, Any], num_ranks: int) -> Self | None:
+        """The topology that a plan was compiled for, if that is what the ranks make up."""
+        try:
+            found = cls.parse(str(provenance.get("topology", "")))
+            found.check(num_ranks)
+        except InputError:
+            return None
+        return found
 
     def __str__(self) -> str:
         return "+".join(f"{nodes}x{ranks}" for nodes, ranks in self.groups)
@@ -86,3 +101,57 @@ class Topology:
     def node_of_rank(self) -> npt.NDArray[np.int32]:
         """Node of every rank, int32[num_ranks]; call `check` first."""
         return np.repeat(np.arange(self.nodes, dtype=np.int32), self.ranks())
+
+
+@dataclass(frozen=True)
+class Route:
+    """Hops between the nodes of a topology, or over relays, which may be any parts.
+
+    Attributes:
+        topology: Which parts share a node; None: over relays.
+    """
+
+    topology: Topology | None = None
+
+    def __str__(self) -> str:
+        return RELAYS if self.topology is None else f"topology '{self.topology}'"
+
+    @classmethod
+    def read(cls, attributes: Mapping[str, Any], topology: Topology | None) -> Self:
+        """The route that the attributes of the root group say, which have one.
+
+        InputError for another value of `RELAYS`, and for both. `topology` is read already.
+        """
+        if RELAYS not in attributes:
+            return cls(topology)
+        if attributes[RELAYS] != 1:
+            raise InputError(f"header attribute '{RELAYS}' is not 1")
+        if topology is not None:
+            raise InputError(f"{cls()} in a plan with {cls(topology)}")
+        return cls()
+
+    def attributes(self) -> dict[str, str | bool]:
+        """Attributes of the root group."""
+        return {RELAYS: True} if self.topology is None else {"topology": str(self.topology)}
+
+    def problem(self, layout: str, num_parts: int) -> str:
+        """Why the route does not fit a plan of these; "" if it does."""
+        if layout not in ("row", "edge"):
+            return f"{self} in a plan of layout '{layout}'"
+        if self.topology is None or self.topology.num_ranks == num_parts:
+            return ""
+        ranks = self.topology.num_ranks
+        return f"{self}, of {ranks} ranks, in a plan of {num_parts} parts"
+
+    def keeps_groups(self, ranks: npt.NDArray[np.int64]) -> bool:
+        """Whether no rank has parts of several nodes or, over relays, several parts.
+
+        `ranks`: int64[num_ranks + 1], the first part of every rank.
+        """
+        topology = self.topology
+        first = np.arange(ranks[-1]) if topology is None else topology.first_ranks()
+        return bool(np.isin(first, ranks).all())
+
+    def node_of_part(self) -> npt.NDArray[np.int32]:
+        """Node of every part, int32[num_parts]; empty over relays."""
+        return np.zeros(0, np.int32) if self.topology is None else self.topology.node_of_rank()

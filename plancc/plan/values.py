@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from plancc.graph.types import Types
 from plancc.plan.exchange import Exchange, Side
 from plancc.plan.grid import Grid
-from plancc.plan.route import HOPS, Route
-from plancc.plan.topology import Topology
+from plancc.plan.topology import HOPS, Route, Topology
 
 STEPS = ("expand", "fold")
 """The steps of a product; row plans have no fold."""

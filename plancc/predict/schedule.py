@@ -19,7 +19,7 @@ from plancc.kernel import njit
 from plancc.plan.convolutions import Convolution
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import StepTraffic
-from plancc.plan.route import HOPS
+from plancc.plan.topology import HOPS
 from plancc.plan.words import Counts, RowMessages, Transfer, count
 from plancc.predict.memory import Memory
 

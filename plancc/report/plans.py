@@ -34,7 +34,6 @@ from plancc.plan.values import Header
 from plancc.predict.machine import Machine
 from plancc.predict.schedules import (
     live_tables,
-    matrix_of_pairs,
     read_tables,
     tables_of_owners,
     training_vertices,
@@ -346,8 +345,7 @@ class _Source:
         if not self.merged:
             return read_topology_cost(self.file, topology)
         tables = tables_of_owners(self.matrix, self.owners, self.num_ranks)
-        steps = [tables.expand] if tables.fold is None else [tables.expand, tables.fold]
-        return TopologyCost.of([matrix_of_pairs(each) for each in steps], topology)
+        return TopologyCost.of(tables, topology)
 
     def relays(self) -> RelayCost | None:
         """Traffic over relays; None: there are none."""

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 
-from plancc.cost.pairs import pair_volumes_of_table, read_pair_volumes
+from plancc.cost.pairs import pair_volumes_of_table
 from plancc.cost.topology import ByNode, messages_by_node, volumes_by_node
 from plancc.errors import InputError
-from plancc.plan.exchange import Side
 from plancc.plan.metrics import StepTraffic
 from plancc.plan.reader import PlanFile
-from plancc.plan.route import HOPS
 from plancc.plan.routes import hops_of
 from plancc.plan.topology import Topology
-from plancc.predict.schedules import Tables
+from plancc.predict.schedules import Tables, matrix_of_pairs, read_tables
 
 
 @dataclass(frozen=True)
@@ -46,12 +44,12 @@ class TopologyCost:
     @classmethod
     def of(
         cls,
-        steps: Sequence[sp.csr_array],
+        tables: Tables,
         topology: Topology,
         hops: Sequence[sp.csr_array] | None = None,
         has_hops: bool = False,
     ) -> TopologyCost:
-        """From the rows that parts send to each other in every step, and in every hop."""
+        """From the tables of a plan, and the rows that parts send to each other in every hop."""
         ranks, total = topology.ranks(), topology.num_ranks
         random_share = int((ranks * (total - ranks)).sum()) / max(1, total * (total - 1))
 
@@ -59,7 +57,7 @@ class TopologyCost:
             rows = _sum(volumes_by_node(each, topology) for each in exchanges)
             return rows, _sum(messages_by_node(each, topology) for each in exchanges)
 
-        rows, messages = counted(steps)
+        rows, messages = counted([matrix_of_pairs(each) for each in tables.exchanges])
         in_hops = (None, None) if hops is None else counted(hops)
         return cls(topology, rows, messages, in_hops[0], in_hops[1], has_hops, random_share)
 
@@ -89,18 +87,15 @@ def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
     Without hops for this topology, it is the share of the hops that it would have: the rows of all
     messages are read then.
     """
-    names = ("expand", "fold") if file.header.layout == "edge" else ("expand",)
-    steps = [read_pair_volumes(file, f"{step}/send") for step in names]
-    if file.header.topology == topology:
-        hops = [read_pair_volumes(file, f"{s}_{hop}/send") for s in names for hop in HOPS]
-        return TopologyCost.of(steps, topology, hops, has_hops=True)
-    part_ptr = file.read("rows/part_ptr")
+    tables, part_ptr = read_tables(file.path, blocks=False), file.read("rows/part_ptr")
+    if tables.topology == topology:
+        hops = [matrix_of_pairs(hop) for each in tables.exchanges for hop in each.hops]
+        return TopologyCost.of(tables, topology, hops, has_hops=True)
     hops = []
-    for table in ("expand/send", "fold/recv")[: len(names)]:
-        ptr, peer, row_ptr = file.read_messages(table)
-        owned = Side(ptr, peer, row_ptr, file.read(f"{table}_row"))
-        hops += [pair_volumes_of_table(hop.send) for hop in hops_of(owned, part_ptr, topology)]
-    return TopologyCost.of(steps, topology, hops)
+    for table in ("expand/send", "fold/recv")[: len(tables.exchanges)]:
+        made = hops_of(file.read_side(table), part_ptr, topology)
+        hops += [pair_volumes_of_table(hop.send) for hop in made]
+    return TopologyCost.of(tables, topology, hops)
 
 
 class Busiest(NamedTuple):
@@ -165,14 +160,4 @@ def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> T
             )
         given.check(num_ranks)
         return given
-    return recorded_topology(file.attributes("provenance"), num_ranks) if exchanges_rows else None
-
-
-def recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topology | None:
-    """The topology that a plan was compiled for, if that is what the ranks make up."""
-    try:
-        topology = Topology.parse(str(provenance.get("topology", "")))
-        topology.check(num_ranks)
-    except InputError:
-        return None
-    return topology
+    return Topology.recorded(file.attributes("provenance"), num_ranks) if exchanges_rows else None

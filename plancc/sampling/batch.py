@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -122,14 +123,17 @@ class Batch(ABC):
 
 
 class VertexBatch(Batch):
-    """A batch of vertices and the subgraph that they induce."""
+    """A batch of vertices and the subgraph that they induce.
 
-    def __init__(self, population: Population) -> None:
-        self.population = population
+    Parameters:
+        drawn: Returns the vertices, ascending: int32[m].
+    """
 
-    @abstractmethod
+    def __init__(self, population: Population, drawn: Callable[[], Int32s]) -> None:
+        self.population, self._drawn = population, drawn
+
     def vertices(self) -> Int32s:
-        """All vertices of the batch, ascending."""
+        return self._drawn()
 
     def block(self, block: int) -> BatchLayer:
         from plancc.sampling.kernels import induced

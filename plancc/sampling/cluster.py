@@ -24,8 +24,14 @@ class ClusterSampler(SizedSampler):
     needs: ClassVar[tuple[str, ...]] = ("clusters",)
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        drawn = self._clusters_per_batch(population)
-        return ClusterBatch(population, drawn, key_of(seed, stream, number))
+        size, key = self._clusters_per_batch(population), key_of(seed, stream, number)
+
+        def drawn() -> Int32s:
+            ptr, vertices = population.listed_clusters
+            clusters = first_of(len(ptr) - 1, size, key)
+            return np.sort(np.concatenate([vertices[ptr[k] : ptr[k + 1]] for k in clusters]))
+
+        return VertexBatch(population, drawn)
 
     def batches_per_epoch(self, population: Population) -> int:
         num_clusters = len(population.listed_clusters[0]) - 1
@@ -34,16 +40,3 @@ class ClusterSampler(SizedSampler):
     def _clusters_per_batch(self, population: Population) -> int:
         num_clusters = len(population.listed_clusters[0]) - 1
         return max(1, round(self.batch_size * num_clusters / population.num_vertices))
-
-
-class ClusterBatch(VertexBatch):
-    """The first `drawn` clusters in the random order of `key`."""
-
-    def __init__(self, population: Population, drawn: int, key: np.uint64) -> None:
-        super().__init__(population)
-        self._drawn, self._key = drawn, key
-
-    def vertices(self) -> Int32s:
-        ptr, vertices = self.population.listed_clusters
-        drawn = first_of(len(ptr) - 1, self._drawn, self._key)
-        return np.sort(np.concatenate([vertices[ptr[k] : ptr[k + 1]] for k in drawn]))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from plancc.sampling.batch import Batch, Inclusion, Int32s, Population
+from plancc.sampling.batch import Batch, Inclusion, Int32s, Population, VertexBatch
 from plancc.sampling.counter import first_of, key_of
 from plancc.sampling.sampler import SHOWN
-from plancc.sampling.uniform import UniformBatch, UniformSampler
+from plancc.sampling.uniform import UniformSampler
 
 
 @dataclass(frozen=True)
@@ -20,15 +20,13 @@ class TrainSampler(UniformSampler):
     of_training: ClassVar[bool] = True
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        return TrainBatch(population, self.batch_size, key_of(seed, stream, number))
+        key = key_of(seed, stream, number)
+
+        def drawn() -> Int32s:
+            training = population.training
+            return training[first_of(len(training), self.batch_size, key)]
+
+        return VertexBatch(population, drawn)
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion:
         return replace(super().inclusion(population, most_pins), vertices=population.train_mask)
-
-
-class TrainBatch(UniformBatch):
-    """The first `size` training vertices in the random order of `key`."""
-
-    def vertices(self) -> Int32s:
-        training = self.population.training
-        return training[first_of(len(training), self._size, self._key)]

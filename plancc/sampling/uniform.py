@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.sampling.batch import Batch, Inclusion, Int32s, Population, VertexBatch
+from plancc.sampling.batch import Batch, Inclusion, Population, VertexBatch
 from plancc.sampling.counter import first_of, key_of
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
@@ -20,22 +21,14 @@ class UniformSampler(SizedSampler):
     name: ClassVar[str] = "uniform"
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        return UniformBatch(population, self.batch_size, key_of(seed, stream, number))
+        key = key_of(seed, stream, number)
+        return VertexBatch(
+            population, partial(first_of, population.num_vertices, self.batch_size, key)
+        )
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion:
         n = self.available(population)
         return Inclusion(self.batch_size / n, reach_of_sets(n, self.batch_size, most_pins))
-
-
-class UniformBatch(VertexBatch):
-    """The first `size` vertices in the random order of `key`."""
-
-    def __init__(self, population: Population, size: int, key: np.uint64) -> None:
-        super().__init__(population)
-        self._size, self._key = size, key
-
-    def vertices(self) -> Int32s:
-        return first_of(self.population.num_vertices, self._size, self._key)
 
 
 def reach_of_sets(n: int, size: int, most: int) -> npt.NDArray[np.float64]:

@@ -46,7 +46,13 @@ class WalkSampler(SizedSampler):
         return first_of(num_vertices, self.num_roots, key)
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        return WalkBatch(population, self, key_of(seed, stream, number))
+        key = key_of(seed, stream, number)
+
+        def drawn() -> Int32s:
+            roots = self.roots(population.num_vertices, key)
+            return distinct(_walked(*population.pattern, roots, self.walk_length, key))
+
+        return VertexBatch(population, drawn)
 
     def columns_of_owner(
         self, owned: OwnedRows, rows: Int64s, roots: Int32s, step: int, key: np.uint64
@@ -57,19 +63,6 @@ class WalkSampler(SizedSampler):
         """
         found: Int32s = _columns_of_owner(owned.arrays, rows, roots, step, key)
         return found
-
-
-class WalkBatch(VertexBatch):
-    """The walks of a sampler under `key`."""
-
-    def __init__(self, population: Population, sampler: WalkSampler, key: np.uint64) -> None:
-        super().__init__(population)
-        self._sampler, self._key = sampler, key
-
-    def vertices(self) -> Int32s:
-        roots = self._sampler.roots(self.population.num_vertices, self._key)
-        length = self._sampler.walk_length
-        return distinct(_walked(*self.population.pattern, roots, length, self._key))
 
 
 @njit(cache=True, nogil=True)

@@ -32,7 +32,7 @@ from plancc.models.stochastic import EXPECTED_VOLUME
 from plancc.options import EFFORTS, SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.multilevel import Owner
-from plancc.passes.presets import CUTS
+from plancc.passes.presets import CUTS, Cuts
 from plancc.search.job import Job
 from plancc.search.presets import (
     EXPECTED,
@@ -89,17 +89,10 @@ def search(
         limits = _nonzeros(matrix, num_parts, options)
     hopeless = expectation is not None and bool(model.unfit(matrix, num_parts))
     hypergraph = hypergraph_of(matrix, limits)
-    known: Any = {
-        "matrix": matrix,
-        "hypergraph": hypergraph,
-        "limits": limits,
-        "options": options,
-        "effort": "fast" if hopeless else "",
-        "objective": EXPECTED_VOLUME if expectation is not None else "",
-        "model": model,
-        "expectation": expectation,
-        "report": report,
-    }
+    known: Any = {"matrix": matrix, "hypergraph": hypergraph, "limits": limits, "options": options}
+    known |= {"model": model, "expectation": expectation, "report": report}
+    known["effort"] = "fast" if hopeless else ""
+    known["objective"] = "" if expectation is None else EXPECTED_VOLUME
     if options.fixed is None:
         job = RowJob(**known)
     else:
@@ -242,16 +235,33 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
 
     With `decide` a cut that is far better for an expected volume is all.
     """
-    seed, few = job.options.seed, job.few
-    first = job.first("balanced", _seeds_of_first(job, "balanced") if few else 0)
+    ahead = _seeds_of_first(job, "balanced") if job.few else 0
+    first = job.first("balanced", ahead)
     if first is None:
         return []
+    found = _chains(job, first, decide)
+    if job.decided:
+        return found
+    best, *rest = sorted(_onward(job, found) if job.few else found)
+    return [_merged(job, best, rest), *rest]
+
+
+def _cuts(job: RowJob) -> Cuts | None:
+    """Minimum cuts on the levels of V-cycles; None where they come at the end, or parts are few."""
+    return None if _is_mesh(job) or job.few else CUTS
+
+
+def _is_mesh(job: RowJob) -> bool:
+    """Whether cuts are worth their time at the end."""
+    return job.kind in ("even", "dense")
+
+
+def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
+    """Members by V-cycles from the first start and from others; `job.decided`: from a cut alone."""
+    seed, few, cuts = job.options.seed, job.few, _cuts(job)
     turns, most = _turns(job)
     others = [each for each in turns if not job.has_begun(*each)][:most]
     one, two = (0, 0) if few else job.of_kind.cycles
-    how = _combined(job)
-    mesh = job.kind in ("even", "dense")  # there cuts are worth their time at the end
-    cuts = None if mesh or few else CUTS
     together: dict[Any, list[tuple[Beginning, int, int]]] = {}  # with all seeds in one process
     for k, (each, turn) in enumerate(others, 1):
         together.setdefault(each.name if few else k, []).append((each, turn, seed + k))
@@ -267,27 +277,29 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
                 members.append(job.chain(owner, number, two, cuts))
         return members
 
-    def worthwhile(member: Member) -> bool:
-        return not (job.deadline.passed() or job.is_least(member))
-
     starts = [(start, *turns) for turns in together.values()]
     decides = decide and job.deadline.at == np.inf
     if job.expectation is None or not (decides and job.by_kind):
-        found = [*chain.from_iterable(job.side_by_side(call, [(begin,), *starts]))]
-    else:
-        found, cut = job.side_by_side(call, [(begin,), (_start_from_cut, job, job.expectation)])
-        best = job.record.found()
-        job.decided = cut is not None and best.value < EXPECTED.decisive * found[0].value
-        if job.decided:
-            return [replace(found[0], owners=best.owners)]
-        found += chain.from_iterable(job.side_by_side(call, starts))
-    if few:
-        found = _onward(job, found)
-    best, *rest = sorted(found)
+        return [*chain.from_iterable(job.side_by_side(call, [(begin,), *starts]))]
+    found, cut = job.side_by_side(call, [(begin,), (_start_from_cut, job, job.expectation)])
+    best = job.record.found()
+    job.decided = cut is not None and best.value < EXPECTED.decisive * found[0].value
+    if job.decided:
+        return [replace(found[0], owners=best.owners)]
+    return [*found, *chain.from_iterable(job.side_by_side(call, starts))]
+
+
+def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
+    """What V-cycles make of the best member and the others, and minimum cuts at the end."""
+    seed, few, mesh, how = job.options.seed, job.few, _is_mesh(job), _combined(job)
+
+    def worthwhile(member: Member) -> bool:
+        return not (job.deadline.passed() or job.is_least(member))
+
     for k, other in enumerate(rest[: how.members]):
         before, rng = best, np.random.default_rng([seed, 2 * k])
         if worthwhile(best):
-            best = min(best, job.cycle(best.owner, rng, "combined", other.owner, cuts))
+            best = min(best, job.cycle(best.owner, rng, "combined", other.owner, _cuts(job)))
         if few and best.volume > how.enough * before.volume:
             break
     if how.improved and worthwhile(best):
@@ -304,7 +316,7 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
         best = min(best, job.minimum_cuts(best.owner, LAST_CUTS if wide else SINGLE_CUTS))
     if job.kind == "thin" and not rest and worthwhile(best):
         best = min(best, job.cycle(best.owner, last, "V-cycle"))
-    return [best, *rest]
+    return best
 
 
 def _combined(job: RowJob) -> Combined:

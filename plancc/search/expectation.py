@@ -237,25 +237,19 @@ class SampledExpectation:
             "vertices_seen": sample.vertices_seen,
             "nonzeros_seen": sample.nonzeros_seen,
         }
-        notes = []
-        if gap > Samples.gap_to_tell or (
-            self._fixed and sample.nonzeros_seen < Samples.seen_enough
-        ):
-            number = sample.num_batches
-            notes.append(
-                f"{number} batch{'es have' if number > 1 else ' has'} seen "
-                f"{sample.vertices_seen:.1%} of the vertices and {sample.nonzeros_seen:.1%} of the "
-                f"nonzeros: on fresh batches the plan moves {volumes.mean():.1f} rows each, on the "
-                f"sample {on_sample:.1f}"
-                + ("; `batches` 'auto' goes on until the two agree" if self._fixed else "")
-            )
+        notes, few = list[str](), self._fixed and sample.nonzeros_seen < Samples.seen_enough
+        if few or gap > Samples.gap_to_tell:
+            number, shares = sample.num_batches, (sample.vertices_seen, sample.nonzeros_seen)
+            seen = "{:.1%} of the vertices and {:.1%} of the nonzeros".format(*shares)
+            moves = f"on fresh batches the plan moves {volumes.mean():.1f} rows each"
+            cure = "; `batches` 'auto' goes on until the two agree" * self._fixed
+            who = f"{number} batch{'es have' if number > 1 else ' has'} seen"
+            notes.append(f"{who} {seen}: {moves}, on the sample {on_sample:.1f}{cure}")
         bound = self._recipe["hoeffding_batches"]
         if not self._fixed and sample.num_batches < bound:
             why = " and has reached the memory limit" if sample.full else ""
-            notes.append(
-                f"theta and delta ask for {bound:,} batches; the sample has "
-                f"{sample.num_batches:,}{why}"
-            )
+            has = f"the sample has {sample.num_batches:,}{why}"
+            notes.append(f"theta and delta ask for {bound:,} batches; {has}")
         elif self._fixed and sample.num_batches < self._wanted:
             why = "whose nets reached the memory limit" if sample.full else "when time was up"
             notes.append(f"the sample ends after {sample.num_batches} batches, {why}")

@@ -33,11 +33,9 @@ def check_fixed(fixed: Owner, limits: Limits) -> None:
     load = replace(limits, weights=limits.weights[held]).load(fixed[held])
     if (load > most).any():
         part, which = np.argwhere(load > most)[0]
-        raise InputError(
-            f"fixed vertices of part {part} have {load[part, which]:,} of "
-            f"'{limits.names[which]}', and a part may have {int(most[part, which]):,}: fix fewer "
-            "there, or raise `epsilon`"
-        )
+        have = f"of part {part} have {load[part, which]:,} of '{limits.names[which]}'"
+        may = f"a part may have {int(most[part, which]):,}: fix fewer there, or raise `epsilon`"
+        raise InputError(f"fixed vertices {have}, and {may}")
 
 
 def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around | None:

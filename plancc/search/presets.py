@@ -59,37 +59,10 @@ ANY = (PRICES[1:], PRICES[2:], ())
 EVEN = OfKind(
     cuts=True, others=3, cycles=(1, 1), scouts=4, scout_cycles=1, member_cycles=2, child_prices=ANY
 )
-OF_KIND = {
-    "hubs": OfKind(
-        cuts=False,
-        others=1,
-        cycles=(1, 2),
-        scouts=4,
-        scout_cycles=1,
-        member_cycles=1,
-        child_prices=LATE,
-    ),
-    "wide": OfKind(
-        cuts=False,
-        others=0,
-        cycles=(3, 0),
-        scouts=4,
-        scout_cycles=1,
-        member_cycles=1,
-        child_prices=LATE,
-    ),
-    "even": EVEN,
-    "dense": EVEN,
-    "thin": OfKind(
-        cuts=True,
-        others=1,
-        cycles=(0, 0),
-        scouts=5,
-        scout_cycles=0,
-        member_cycles=1,
-        child_prices=ANY,
-    ),
-}
+THIN = replace(EVEN, others=1, cycles=(0, 0), scouts=5, scout_cycles=0, member_cycles=1)
+HUBS = replace(EVEN, cuts=False, others=1, cycles=(1, 2), member_cycles=1, child_prices=LATE)
+WIDE = replace(HUBS, others=0, cycles=(3, 0))
+OF_KIND = {"hubs": HUBS, "wide": WIDE, "even": EVEN, "dense": EVEN, "thin": THIN}
 
 
 @dataclass(frozen=True)

@@ -84,14 +84,8 @@ class RowJob(RefiningJob):
         super().__post_init__()
 
     def _problem_of(self, model: Model) -> Any:
-        problem = build_problem(
-            model,
-            self.matrix,
-            self.num_parts,
-            balance="nnz",
-            seed=self.options.seed,
-            takes=(Hypergraph, WeightedGraph),
-        )
+        how: Any = {"seed": self.options.seed, "takes": (Hypergraph, WeightedGraph)}
+        problem = build_problem(model, self.matrix, self.num_parts, balance="nnz", **how)
         return replace(problem, vertex_weights=self.hypergraph.vertex_weights)
 
     @cached_property
@@ -250,27 +244,16 @@ class RowJob(RefiningJob):
         if not how.how.clustered:
             problem = self._given(how.how)
             at_once = more if how.adapter.several and self.deadline.at == np.inf else 0
-            return self.start(
-                problem,
-                how.adapter,
-                seeds=[(seed + k) % 2**31 for k in range(1 + at_once)],
-                preset=how.how.preset,
-                share=share,
-            )
+            seeds = [(seed + k) % 2**31 for k in range(1 + at_once)]
+            return self.start(problem, how.adapter, seeds=seeds, preset=how.how.preset, share=share)
         if self.clusters is None:
             if self.matrix.types is None:
                 return self.scattered(seed)
             # Limits of every type end clusters early, where sweeps of random rows end far away.
             return self.start(self.graph, seeds=[seed], share=share)
         problem = replace(self.clusters.graph, objective=how.how.objective)
-        return self.start(
-            problem,
-            how.adapter,
-            seeds=[seed],
-            preset=how.how.preset,
-            share=share,
-            label=self.clusters.label,
-        )
+        given: Any = {"preset": how.how.preset, "share": share, "label": self.clusters.label}
+        return self.start(problem, how.adapter, seeds=[seed], **given)
 
     def scattered(self, seed: int) -> Owner:
         """Random owners, noted: where there are no communities, sweeps need no better start."""
@@ -306,8 +289,7 @@ class RowJob(RefiningJob):
             label (int32[n], optional): The problem's vertex that stands for every vertex; None:
                 they are the same.
         """
-        time_limit = self.options.time_limit
-        limit = np.inf if time_limit is None else time_limit
+        time_limit = limit = self.options.time_limit or np.inf
         starts = adapter is None and problem is self.base
         name = adapter.name if adapter is not None else self.starter if starts else AUTO
         if share is not None:
@@ -315,30 +297,16 @@ class RowJob(RefiningJob):
             if limit <= 0:
                 return None
         begin = wall_seconds()
-        kind = problem.objective if isinstance(problem, WeightedGraph) else ""
-        keys = [(name, preset, kind, each) for each in seeds]
-        plain = limits is None and label is None
-        result, others = self.ready.pop(keys[0], None) if plain else None, []
+        options = PartitionOptions(
+            partitioner=name,
+            preset=preset,
+            epsilon=self.options.epsilon,
+            time_limit=None if limit == np.inf else limit,
+            capacities=self.limits.capacities,
+        )
         try:
-            if result is None:
-                result, *others = partitions(
-                    problem,
-                    self.num_parts,
-                    seeds,
-                    PartitionOptions(
-                        partitioner=name,
-                        preset=preset,
-                        epsilon=self.options.epsilon,
-                        time_limit=None if limit == np.inf else limit,
-                        capacities=self.limits.capacities,
-                    ),
-                    limits=limits or self.shared,
-                    stop=self.deadline.stopped,
-                )
-                if plain:
-                    self.ready.update(zip(keys[1:], others, strict=False))
-                if plain and self.effort == "fast":
-                    self.ready[keys[0]] = result
+            plain = limits is None and label is None
+            result = self._result(problem, seeds, options, limits or self.shared, plain)
         except (BackendError, BackendUnavailable) as error:
             if self.record.best is None or not self.kind:  # `first` goes on to the next
                 raise
@@ -349,12 +317,36 @@ class RowJob(RefiningJob):
         if starts and result.partitioner != TRIVIAL:
             self.starter = result.partitioner
         self.warnings += [note for note in result.about_run if note not in self.warnings]
-        words = [result.partitioner, kind, result.preset if preset else ""]
-        words += ["of clusters"] * (label is not None) + [f"seed {seeds[0]}"]
+        words = [result.partitioner, getattr(problem, "objective", "")]
+        words += [result.preset if preset else "", "of clusters" * (label is not None)]
+        words += [f"seed {seeds[0]}"]
         words += [] if limits is None else [f"by {','.join(limits.names)}"]
         owner = result.owner if label is None else result.owner[label]
         self.note(" ".join(filter(None, words)), begin, Owners(owner))
         return None if result.partitioner == TRIVIAL and label is None else owner
+
+    def _result(
+        self,
+        problem: Hypergraph | WeightedGraph,
+        seeds: Sequence[int],
+        options: PartitionOptions,
+        limits: Limits,
+        plain: bool,
+    ) -> PartitionResult:
+        """What a partitioner finds with the first seed; what it finds with all seeds is kept.
+
+        `plain`: It has all vertices and limits of the search; other results are not kept.
+        """
+        objective = getattr(problem, "objective", "")
+        keys = [(options.partitioner, options.preset, objective, each) for each in seeds]
+        if plain and (ready := self.ready.pop(keys[0], None)) is not None:
+            return ready
+        stop = self.deadline.stopped
+        found = partitions(problem, self.num_parts, seeds, options, limits=limits, stop=stop)
+        if plain:
+            first = 0 if self.effort == "fast" else 1
+            self.ready.update([*zip(keys, found, strict=False)][first:])
+        return found[0]
 
     def measure(self, owners: Owners) -> Member:
         return self.member_of(self.state(owners.rows))

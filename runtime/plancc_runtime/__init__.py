@@ -84,9 +84,7 @@ def open_typed(plan: str | PathLike[str] | Slice, **options: Any) -> TypedGraph:
 
 
 def load_network(
-    path: str | PathLike[str],
-    dtype: torch.dtype | None = None,
-    device: torch.device | str = "cpu",
+    path: str | PathLike[str], dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
 ) -> TrainedNetwork:
     """The network of a file that `plancc-run --save` wrote, with its weights; not collective.
 

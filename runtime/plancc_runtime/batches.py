@@ -22,6 +22,7 @@ from plancc_runtime.layouts.draws import check_draw, draws_of, owners_draw
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import DRAWS
+from plancc_runtime.slices import sampler_of
 from plancc_runtime.transport.row_numbers import finished
 
 
@@ -65,12 +66,9 @@ def drawn_batches(
         if header.layout != "row":
             raise InputError(f"mini-batches need a row plan, not one of layout {header.layout}")
         with PlanFile(plan) as file:
-            recorded, training = (
-                file.attributes("provenance").get("sampler", ""),
-                num_training(file),
-            )
+            recorded, training = sampler_of(file), num_training(file)
         n, choice = header.num_vertices, options.pop("draw", "auto")
-        chosen = chosen_sampler(str(recorded), n, training, sampler, **options)
+        chosen = chosen_sampler(recorded, n, training, sampler, **options)
         chosen.check_layers(layers)
         check_choice("draw", choice, DRAWS)
         check_draw(choice, chosen)

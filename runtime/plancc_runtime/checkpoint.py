@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 from plancc.errors import BackendUnavailable, InputError, OutputError, why_not_written
-from plancc.fields import type_in_words
+from plancc.fields import checked, type_in_words
 from plancc.files import FolderLock, atomic_write, remove_leftovers
 from plancc.text import shown
 from plancc_runtime.learner import Learner
@@ -154,16 +154,18 @@ class Checkpoints:
 
     def _take_folder(self) -> None:
         """Make the folder and lock it; remove what killed runs left in it."""
-        _make_folder(self._folder)
-        try:
-            self._lock = FolderLock(self._folder)
-        except BlockingIOError as error:
-            raise InputError(
-                f"`checkpoint` {self._folder}: another run writes into it ({error.strerror}); wait "
-                "until it has ended, or choose another folder"
-            ) from error
-        except OSError as error:
-            raise OutputError(f"cannot make {self._folder}: {why_not_written(error)}") from error
+        with _attempted(f"make {self._folder}"):
+            try:
+                os.makedirs(self._folder, exist_ok=True)
+                self._lock = FolderLock(self._folder)
+            except FileExistsError as error:
+                why = f"`checkpoint` {self._folder}: is not a folder"
+                raise OutputError(why) from error
+            except BlockingIOError as error:
+                raise InputError(
+                    f"`checkpoint` {self._folder}: another run writes into it ({error.strerror}); "
+                    "wait until it has ended, or choose another folder"
+                ) from error
         if not self._lock.holds:
             before = self._lock.before
             self.remarks.append(
@@ -374,14 +376,6 @@ def _attempted(what: str) -> Iterator[None]:
         raise OutputError(f"cannot {what}: {why_not_written(error)}") from error
 
 
-def _make_folder(path: Path) -> None:
-    with _attempted(f"make {path}"):
-        try:
-            os.makedirs(path, exist_ok=True)
-        except FileExistsError as error:
-            raise OutputError(f"`checkpoint` {path}: is not a folder") from error
-
-
 def _plain(options: TrainOptions) -> dict[str, Any]:
     """The options as they are after being written as JSON and read back."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(options), default=os.fspath))
@@ -461,10 +455,13 @@ def _facts_of(text: str) -> _Facts:
     epoch = taken(found, "epoch", _is_count, "a number of epochs")
     options = taken(found, "options", _is_object, "an object")
     for each in fields(TrainOptions):
-        kinds = type_in_words(each).split(" | ")
-        if not any(_is_of(options.get(each.name, ...), kind) for kind in kinds):
+        value = options.get(each.name, ...)
+        try:
+            if value is not None or "None" not in type_in_words(each):
+                checked(each, value)
+        except InputError:
             there = shown(reprlib.repr(options.get(each.name, "missing")), 40)
-            raise _Unfit(f"is damaged: its option '{each.name}' is {there}")
+            raise _Unfit(f"is damaged: its option '{each.name}' is {there}") from None
     best = taken(found, "best", _is_object, "an object")
     loss = taken(best, "loss", lambda x: x is None or _is_finite(x), "null or a finite number")
     counts = {name: taken(best, name, _is_count, "a number") for name in BEST_FACTS[1:]}
@@ -490,19 +487,6 @@ def _is_finite(value: object) -> bool:
 
 def _is_object(value: object) -> bool:
     return isinstance(value, dict)
-
-
-def _is_of(value: object, kind: str) -> bool:
-    """Whether JSON has a value of a type as `TrainOptions` writes it."""
-    if kind.startswith("tuple["):
-        inner = kind.removeprefix("tuple[").split(",")[0]
-        return isinstance(value, list) and all(_is_of(each, inner) for each in value)
-    if kind == "float":
-        return _is_finite(value)
-    if kind == "int":
-        return isinstance(value, int) and not isinstance(value, bool)
-    types = {"bool": bool, "str": str, "Path": str, "None": type(None), "Mapping[str, Any]": dict}
-    return isinstance(value, types.get(kind, ()))
 
 
 def _digest(text: str, tensors: dict[str, Tensor]) -> str:

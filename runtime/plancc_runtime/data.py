@@ -30,7 +30,7 @@ from plancc_runtime.targets import Numbers, Target, kind_of
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
-    from plancc_runtime.layouts.seeds import Seeds
+    from plancc_runtime.layouts.batch_seeds import Seeds
 
 CPU = torch.device("cpu")
 DEFAULT_FEATURES = 64

@@ -17,13 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanError
-from plancc_runtime.rowfiles import (
-    Column,
-    RowFile,
-    check_columns,
-    check_name,
-    open_row_file,
-)
+from plancc_runtime.rowfiles import Column, RowFile, check_columns, check_name, open_row_file
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import swapped
 
@@ -121,10 +115,7 @@ def columns_of(arrays: Mapping[str, np.ndarray], transport: Transport) -> dict[s
 
 
 def blocks(
-    sources: Sequence[RowSource],
-    num_vertices: int,
-    transport: Transport,
-    everywhere: bool = False,
+    sources: Sequence[RowSource], num_vertices: int, transport: Transport, everywhere: bool = False
 ) -> Iterator[Block]:
     """All rows in the order of their vertices. Collective.
 

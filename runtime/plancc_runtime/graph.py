@@ -24,19 +24,14 @@ from plancc_runtime.devices import own_device
 from plancc_runtime.gathering import as_arrays, gather_rows, save_rows
 from plancc_runtime.layouts.block import NONZEROS, Block
 from plancc_runtime.layouts.edge_graph import EdgeGraph
-from plancc_runtime.layouts.order import by_type, reordered
+from plancc_runtime.layouts.order import reordered
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.nn.aggregation import aggregate
 from plancc_runtime.nn.dropout import dropout
-from plancc_runtime.nn.gradients import copy_from_first, sum_gradients
 from plancc_runtime.nodes import with_exchange
-from plancc_runtime.slices import (
-    Slice,
-    open_plan,
-    read_ids,
-    rows_of_rank,
-)
+from plancc_runtime.optim import copy_from_first, sum_gradients
+from plancc_runtime.slices import Slice, open_plan, read_ids, rows_of_rank
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -449,7 +444,7 @@ def open_graph(
             )
     part = with_exchange(header, opened.read(transport), "auto", transport)
     if header.types is not None:
-        part = reordered(part, by_type(header.types.type_of(part.global_id)))
+        part = reordered(part, np.argsort(header.types.type_of(part.global_id), kind="stable"))
     share = transport.cores_per_rank()
     if threads is not None or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(threads or share)

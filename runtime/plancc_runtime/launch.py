@@ -92,9 +92,7 @@ def ranks_here() -> int | None:
 
 
 def open_transport(
-    name: str = "auto",
-    timeout: float | None = TIMEOUT,
-    say: Callable[[str], None] = say,
+    name: str = "auto", timeout: float | None = TIMEOUT, say: Callable[[str], None] = say
 ) -> Transport:
     """The transport for the way this process was started. Collective.
 

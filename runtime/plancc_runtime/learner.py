@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,17 +19,13 @@ from plancc_runtime.data import LocalData
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.metrics import RANKED
 from plancc_runtime.nn.network import Network
-from plancc_runtime.optim import clip_gradients, optimizer_of
+from plancc_runtime.optim import clip_gradients, gradients_of, optimizer_of, sum_together
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.repeated import Repeated
 from plancc_runtime.results import Scores, Spent
 from plancc_runtime.targets import ClassTarget
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
-
-if TYPE_CHECKING:
-    from plancc.sampling import Sampler
-    from plancc_runtime.layouts.seeds import SeedDraws
 
 AT_ONCE = 1 << 19
 """Numbers that are looked at at once."""
@@ -64,20 +59,10 @@ class Learner:
         self.exchanges = self.exchanges or options.metric in RANKED
         self.optimizer, self.is_trained = optimizer_of(options, self._parameters), False
         self._last: tuple[View, LocalData, Repeated[_Pass]] | None = None
-        self._splits: WeakKeyDictionary[View, dict[str, _Split]] = WeakKeyDictionary()
+        self._places = WeakKeyDictionary[View, dict[str, tuple[Tensor | None, Tensor]]]()
 
-    def hold(
-        self, part: Part, header: Header, resources: Resources, sampler: Sampler | None
-    ) -> SeedDraws | None:
-        """Keep what the loss reads of this rank's slice, before the first pass. Collective.
-
-        Parameters:
-            sampler: Of mini-batches.
-
-        Returns:
-            The seeds of mini-batches, if the sampler does not draw them.
-        """
-        return None
+    def hold(self, part: Part, header: Header, resources: Resources) -> None:
+        """Keep what the loss reads of this rank's slice, before the first pass. Collective."""
 
     def words(self, epoch: int) -> int:
         """Words that all ranks send in an epoch beside those of the layers. Collective."""
@@ -132,9 +117,8 @@ class Learner:
 
     def _share(self, outputs: Tensor, view: View, data: LocalData, step: int) -> Tensor:
         """This rank's share of the loss. Collective; parameters are those of `gradients`."""
-        training = self._split("train", view, data)
-        learnt = training.rows_of(outputs)
-        return data.target.share_of_loss(learnt, training.labels, data.totals["train"])
+        learnt = self._taken("train", outputs, view, data)
+        return data.target.share_of_loss(*learnt, data.totals["train"])
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
         """Whether the starts of kernels are what a pass over this view waits for, and it may be
@@ -193,8 +177,7 @@ class Learner:
 
     def _of_splits(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
         """Outputs that are scored, and what is right for them, of every split. Collective."""
-        splits = {name: self._split(name, view, data) for name in data.splits}
-        return {name: (each.rows_of(outputs), each.labels) for name, each in splits.items()}
+        return {name: self._taken(name, outputs, view, data) for name in data.splits}
 
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
         """Add the scores that compare all outputs with each other, if asked for. Collective.
@@ -243,8 +226,7 @@ class Learner:
 
     def num_found(self, outputs: Tensor, view: View, data: LocalData) -> int:
         """Training vertices of this rank that `outputs` are right for."""
-        training = self._split("train", view, data)
-        return data.target.num_found(training.rows_of(outputs), training.labels)
+        return data.target.num_found(*self._taken("train", outputs, view, data))
 
     def state(self) -> list[Tensor]:
         """A copy of all that `update` and training passes change."""
@@ -269,49 +251,30 @@ class Learner:
         """What was spent since `start`."""
         return Spent(self.clock.read(), self.transport.traffic.as_array() - before)
 
-    def _split(self, name: str, view: View, data: LocalData) -> _Split:
-        """Where a view has the vertices of a split; looked up once per view."""
-        known = self._splits.setdefault(view, {})
+    def _taken(
+        self, name: str, outputs: Tensor, view: View, data: LocalData
+    ) -> tuple[Tensor, Tensor]:
+        """Outputs of a view for the vertices of a split, and their labels.
+
+        Places are looked up once per view; all outputs are not copied.
+        """
+        known = self._places.setdefault(view, {})
         if name not in known:
             rows, places = place_of(data.splits[name], view.outputs)
-            size = len(data.labels) if view.outputs is None else len(view.outputs)
-            known[name] = _Split(None if len(places) == size else places, data.labels[rows])
-        return known[name]
+            known[name] = None if len(places) == len(outputs) else places, data.labels[rows]
+        at, labels = known[name]
+        return outputs if at is None else outputs.index_select(0, at), labels
 
     def _reduce(self, share: Tensor) -> float:
         """Sum the gradients (Algorithm 2, line 13) and, with them, the loss. Collective."""
         self.clock.enter("update")
         with self.clock("allreduce"):
-            for w in self._parameters:
-                if w.grad is None:
-                    w.grad = torch.zeros_like(w)
-            if self.transport.size == 1:
-                return share.item()
-            gradients = [w.grad.reshape(-1) for w in self._parameters if w.grad is not None]
-            both = torch.cat([*gradients, share.reshape(1)])
-            self.transport.allreduce_sum(both)
-            *pieces, loss = both.split([*(w.numel() for w in self._parameters), 1])
-            for w, piece in zip(self._parameters, pieces, strict=True):
-                w.grad = piece.view_as(w)
-            return loss.item()
+            gradients = gradients_of(self._parameters)
+            if self.transport.size > 1:
+                sum_together([*gradients, share], self.transport)
+            return share.item()
 
 
 def is_finite(x: Tensor) -> bool:
     """Whether all numbers are finite, some at a time: no matrix is made of the answers."""
     return all(bool(piece.isfinite().all()) for piece in x.reshape(-1).split(AT_ONCE))
-
-
-class _Split:
-    """The vertices of a split among the outputs of a view, and their labels.
-
-    Parameters:
-        places (int64[m] or None): None: all outputs, which then need not be copied.
-        labels: Tensor[m, ...].
-    """
-
-    def __init__(self, places: Tensor | None, labels: Tensor) -> None:
-        self._places, self.labels = places, labels
-
-    def rows_of(self, outputs: Tensor) -> Tensor:
-        """The outputs of these vertices."""
-        return outputs if self._places is None else outputs.index_select(0, self._places)

@@ -23,15 +23,6 @@ OF_NETWORKS = ("model", "activation", "norm", "residual", "dropout", "standardiz
 """Options that networks have under the same names."""
 
 
-def network_class(model: str) -> type[Network]:
-    """The class of the network of a model, by the model's name."""
-    if not is_own(model):
-        return Network
-    from plancc_runtime.pyg.own_network import OwnNetwork
-
-    return OwnNetwork
-
-
 def make_network(
     options: TrainOptions,
     data: LocalData,
@@ -49,8 +40,13 @@ def make_network(
     """
     hidden = [options.hidden] * (options.layers - 1)
     declared = option_names(options.model, "types" in (of_task or {}))
+    kind = Network
+    if is_own(options.model):
+        from plancc_runtime.pyg.own_network import OwnNetwork
+
+        kind = OwnNetwork
     with transport.agreement():
-        network = network_class(options.model)(
+        network = kind(
             [data.num_features, *hidden, data.num_classes],
             NetworkOptions(
                 conv=options.conv_options(declared),

@@ -48,6 +48,7 @@ def exchange_of(header: Header, part: Part) -> str:
 def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
     """Raise InputError if hops are asked for and the plan has none for these ranks."""
     route, topology, parts = header.route, header.topology, header.num_parts
+    fits_ranks = route is not None and route.keeps_groups(block_of_parts(parts, num_ranks))
     why = ""
     if exchange == "relays" and (route is None or topology is not None):
         why = "the plan has none; compile it with `exchange` relays"
@@ -55,7 +56,7 @@ def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
         why = f"the plan's are for {parts} ranks, not {num_ranks}"
     elif exchange == "nodes" and (route is None or topology is None):
         why = "the plan has no hops between nodes; compile it with `topology` and `exchange` nodes"
-    elif exchange == "nodes" and not route.keeps_groups(block_of_parts(parts, num_ranks)):
+    elif exchange == "nodes" and not fits_ranks:
         why = (
             f"the plan is for nodes x ranks {topology}; of {num_ranks} ranks some would have parts "
             "of several nodes"

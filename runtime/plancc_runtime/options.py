@@ -47,8 +47,6 @@ ONLY_BATCHES = {
 """Why an option does not go with the full batch."""
 FULL = "full"
 """The `batch_size` of an explicit full batch."""
-BETWEEN = ("activation", "norm", "residual", "hidden")
-"""Options of what stands between layers."""
 OF_A_RANK = ("threads", "device")
 """Options that every rank may have its own of."""
 PATHS_OF_A_RANK = ("init", "log")
@@ -170,9 +168,7 @@ class TrainOptions:
 
     epochs: int = of_training(100, "number of epochs", at_least=0, at_most=MOST, free=True)
     loss: str = of_training(
-        "auto",
-        "loss of real targets; auto: mse, and cross-entropy of classes",
-        choices=LOSSES,
+        "auto", "loss of real targets; auto: mse, and cross-entropy of classes", choices=LOSSES
     )
     class_weights: str | None = of_training(
         None,

@@ -74,8 +74,9 @@ class Outputs:
                 found = self._task.known(self._data)
                 known = {name: each[chosen] for name, each in found.items()}
         else:
-            mine, chosen = place_of(self._data.splits["train"], view.outputs)
-            rows = self._rows.among(mine.cpu().numpy(), wanted)
+            places = place_of(self._data.splits["train"], view.outputs)
+            mine, chosen = (each.cpu().numpy() for each in places)
+            rows = self._rows.among(mine, wanted)
         if len(chosen) < len(outputs):
             outputs = outputs[chosen]
             embedding = None if embedding is None else embedding[chosen]

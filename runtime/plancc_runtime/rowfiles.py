@@ -173,7 +173,7 @@ def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> It
         try:
             yield file
         except BaseException:
-            with suppress(OSError):  # of a full disk
+            with suppress(OSError):
                 file.close()
             raise
         file.close()

@@ -26,7 +26,6 @@ from plancc_runtime.nn.network import Network
 from plancc_runtime.nodes import exchange_of, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.outputs import Outputs
 from plancc_runtime.remarks import option_remarks, remarks, sampler_remarks
 from plancc_runtime.results import (
     BatchStep,
@@ -46,6 +45,7 @@ from plancc_runtime.workspace import return_memory
 
 if TYPE_CHECKING:
     from plancc_runtime.checkpoint import Checkpoints
+    from plancc_runtime.outputs import Outputs
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 """Types of weights and sums."""
@@ -150,9 +150,8 @@ class Run:
                     self._remarks.append(f"{log}: the log of an earlier run is {log}{FORMER} now")
                 self._log = LogWriter(options.log, self._first, known)
         before = self._learner.start()
-        sampler = None if drawn is None else drawn.sampler
-        seeds = self._learner.hold(part, self.header, self._resources, sampler)
-        drawn = drawn and replace(drawn, seeds=seeds)
+        self._learner.hold(part, self.header, self._resources)
+        drawn = drawn and drawn.begun(self._task, self._learner, part, self._resources)
         self._execution = execution_of(self._task, part, self._data, self._resources, drawn)
         del part
         self._data = self._execution.prepare(self._learner.network)
@@ -186,6 +185,8 @@ class Run:
     @property
     def outputs(self) -> Outputs:
         """What the network says of vertices; after `prepare`."""
+        from plancc_runtime.outputs import Outputs
+
         return Outputs(self._task, self._learner, self._execution, self._data, self.rows)
 
     def outline(self) -> RunOutline:

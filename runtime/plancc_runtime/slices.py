@@ -13,6 +13,7 @@ import numpy.typing as npt
 from plancc.errors import PlanError
 from plancc.graph.types import distinct_columns
 from plancc.plan.exchange import Exchange
+from plancc.plan.format import LAYOUTS
 from plancc.plan.parts import Claims, Part
 from plancc.plan.values import Header
 from plancc_runtime.gathering import Ids, RowsOfRank
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from plancc.plan.reader import PlanFile
 
 Slice = tuple[Header, Part]
-LAYOUTS = ("row", "edge", "grid", "feature")
 
 
 @dataclass(frozen=True)

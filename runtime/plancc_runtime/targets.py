@@ -15,12 +15,7 @@ import torch
 from torch import Tensor
 
 from plancc_runtime.metrics import HITS, RANKED
-from plancc_runtime.nn.loss import (
-    OF_NUMBERS,
-    binary_cross_entropy,
-    cross_entropy,
-    loss_of_numbers,
-)
+from plancc_runtime.nn.loss import OF_NUMBERS, binary_cross_entropy, cross_entropy, loss_of_numbers
 
 Float64Array = npt.NDArray[np.float64]
 

@@ -17,7 +17,8 @@ from plancc.plan.rank_parts import RankParts
 edges = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
 for model in ("rcm", "rp", "block", "hp"):
     plan = plancc.compile((4, edges), model=model, num_parts=2)
-    print(model, merge(plan.all_parts, RankParts(plan.header, 0, np.array([0, 2]))).num_rows)
+    held = RankParts(plan.header, 0, np.array([0, 2]))
+    print(model, merge(plan.all_parts, held, plan.vertex_data).num_rows)
 """
 
 

@@ -1,6 +1,5 @@
 """Rows between pairs of parts and of nodes, against sets."""
 
-import h5py
 import naive
 import numpy as np
 import plan_helpers
@@ -9,10 +8,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plancc.cost.pairs import pair_volumes, pair_volumes_of_table, read_pair_volumes
+from plancc.cost.pairs import pair_volumes, pair_volumes_of_table
 from plancc.cost.topology import Topology, messages_by_node, volumes_by_node
-from plancc.errors import InputError, PlanError
-from plancc.plan.reader import PlanFile
+from plancc.errors import InputError
 
 
 def naive_pairs(graph, owner, num_parts) -> np.ndarray:
@@ -38,23 +36,6 @@ def test_pairs_of_owners_and_of_the_plan(case):
     expected = naive_pairs(*case)
     same(pair_volumes(*case), expected)
     same(pair_volumes_of_table(plan_helpers.lowered(*case).send), expected)
-
-
-@pytest.mark.parametrize("density", [0.05, 0.0])
-def test_pairs_of_a_file(density, tmp_path):
-    """Also without messages."""
-    rng = np.random.default_rng(4)
-    graph = plan_helpers.graph_of(plan_helpers.random_array(rng, 40, density))
-    owner = rng.integers(0, 6, 40).astype(np.int32)
-    path = tmp_path / "plan.h5"
-    plan_helpers.lowered(graph, owner, 6).save(path)
-    with PlanFile(path) as file:
-        same(read_pair_volumes(file), naive_pairs(graph, owner, 6))
-    for wrong in (-1, 6) if density else ():
-        with h5py.File(path, "r+") as file:
-            file["expand/send_peer"][0] = wrong
-        with PlanFile(path) as file, pytest.raises(PlanError, match="send_peer"):
-            read_pair_volumes(file)
 
 
 @given(nodes=st.integers(1, 5), size=st.integers(1, 5), seed=st.integers(0, 2**32 - 1))

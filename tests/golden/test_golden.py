@@ -223,15 +223,6 @@ def test_wrong_targets_are_found(tmp_path, labels, targets, broken):
         plancc.verify_file(tmp_path / "plan.h5")
 
 
-def same_slices(path: Path, before: Path, where: list[tuple[int, int]]) -> None:
-    """These ranks, of so many, read the same of both files."""
-    for rank, ranks in where:
-        _, part = read_rank_slice(path, rank, ranks)
-        _, old = read_rank_slice(before, rank, ranks)
-        assert part.global_id.tolist() == old.global_id.tolist()
-        assert part.value.tolist() == old.value.tolist()
-
-
 def test_format_1_6_is_format_1_5():
     plan, before = loaded("plan-1.6"), loaded("plan-1.5")
     assert (plan.header, plan.provenance) == (before.header, before.provenance)

@@ -19,9 +19,8 @@ from plancc.owners.numbering import mapped
 from plancc.owners.task import Task, Unowned
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of, owners_of
-from plancc.plan.route import Route
 from plancc.plan.routes import hops_of
-from plancc.plan.topology import Topology
+from plancc.plan.topology import Route, Topology
 from plancc.plan.verify import verify
 from plancc.predict.machine import Machine, Node
 from plancc.predict.schedules import tables_of

@@ -16,6 +16,7 @@ from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
+from plancc.plan.metrics import StepTraffic
 from plancc.plan.words import RowMessages, count
 from plancc.predict.schedule import DenseProduct, Pairs, SparseProduct
 from plancc.predict.schedules import (
@@ -39,12 +40,12 @@ GRIDS = (
 PASSES = ((), ("order",), ("constant",), ("order", "constant"))
 
 
-def epoch_traffic(parts, dims, passes):
-    """What every part sends in an epoch."""
+def epoch_traffic(plan, dims, passes):
+    """What every part of a row or edge plan sends in an epoch."""
     ways = [way for two in widths_of(dims, passes) for way in zip(two, (False, True), strict=True)]
-    return count(
-        (RowMessages(parts.step, width, reverse=back) for width, back in ways), len(parts.rows)
-    )
+    steps = [StepTraffic.of(each) for each in plan.exchanges.values()]
+    moved = (RowMessages(step, width, reverse=back) for step in steps for width, back in ways)
+    return count(moved, plan.num_parts)
 
 
 @given(
@@ -55,7 +56,7 @@ def epoch_traffic(parts, dims, passes):
 def test_row_plans_move_what_inspect_says(case, dims, passes):
     plan = plan_helpers.lowered(*case)
     counts = schedule_of(tables_of(plan), dims, passes).counts()
-    expected = epoch_traffic(plan.traffic(), dims, passes)
+    expected = epoch_traffic(plan, dims, passes)
     assert counts.words_sent.tolist() == expected.words_sent.tolist()
     assert counts.messages_sent.tolist() == expected.messages_sent.tolist()
     assert counts.words_received.sum() == counts.words_sent.sum()
@@ -73,7 +74,7 @@ def test_edge_plans_move_what_inspect_says(passes):
     plan = worlds.plan("directed", "edge", 4)
     tables = tables_of(plan)
     counts = schedule_of(tables, DIMS, passes).counts()
-    expected = epoch_traffic(plan.traffic(), DIMS, passes)
+    expected = epoch_traffic(plan, DIMS, passes)
     assert counts.words_sent.tolist() == expected.words_sent.tolist()
     assert counts.messages_sent.tolist() == expected.messages_sent.tolist()
     assert tables.nonzeros.tolist() == plan.traffic().nonzeros.tolist()

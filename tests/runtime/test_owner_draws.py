@@ -24,8 +24,7 @@ from plancc.sampling.counter import below, bits, key_of
 from plancc_runtime.execution import mini_batches
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.draws import BY_OWNERS
-from plancc_runtime.layouts.owner_draws import NeighbourDraws, WalkDraws
+from plancc_runtime.layouts.draws import BY_OWNERS, NeighbourDraws, WalkDraws
 from plancc_runtime.learner import Learner
 from plancc_runtime.options import DRAWS, PASSES, TrainOptions
 from plancc_runtime.train import train

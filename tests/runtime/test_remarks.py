@@ -14,10 +14,11 @@ import plancc
 from plancc.errors import PlanccError
 from plancc.plan.convolutions import GCNOptions
 from plancc.plan.layers import Aggregate
-from plancc_runtime.options import BETWEEN, TrainOptions
+from plancc_runtime.options import TrainOptions
 from plancc_runtime.remarks import option_remarks, remarks
 from plancc_runtime.results import Scores
 from plancc_runtime.targets import ManyClasses, OneClass
+from plancc_runtime.tasks.base import LearningTask
 
 N, SPLIT = 200, {"split": (0.6, 0.2, 0.2)}
 
@@ -82,7 +83,7 @@ def test_near_the_largest_class():
     ],
 )
 def test_options_without_effect(options, cores, words):
-    found = option_remarks(TrainOptions(**options), BETWEEN, cores)
+    found = option_remarks(TrainOptions(**options), LearningTask.between, cores)
     assert len(found) == len(words)
     assert all(a in b for a, b in zip(words, found, strict=True))
 

@@ -63,7 +63,7 @@ class Bits:
         """What travels before that: walks go on at owners, and tell who uses the rows visited.
 
         Two words for a walk that crosses, beside one for every message
-        (`plancc_runtime.layouts.owner_draws.WalkDraws`).
+        (`plancc_runtime.layouts.draws.WalkDraws`).
         """
         n, walks, found = len(self._owner), np.arange(sampler.num_roots), []
         roots = sampler.roots(n, key)

@@ -127,8 +127,6 @@ def mean_step(
     drawn: dict[str, Any],
 ) -> BatchPrediction:
     """The mean step on the mini-batches of these numbers; `drawn`: how they are drawn."""
-    import numpy as np
-
     from plancc_lab.simulate.batches import predict_batches
     from plancc_runtime.layouts.draws import BY_OWNERS, check_draw, owners_are_quicker
 
@@ -139,7 +137,7 @@ def mean_step(
         if choice != "auto" or type(sampler) not in BY_OWNERS:
             return bool(choice == "owners")
         step = tables.expand.step
-        most = np.array([step.messages_received.max(), step.received.max()])
+        most = int(step.messages_received.max()), int(step.received.max())
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
         return owners_are_quicker(sampler, *sizes, most)[0]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -74,20 +73,21 @@ def live_tables(
     num_parts: int,
     num_layers: int,
     wanted: npt.NDArray[np.bool_] | None,
-    hops: Callable[[Int32Array, Int32Array], tuple[Pairs, ...]] | None = None,
+    needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Live:
     """What is left of every layer without dead rows, of a row plan with these owners.
 
     Parameters:
         owner: int32[n].
         wanted (bool[n], or None): Vertices whose output counts for the loss; None: all.
-        hops: Of int32[k] parts and the int32[k] vertices of others that they need: `Pairs.hops`.
+        needed: Messages of the int32[k] vertices of others that int32[k] parts need; None: they go
+            straight to these.
     """
     (_, inputs), *layers = _live_matrices(matrix, num_layers + 1, wanted)
     found: dict[int, Tables] = {}  # layers that use the same rows
     for used, live in layers:
         if id(used) not in found:
-            found[id(used)] = layer_tables(used, live, owner, num_parts, hops)
+            found[id(used)] = layer_tables(used, live, owner, num_parts, needed)
     rows = np.bincount(owner[inputs], minlength=num_parts)
     return Live(rows, tuple(found[id(used)] for used, _ in layers))
 
@@ -97,7 +97,7 @@ def layer_tables(
     live: npt.NDArray[np.bool_],
     owner: Int32Array,
     num_parts: int,
-    hops: Callable[[Int32Array, Int32Array], tuple[Pairs, ...]] | None = None,
+    needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Tables:
     """The tables of a layer that has the output rows `live` and uses these nonzeros.
 
@@ -105,9 +105,10 @@ def layer_tables(
     """
     part = np.repeat(owner, used.row_nonzeros())
     halo = owner[used.indices] != part
-    expand = pairs_of(pair_volumes(used, owner, num_parts))
-    if hops is not None:
-        expand = replace(expand, hops=hops(part[halo], used.indices[halo]))
+    if needed is None:
+        expand = pairs_of(pair_volumes(used, owner, num_parts))
+    else:
+        expand = needed(part[halo], used.indices[halo])
     return Tables(
         name="live",
         layout="row",

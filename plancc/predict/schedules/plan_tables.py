@@ -19,14 +19,14 @@ import scipy.sparse as sp
 from plancc.errors import PlanError
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import cut_points
-from plancc.plan.exchange import Int32Array, Int64Array
+from plancc.plan.exchange import Int32Array, Int64Array, IntArray
 from plancc.plan.format import dataset_of
 from plancc.plan.links import places_of
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.reader import PlanFile, within
-from plancc.plan.route import HOPS
+from plancc.plan.topology import HOPS
 from plancc.plan.values import LINKS, Header
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.links import LinkTables, LinkTask
@@ -118,14 +118,15 @@ def _live(
     plan: Plan, num_ranks: int, num_layers: int, all_rows: bool = False, **training: Any
 ) -> Live:
     owners = owners_of(plan).renumbered(rank_of_parts(plan.num_parts, num_ranks))
-    wanted, hops = None if all_rows else training_vertices(plan, **training), None
-    if plan.header.route is not None and num_ranks == plan.num_parts:
-        hops = partial(_live_hops, plan)
-    return live_tables(graph_of(plan), owners.rows, num_ranks, num_layers, wanted, hops)
+    wanted = None if all_rows else training_vertices(plan, **training)
+    routed = plan.header.route is not None and num_ranks == plan.num_parts
+    needed = partial(_live_pairs, plan) if routed else None
+    return live_tables(graph_of(plan), owners.rows, num_ranks, num_layers, wanted, needed)
 
 
-def _live_hops(plan: Plan, part: Int32Array, vertex: Int32Array) -> tuple[Pairs, ...]:
-    """The hops of the expand with those rows only that end at parts that need them."""
+def _live_pairs(plan: Plan, part: Int32Array, vertex: Int32Array) -> Pairs:
+    """The expand, hops too, with those rows only that end at parts that need them."""
+    straight = _needed(part.astype(np.int64), vertex, plan.owner(), plan.num_parts)
     rows, place = plan.num_vertices, plan.places()
     needed, found = np.unique(part.astype(np.int64) * rows + place[vertex]), []
     for hop in reversed(plan.exchanges.hops("expand")):
@@ -134,7 +135,7 @@ def _live_hops(plan: Plan, part: Int32Array, vertex: Int32Array) -> tuple[Pairs,
         needed = np.union1d(needed, (sender * rows + row)[kept])  # what came in an earlier hop
         once = np.ones(int(kept.sum()), np.int64), (sender[kept], peer[kept])
         found.append(pairs_of(sp.coo_array(once, shape=(plan.num_parts,) * 2).tocsr()))
-    return tuple(reversed(found))
+    return replace(straight, hops=tuple(reversed(found)))
 
 
 _LiveOf: TypeAlias = Callable[[Plan, int], Live]
@@ -175,12 +176,12 @@ def _link_tables(plan: Plan, rank_of_part: Int32Array, task: LinkTask) -> LinkTa
     )
 
 
-def _needed(rank: Int64Array, vertex: Int64Array, holder: Int64Array, num_ranks: int) -> Pairs:
+def _needed(rank: Int64Array, vertex: IntArray, holder: IntArray, num_ranks: int) -> Pairs:
     """Who sends how many rows to whom where ranks need vertices, once each.
 
     Parameters:
-        rank, vertex: int64[m].
-        holder (int64[n]): The rank that has a vertex.
+        rank, vertex: int64[m], int[m].
+        holder (int[n]): The rank that has a vertex.
     """
     rank, vertex = np.divmod(np.unique(rank * len(holder) + vertex), len(holder))
     away = holder[vertex] != rank

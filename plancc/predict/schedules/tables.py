@@ -88,6 +88,11 @@ class Tables:
     live: Live | None = None
     links: LinkTables | None = None
 
+    @property
+    def exchanges(self) -> list[Pairs]:
+        """Expand and, for layout "edge", fold."""
+        return [self.expand] if self.fold is None else [self.expand, self.fold]
+
     def flat(self) -> Tables:
         """The same without hops."""
         live, expand = self.live, replace(self.expand, hops=())

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from os import PathLike
 
+from plancc.plan.parts import Part
 from plancc.plan.population import read_population
 from plancc.plan.reader import PlanFile
 from plancc.sampling import Population, Sampler, draw, read_option
+from plancc_runtime.layouts.batch_seeds import SeedDraws
 from plancc_runtime.layouts.draws import check_draw
-from plancc_runtime.layouts.seeds import SeedDraws
+from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.learner import Learner
 from plancc_runtime.options import BATCH_OPTIONS
 from plancc_runtime.slices import Slice
 from plancc_runtime.tasks.base import LearningTask
+from plancc_runtime.tasks.samplers import task_sampler, task_seeds
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,12 @@ class Drawn:
         draw(sampler, population, task.options.seed, 0)  # what it refuses, it refuses here
         return replace(self, population=population)
 
+    def begun(
+        self, task: LearningTask, learner: Learner, part: Part, resources: Resources
+    ) -> Drawn:
+        """The same with `tasks.samplers.task_seeds`, whose parameters these are. Collective."""
+        return replace(self, seeds=task_seeds(task, learner, part, resources))
+
 
 def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Drawn:
     """The sampler of mini-batches, and what it draws from without the pattern; not collective.
@@ -68,7 +78,7 @@ def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Dra
     given = {name: getattr(options, name) for name in BATCH_OPTIONS}
     for name, value in (options.sampler_options or {}).items():
         given[name] = read_option(name, value)
-    sampler, population = task.sampler(plan, given)
+    sampler, population = task_sampler(task, plan, given)
     check_draw(options.draw, sampler)
     sampler, remark = sampler.fitted(population)
     if isinstance(plan, tuple) or "pattern" not in sampler.needs:

@@ -366,7 +366,9 @@ class MiniBatches(FullBatch):
 
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
         """A batch that is drawn, and complete where nothing travels."""
-        share = yield from self._drawn_share(number)
+        which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"
+        local = yield from self._draws.share(number, "in place" if self._in_place else which)
+        share = BatchShare(local)
         graphs = [self._graph_of(each) for each in share.local.blocks]
         share = replace(share, graphs=graphs if len(graphs) > 1 else graphs * self._options.layers)
         for layer, (graph, coefficients) in enumerate(
@@ -379,11 +381,6 @@ class MiniBatches(FullBatch):
         if self._transport.size == 1:
             share = yield from self._with_features(share, features)
         return share
-
-    def _drawn_share(self, number: int) -> Rounds[BatchShare]:
-        which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"
-        local = yield from self._draws.share(number, "in place" if self._in_place else which)
-        return BatchShare(local)
 
     def figures(self, network: Network) -> None:
         return None

@@ -68,11 +68,7 @@ class Execution(ABC):
     repeats = True
 
     def __init__(
-        self,
-        data: LocalData,
-        options: TrainOptions,
-        resources: Resources,
-        misfits: dict[str, str],
+        self, data: LocalData, options: TrainOptions, resources: Resources, misfits: dict[str, str]
     ) -> None:
         self._data, self._options, self._resources = data, options, resources
         self._transport, self.kernel = resources.transport, resources.kernel_name

@@ -157,11 +157,7 @@ def _attention(side: PatternSide, kept: Attended, bias: Tensor | None) -> Tensor
 
 
 def attention_adjoint(
-    pattern: Pattern,
-    kept: Attended,
-    g: Tensor,
-    vectors: Tensor,
-    places: Tensor | None = None,
+    pattern: Pattern, kept: Attended, g: Tensor, vectors: Tensor, places: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of `attention`, through sources, and targets where wanted, that are products.
 

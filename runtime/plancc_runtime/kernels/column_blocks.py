@@ -94,11 +94,7 @@ def _miss(columns: np.ndarray, num_columns: int, held: int) -> float:
 
 
 def split(
-    row_ptr: np.ndarray,
-    columns: np.ndarray,
-    values: np.ndarray,
-    num_columns: int,
-    count: int,
+    row_ptr: np.ndarray, columns: np.ndarray, values: np.ndarray, num_columns: int, count: int
 ) -> list[Part]:
     """A CSR matrix as the sum of `count` ones, of about equally many columns each.
 

@@ -139,11 +139,7 @@ class _RowRange:
     """CSR arrays, the blocks of rows that threads claim, and the distance of the prefetch."""
 
     def __init__(
-        self,
-        row_ptr: np.ndarray,
-        columns: np.ndarray,
-        values: np.ndarray,
-        distance: int = PREFETCH,
+        self, row_ptr: np.ndarray, columns: np.ndarray, values: np.ndarray, distance: int = PREFETCH
     ) -> None:
         self.row_ptr, self.columns, self.values = row_ptr, columns, values
         self.blocks = equal_blocks(row_ptr)
@@ -265,11 +261,7 @@ def _product(call, dtype):  # type: ignore[no-untyped-def]
         carray(pointer(call[VALUES]), call[NNZ], dtype),
         call[DISTANCE],
     )
-    dense = (
-        carray(pointer(call[X]), 1, dtype),
-        carray(pointer(call[OUT]), 1, dtype),
-        width,
-    )
+    dense = (carray(pointer(call[X]), 1, dtype), carray(pointer(call[OUT]), 1, dtype), width)
     add, num_blocks, out_rows = call[ADD], call[NUM_BLOCKS], call[OUT_ROWS]
     while True:
         block = claim(call)

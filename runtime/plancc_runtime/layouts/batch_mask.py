@@ -27,10 +27,11 @@ from plancc.plan.exchange import BoolArray, Int32Array, Int64Array, offsets
 from plancc.sampling import Batch, BatchLayer
 from plancc.sampling.batch import Floats
 from plancc.sampling.kernels import ascending, distinct, found_in, order_by_vertex
+from plancc_runtime.layouts.batch_seeds import Seeds
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.seeds import Seeds
+from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.row_numbers import send_lists, send_numbers
+from plancc_runtime.transport.row_numbers import send_lists
 
 RowsOfBlocks = Literal["all", "live", "in place"]
 """Rows that the blocks of a batch have: all that take part in any; of every block those that have
@@ -426,7 +427,7 @@ def _boundary(part: Block, transport: Transport) -> tuple[Int32Array, Int64Array
         pin_ptr (int64[sent rows + 1], pins : int32[pins]): The receiver of sent row k uses it for
             its vertices ``pins[pin_ptr[k]:pin_ptr[k + 1]]``.
     """
-    halo = send_numbers(part.expand, part.inputs[part.expand.send.row], transport)
+    halo = halo_vertices(part, transport)
     foreign = np.flatnonzero(part.column >= part.num_inputs)
     foreign = foreign[np.argsort(part.column[foreign], kind="stable")]
     row = np.repeat(np.arange(part.num_inputs), np.diff(part.row_ptr))[foreign]

@@ -222,6 +222,13 @@ class Block(WithColumns):
             columns={},  # which the diagonal does not have
         )
 
+    def whole_degree(self, nonzeros: str) -> Int64Array:
+        """Nonzeros of every row on all ranks, once they are counted (`layouts.whole_counts`)."""
+        closed = nonzeros == "closed" or (nonzeros == "plan" and self.self_loops)
+        counts = self.closed_edges if closed else self.edges
+        assert counts is not None
+        return counts
+
     def _diagonal(self) -> npt.NDArray[np.bool_]:
         """Which nonzeros are on the diagonal."""
         places = np.concatenate([self.output_places(), np.full(self.num_folded, -1)])

@@ -1,32 +1,63 @@
-"""Where mini-batches are drawn: by the owners of rows, or whole on every rank."""
+"""Mini-batches, drawn whole by every rank, or by owners of rows: a rank has its slice and no more.
+
+What the sampler `neighbour` keeps of a row is a function of seed, step, hop and the row alone. So
+the owner draws it, and tells the owners of halo rows which of these it uses:
+
+    hop    this rank's rows of the hop keep nonzeros
+           the owners of halo rows are told which are used (`row_numbers.RowBits`)
+           own columns, and rows that others use, are the rows of the next hop
+
+The rows that others use are also those that travel.
+
+Where a walk of the sampler `walk` goes from a row is a function of seed, batch, root, step and the
+row. So it goes on at the owner of its row:
+
+    step   walks on this rank's rows choose a column
+           the owners of halo rows are told which walks came there (`row_numbers.RowLists`)
+    then   who has a row as halo row is told whether it was visited (`row_numbers.RowBits`)
+           nonzeros between visited rows are kept
+           the owners of halo rows are told which are used, as above
+
+A share is that which `batch_mask` cuts out of the same batch, byte for byte.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
 
 from plancc.clock import Clock
 from plancc.errors import InputError
+from plancc.kernel import njit
 from plancc.memory import available_memory
-from plancc.plan.exchange import Int32Array
+from plancc.plan.exchange import Int32Array, Int64Array, offsets
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
-from plancc.sampling import Population, Sampler, draw
+from plancc.sampling import SHOWN, Population, Sampler, draw
+from plancc.sampling.counter import key_of
+from plancc.sampling.kernels import ascending, distinct
 from plancc.sampling.neighbour import NeighbourSampler
+from plancc.sampling.owned import OwnedRows
 from plancc.sampling.walk import WalkSampler
-from plancc_runtime.layouts.batch_mask import BatchMask, LocalBatch, RowsOfBlocks
+from plancc_runtime.layouts.batch_mask import (
+    BatchMask,
+    KeptBlock,
+    LocalBatch,
+    RowsOfBlocks,
+    between,
+    columns_of,
+)
+from plancc_runtime.layouts.batch_seeds import SeedDraws, Seeds
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.owner_draws import NeighbourDraws, WalkDraws
-from plancc_runtime.layouts.seeds import SeedDraws
+from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.row_numbers import Rounds
+from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists
 
-BY_OWNERS: dict[type[Sampler], type[Any]] = {
-    NeighbourSampler: NeighbourDraws,
-    WalkSampler: WalkDraws,
-}
-"""Samplers whose rows owners can draw. Of those derived from them, which may draw otherwise, only
-the ones with `Sampler.owners_draw`, which are of neighbours."""
+S = TypeVar("S", bound=Sampler)
 PER_NONZERO = 300e-9
 """Seconds for a nonzero of other ranks' rows, which is drawn and then looked for in vain: on one
 core, batches of 600 to 130,000 nonzeros, 180 to 700 ns."""
@@ -36,8 +67,14 @@ PER_WORD = 2e-9
 """Seconds for a word of bits, to be sent and read."""
 
 
-class Draws(Protocol):
-    """This rank's shares of all batches.
+class Draws(ABC, Generic[S]):
+    """This rank's shares of all batches of a sampler.
+
+    Parameters:
+        part: The slice of a row plan, whose peers must be the ranks.
+        population: Owners need no pattern.
+        clock: Gets the time of "draw".
+        seeds: Those of the task, if it gives them; owners draw.
 
     Attributes:
         halo (int32[num_halo]): Vertices of the halo rows of the slice.
@@ -47,35 +84,202 @@ class Draws(Protocol):
     halo: Int32Array
     alone: bool
 
-    def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
-        """This rank's share of a batch; one is drawn at a time."""
-
-
-class WholeDraws:
-    """Batches that every rank draws whole; parameters as of `draws_of`."""
-
-    alone = True
-
     def __init__(
         self,
         part: Block,
-        sampler: Sampler,
+        sampler: S,
         population: Population,
         seed: int,
         transport: Transport,
         clock: Clock,
+        seeds: SeedDraws | None = None,
     ) -> None:
-        self._sampler, self._population, self._seed = sampler, population, seed
-        self._clock = clock
-        self._mask = BatchMask(part, transport)
+        self._part, self._sampler, self._seed, self._clock = part, sampler, seed, clock
+        self._seeds = seeds
+        self._begin(population, transport)
+
+    @abstractmethod
+    def _begin(self, population: Population, transport: Transport) -> None:
+        """Learn what batches need. Collective."""
+
+    @abstractmethod
+    def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
+        """This rank's share of a batch; one is drawn at a time."""
+
+
+class WholeDraws(Draws[Sampler]):
+    """Batches that every rank draws whole."""
+
+    alone = True
+
+    def _begin(self, population: Population, transport: Transport) -> None:
+        self._population, self._mask = population, BatchMask(self._part, transport)
         self.halo = self._mask.halo
 
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
-        """This rank's share of a batch; not collective."""
         yield from ()
         with self._clock("draw"):
             batch = draw(self._sampler, self._population, self._seed, number)
         return self._mask.local(batch, self._clock, which)
+
+
+class OwnerDraws(Draws[S]):
+    """Batches of a sampler whose rows owners draw.
+
+    Beside the slice it holds what `OwnedRows` does, and 8 bytes for every halo row. A step costs
+    what this rank's share of the batch does.
+    """
+
+    def _begin(self, population: Population, transport: Transport) -> None:
+        part, sampler = self._part, self._sampler
+        self.alone = transport.size == 1
+        self.halo = halo_vertices(part, transport)
+        self._part = replace(part, halo=self.halo)
+        vertices = np.concatenate([part.inputs, self.halo])
+        draws_training = sampler.of_training and population.train_mask is not None
+        matrix = part.row_ptr, part.column, vertices
+        column = part.columns.get(getattr(sampler, "column", ""))
+        self._owned = OwnedRows(population, draws_training, *matrix, column)
+        self._used = RowBits(part.expand.reversed(), transport)
+        self._slot = np.empty(part.num_halo, np.int32)  # scratch of `KeptBlock`
+
+    @staticmethod
+    @abstractmethod
+    def expected(sampler: S, num_vertices: int, nonzeros_per_row: float) -> tuple[float, int]:
+        """Nonzeros of a batch that every rank would look at, and rounds of messages."""
+
+
+class NeighbourDraws(OwnerDraws[NeighbourSampler]):
+    """Batches of neighbours; holds 4 bytes for every own row, and sends bits in every hop."""
+
+    def _begin(self, population: Population, transport: Transport) -> None:
+        super()._begin(population, transport)
+        self._number = np.empty(self._part.num_inputs, np.int32)  # of own rows in a block
+
+    @staticmethod
+    def expected(
+        sampler: NeighbourSampler, num_vertices: int, nonzeros_per_row: float
+    ) -> tuple[float, int]:
+        rows, nonzeros = float(min(sampler.batch_size, num_vertices)), 0.0
+        for fanout in sampler.fanouts:  # as if vertices were met twice only when all are met
+            nonzeros += rows * min(fanout + 1, nonzeros_per_row)
+            rows = min(rows * min(fanout + 1, nonzeros_per_row), num_vertices)
+        return nonzeros, 2 * len(sampler.fanouts)
+
+    def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
+        part, sampler = self._part, self._sampler
+        key = key_of(self._seed, SHOWN, number)
+        given: Seeds | None = None
+        if self._seeds is not None:
+            given = yield from self._seeds.drawn(sampler, number)
+        with self._clock("draw"):
+            seeds = sampler.seeds_of_owner(self._owned, key) if given is None else given.rows
+        drawn, rows_of_hop = [], [seeds]
+        for hop in range(sampler.num_blocks):
+            with self._clock("draw"):
+                rows = distinct(rows_of_hop[-1])
+                block = sampler.block_of_owner(self._owned, rows, hop, key)
+                if given is not None:
+                    block = given.kept(block, part.column, self._owned.arrays[0])
+            columns, own, halo = columns_of(block.nonzeros, part.column, part.num_inputs)
+            received = distinct(halo)
+            sent = yield from self._used.tell(received)
+            drawn.append((block, columns, received, sent))
+            kept_rows = [rows] * bool(sampler.column)
+            rows_of_hop.append(np.concatenate([own, part.expand.send.row[sent], *kept_rows]))
+        found: Int64Array = distinct(np.concatenate(rows_of_hop))
+        self._number[found] = np.arange(len(found), dtype=np.int32)
+        targets = np.zeros(len(found), np.bool_)
+        targets[self._number[seeds]] = True
+        kept = []
+        for block, columns, received, sent in reversed(drawn):
+            of_rows = np.repeat(self._number[block.rows], np.diff(block.ptr))
+            kept.append(KeptBlock(block.nonzeros, of_rows, columns, block.factors, received, sent))
+        scratch = self._number, self._slot
+        return replace(LocalBatch.of(part, found, targets, kept, scratch, which), seeds=given)
+
+
+class WalkDraws(OwnerDraws[WalkSampler]):
+    """Batches of walks; holds 12 bytes for every own row, and 4 for every halo and sent row.
+
+    Two words for every walk that crosses, and two rounds of bits travel in a batch.
+    """
+
+    def _begin(self, population: Population, transport: Transport) -> None:
+        super()._begin(population, transport)
+        part, send = self._part, self._part.expand.send
+        self._crossing = RowLists(part.expand.reversed(), transport)
+        self._visited = RowBits(part.expand, transport)
+        self._sent_ptr = offsets(np.bincount(send.row, minlength=part.num_inputs))
+        self._sent = np.argsort(send.row, kind="stable").astype(np.int32)  # by own row
+        # Number of own and halo rows in the batch, -1 for all between two batches.
+        self._number = np.full(part.num_inputs + part.num_halo, -1, np.int32)
+
+    @staticmethod
+    def expected(
+        sampler: WalkSampler, num_vertices: int, nonzeros_per_row: float
+    ) -> tuple[float, int]:
+        length = sampler.walk_length
+        return float(sampler.num_roots * (length + 1)), 2 * length + 4
+
+    def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
+        part, numbers = self._part, self._number
+        own = yield from self._rows_visited(key_of(self._seed, SHOWN, number))
+        halo = yield from self._visited.tell(ascending(_listed(self._sent_ptr, self._sent, own)))
+        members = np.concatenate([own, part.num_inputs + halo])
+        numbers[members] = np.arange(len(members), dtype=np.int32)
+        nonzeros, rows, _ = between(part.row_ptr, part.column, own, numbers)
+        columns, _, halo = columns_of(nonzeros, part.column, part.num_inputs)
+        received = distinct(halo)
+        sent = yield from self._used.tell(received)
+        block = KeptBlock(nonzeros, rows, columns, None, received, sent)
+        targets = np.ones(len(own), np.bool_)
+        batch = LocalBatch.of(part, own, targets, [block], (numbers, self._slot), which)
+        numbers[members] = -1
+        return batch
+
+    def _rows_visited(self, key: np.uint64) -> Rounds[Int64Array]:
+        """This rank's rows that walks of a batch visit, ascending. Collective."""
+        part, sampler = self._part, self._sampler
+        with self._clock("draw"):
+            roots = sampler.roots(self._owned.num_vertices, key)
+            rows = self._owned.chosen(roots)
+        walks = np.flatnonzero(rows >= 0)
+        rows = rows[walks]
+        visited = [rows]
+        for step in range(sampler.walk_length):
+            with self._clock("draw"):
+                columns = sampler.columns_of_owner(self._owned, rows, roots[walks], step, key)
+            leaves = columns >= part.num_inputs
+            stays = (columns >= 0) & ~leaves
+            sent, came = yield from self._crossing.tell(
+                columns[leaves] - part.num_inputs, walks[leaves]
+            )
+            rows = np.concatenate([columns[stays], part.expand.send.row[sent]]).astype(np.int64)
+            walks = np.concatenate([walks[stays], came])
+            visited.append(rows)
+        found: Int64Array = distinct(np.concatenate(visited))
+        return found
+
+
+@njit(cache=True, nogil=True)
+def _listed(ptr: Any, numbers: Any, rows: Any) -> Any:
+    """The numbers of some rows: int64[m]; row k has ``numbers[ptr[k]:ptr[k + 1]]``."""
+    found = np.empty((ptr[rows + 1] - ptr[rows]).sum(), dtype=np.int64)
+    size = 0
+    for row in rows:
+        for a in range(ptr[row], ptr[row + 1]):
+            found[size] = numbers[a]
+            size += 1
+    return found
+
+
+BY_OWNERS: dict[type[Sampler], type[Any]] = {
+    NeighbourSampler: NeighbourDraws,
+    WalkSampler: WalkDraws,
+}
+"""Samplers whose rows owners can draw. Of those derived from them, which may draw otherwise, only
+the ones with `Sampler.owners_draw`, which are of neighbours."""
 
 
 def draws_of(
@@ -87,21 +291,17 @@ def draws_of(
     by_owners: bool,
     clock: Clock,
     seeds: SeedDraws | None = None,
-) -> Draws:
+) -> Draws[Any]:
     """This rank's shares of the batches of a sampler. Collective.
 
     Parameters:
-        part: The slice of a row plan, whose peers must be the ranks.
-        population: Owners need no pattern.
         by_owners: Whether owners shall draw, who can (`check_draw`).
-        clock: Gets the time of "draw".
-        seeds: Those of the task; owners draw.
+        others: As of `Draws`.
     """
-    given = part, sampler, population, seed, transport, clock
-    if not by_owners:
-        return WholeDraws(*given)
-    kind = BY_OWNERS[NeighbourSampler if sampler.owners_draw else type(sampler)]
-    draws: Draws = kind(*given, seeds)
+    kind: type[Any] = WholeDraws
+    if by_owners:
+        kind = BY_OWNERS[NeighbourSampler if sampler.owners_draw else type(sampler)]
+    draws: Draws[Any] = kind(part, sampler, population, seed, transport, clock, seeds)
     return draws
 
 

@@ -44,13 +44,7 @@ from plancc.plan.layers import Aggregate, LayerStep, Linear, RowStep, WholeRows
 from plancc.plan.parts import Part
 from plancc.plan.products import AllGather, Broadcast, Program, adjoint, grid_program
 from plancc.plan.values import Header
-from plancc.plan.words import (
-    AllGatherWords,
-    AllReduceWords,
-    BroadcastWords,
-    RowMessages,
-    Transfer,
-)
+from plancc.plan.words import AllGatherWords, AllReduceWords, BroadcastWords, RowMessages, Transfer
 from plancc_runtime.kernels.dense import laid_out_for, weight_gradient
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.executor import Executor, ProgramGraph, SharedRows
@@ -128,11 +122,8 @@ class GridGraph(ProgramGraph):
         return self._vertices
 
     def degree(self, nonzeros: str) -> Tensor:
-        block = self._with_whole_counts()
-        closed = nonzeros == "closed" or (nonzeros == "plan" and block.self_loops)
-        counts = block.closed_edges if closed else block.edges
-        assert counts is not None
-        return torch.from_numpy(counts[self.place_in_row]).to(self.device)
+        counts = self._with_whole_counts().whole_degree(nonzeros)[self.place_in_row]
+        return torch.from_numpy(counts).to(self.device)
 
     def block(self, coefficients: str = "plan") -> Block:
         """This rank's nonzeros, and its pieces as halo rows. Collective but for "plan"."""

@@ -87,11 +87,7 @@ class OwnPieces:
     """
 
     def __init__(
-        self,
-        transposed: csr_matrix,
-        ptr: Int64Array,
-        resources: Resources,
-        travel: bool,
+        self, transposed: csr_matrix, ptr: Int64Array, resources: Resources, travel: bool
     ) -> None:
         self.nonzeros = np.diff(transposed.indptr[ptr]).astype(np.int64)
         self.both: tuple[list[BlockPiece], list[BlockPiece]] = [], []
@@ -134,12 +130,7 @@ class RowPieces:
     """
 
     def __init__(
-        self,
-        own: OwnPieces,
-        pieces: list[Piece],
-        num_rows: int,
-        row: Group,
-        resources: Resources,
+        self, own: OwnPieces, pieces: list[Piece], num_rows: int, row: Group, resources: Resources
     ) -> None:
         self._own, self._pieces, self._row = own, pieces, row
         self._num_rows, self._resources = num_rows, resources

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plancc.clock import Clock
 from plancc.plan.exchange import Exchange
 from plancc.plan.metrics import StepTraffic
 from plancc_runtime.kernels.rows import add_rows, pack
@@ -250,12 +251,7 @@ class Halo(HaloExchange[MessageBuffers]):
                     buffers.expand.send(k)
 
     def arriving(self, pieces: Sequence[P], buffers: MessageBuffers) -> Iterator[tuple[P, Tensor]]:
-        arrived = complete(buffers.expand.arrivals(), pieces)
-        while True:
-            with self._clock("wait"):
-                piece = next(arrived, None)
-            if piece is None:
-                break
+        for piece in complete(buffers.expand.arrivals(), pieces, self._clock):
             yield piece, self._received(piece.source, buffers)
         with self._clock("wait"):
             buffers.expand.finish()
@@ -295,12 +291,7 @@ class Halo(HaloExchange[MessageBuffers]):
 
     def add_arrived(self, out: Tensor, buffers: MessageBuffers) -> None:
         clock = self._clock
-        arrived = complete(buffers.reduce.arrivals(), self._outer)
-        while True:
-            with clock("wait"):
-                outer = next(arrived, None)
-            if outer is None:
-                break
+        for outer in complete(buffers.reduce.arrivals(), self._outer, clock):
             with clock("pack"):
                 rows = buffers.outer[outer.at]
                 if self._rounds:
@@ -329,13 +320,12 @@ def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[rang
             first, total = last, 0
 
 
-def complete(arrivals: Iterator[int], parts: Sequence[G]) -> Iterator[G]:
-    """The groups in their order, each once its messages and those of all before it are here."""
+def complete(arrivals: Iterator[int], parts: Sequence[G], clock: Clock) -> Iterator[G]:
+    """The groups in their order, each once its messages are here; the clock gets the waits."""
     group_of = [g for g, group in enumerate(parts) for _ in group.messages]
     missing = [len(group.messages) for group in parts]
-    ready = 0
-    for k in arrivals:
-        missing[group_of[k]] -= 1
-        while ready < len(parts) and missing[ready] == 0:
-            yield parts[ready]
-            ready += 1
+    for g, group in enumerate(parts):
+        with clock("wait"):
+            while missing[g]:
+                missing[group_of[next(arrivals)]] -= 1
+        yield group

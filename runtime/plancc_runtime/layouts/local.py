@@ -18,13 +18,7 @@ from torch import Tensor
 from plancc.errors import InputError
 from plancc.graph.columns import EDGE_FEATURES
 from plancc.plan.exchange import Int64Array
-from plancc.plan.layers import (
-    Aggregate,
-    GatherNeighbours,
-    LayerStep,
-    Maximum,
-    RowStep,
-)
+from plancc.plan.layers import Aggregate, GatherNeighbours, LayerStep, Maximum, RowStep
 from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.plan.words import RowMessages
 from plancc_runtime.layouts.block import Block
@@ -220,10 +214,8 @@ class LocalGraph(ProgramGraph):
         """Nonzeros of every own row, on whatever ranks they are: int64[num_outputs]."""
         if not self.folds:
             return self.local_pattern(nonzeros).degree
-        closed = nonzeros == "closed" or (nonzeros == "plan" and self.block.self_loops)
-        counts = self.block.closed_edges if closed else self.block.edges
-        assert counts is not None
-        return torch.from_numpy(counts[: self.num_outputs]).to(self.resources.device)
+        counts = self.block.whole_degree(nonzeros)[: self.num_outputs]
+        return torch.from_numpy(counts).to(self.resources.device)
 
     def pattern(self, nonzeros: str) -> Pattern:
         """The pattern of the nonzeros that a name in `layouts.block.NONZEROS` stands for.

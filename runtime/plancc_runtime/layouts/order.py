@@ -142,8 +142,3 @@ def reordered(part: Part, order: Int64Array) -> Part:
         links=None if part.links is None else part.links.renumbered(new[: part.num_rows]),
         link_exchange=None if part.link_exchange is None else part.link_exchange.renumbered(new),
     )
-
-
-def by_type(numbers: Int64Array) -> Int64Array:
-    """Rows of these types, type after type, otherwise in their order: int64[rows]."""
-    return np.argsort(numbers, kind="stable")

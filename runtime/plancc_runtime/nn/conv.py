@@ -129,11 +129,7 @@ class Conv(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self,
-        graph: LayerGraph,
-        x: Tensor,
-        fixed: Tensor | None = None,
-        rectified: bool = False,
+        self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None, rectified: bool = False
     ) -> Tensor:
         """Output rows; with `fixed`, without any exchange and without a gradient for x.
 

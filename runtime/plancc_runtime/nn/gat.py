@@ -93,11 +93,7 @@ class GATConv(Conv):
         return (self.weight_target.unflatten(1, score.shape) * score).sum(2)
 
     def halves(
-        self,
-        graph: LocalGraph,
-        fixed: bool,
-        first: bool,
-        key: np.uint64 | int | None = None,
+        self, graph: LocalGraph, fixed: bool, first: bool, key: np.uint64 | int | None = None
     ) -> Halves:
         def before(x: Tensor) -> tuple[Tensor]:
             return (graph.linear(x, self.weight),)

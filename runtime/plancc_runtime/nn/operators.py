@@ -341,12 +341,7 @@ class _How(NamedTuple):
 class _GraphAttention(Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        vectors: Tensor,
-        bias: Tensor | None,
-        target: Tensor | None,
-        how: _How,
+        ctx: Any, x: Tensor, vectors: Tensor, bias: Tensor | None, target: Tensor | None, how: _How
     ) -> Tensor:
         from plancc_runtime.kernels.attention import attention
 

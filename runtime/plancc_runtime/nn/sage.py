@@ -20,14 +20,7 @@ from plancc.plan.convolutions import SAGEOptions
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.nn.aggregation import aggregate
-from plancc_runtime.nn.conv import (
-    Conv,
-    Halves,
-    LinearAggregation,
-    glorot,
-    unchanged,
-    uniform,
-)
+from plancc_runtime.nn.conv import Conv, Halves, LinearAggregation, glorot, unchanged, uniform
 
 
 class SAGEConv(Conv):

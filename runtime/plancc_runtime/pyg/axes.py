@@ -72,7 +72,7 @@ def _places(call: Call) -> list[RowAxis] | None:
     first, *others = all_in([call.args, call.kwargs], Mark)
     assert isinstance(first, Spread)
     apart = [tuple(range(len(others) + 1))] * bool(others)
-    if call.name in ("einsum", *PRODUCTS):  # whose axes of rows may be two, of several tensors each
+    if call.name in PRODUCTS:  # whose axes of rows may be two, of several tensors each
         if len(others) > 3:
             return None
         apart = [*product((0, 1), repeat=len(others) + 1)][1 : 2 ** len(others)]

@@ -29,7 +29,7 @@ DROPOUTS = names(
     "dropout dropout_ alpha_dropout feature_alpha_dropout feature_dropout dropout1d dropout2d "
     "dropout3d"
 )
-MADE = names("zeros ones full empty new_zeros new_ones new_full new_empty")
+MADE = names("zeros ones full empty new_zeros new_ones new_full new_empty arange")
 ASKED = names(
     "dim ndim device dtype layout is_cuda requires_grad grad_fn is_floating_point data_ptr "
     "is_complex is_sparse is_sparse_csr is_sparse_csc is_contiguous is_leaf element_size "
@@ -37,9 +37,7 @@ ASKED = names(
     "is_inference requires_grad_ retain_grad __repr__ __format__ __hash__ names"
 )
 """Questions about a tensor."""
-SIZED = names(
-    "view reshape expand repeat broadcast_to unflatten narrow arange __getitem__ __setitem__"
-)
+SIZED = names("view reshape expand repeat broadcast_to unflatten narrow __getitem__ __setitem__")
 """Functions that, beside those of `MADE`, are given sizes."""
 SIZES = names("size shape numel __len__")
 SAME = names(
@@ -70,17 +68,11 @@ KEEP_ROWS = names(
     "ones_like full_like empty_like floor_divide hardswish log_sigmoid_forward _prelu_kernel"
 )
 """Operations of torch that treat each row by itself, beside those that it calls pointwise."""
-SAME_AS = {
-    **dict.fromkeys(("concat", "concatenate"), "cat"),
-    **dict.fromkeys(("multiply", "rmul"), "mul"),
-    "not_equal": "ne",
-    "linalg_matmul": "matmul",
-    **{f"special_{name}": name for name in ("softmax", "log_softmax", "logsumexp")},
-}
+SAME_AS = {"concat": "cat", "concatenate": "cat", "multiply": "mul", "rmul": "mul"}
+SAME_AS |= {"not_equal": "ne", "linalg_matmul": "matmul"}
 """Other names of functions that the tables above and the rules name."""
 ALIASES = {"dim": ("dim", "axis", "dims"), "keepdim": ("keepdim", "keepdims")}
 """Other names of arguments."""
-COMPARED = {"eq", "ne"}
 KEPT = names("view reshape unsqueeze repeat expand expand_as view_as")
 """Functions of numbers of rows that give such numbers."""
 FAILS = (RuntimeError, TypeError, ValueError, IndexError)
@@ -141,6 +133,7 @@ def name_of(func: Any) -> str:
     if name == "__get__":
         return str(func.__self__.__name__)
     name = name.strip("_") if name.startswith("__") and name not in OPERATORS else name
+    name = name.removeprefix("special_")
     return SAME_AS.get(name, name)
 
 

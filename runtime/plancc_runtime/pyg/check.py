@@ -7,29 +7,27 @@ dropout, whose masks torch draws otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from plancc.graph.columns import columns_of
 from plancc.plan.exchange import offsets, places
 from plancc.plan.parts import Part
 from plancc_runtime.graph import Graph
 from plancc_runtime.kernels.hashing import mixed
 from plancc_runtime.pyg.calls import Call, name_of
-from plancc_runtime.pyg.distributed import ArgumentKind, Distributed, tensors_in
+from plancc_runtime.pyg.distributed import ArgumentKind, Distributed
 from plancc_runtime.pyg.marks import is_rows, plain
-from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
-from plancc_runtime.pyg.trees import changed
+from plancc_runtime.pyg.spaces import Key, spaces_of
+from plancc_runtime.pyg.trees import all_in, changed
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.typed import TypedGraph
 
 Entry = tuple[str, Key]
@@ -90,55 +88,38 @@ def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any
     named: dict[Any, Any] = dict(enumerate(args)) | kwargs
     kinds = Distributed(deepcopy(model), graph, 0).kinds_of(named)
     union = graph.union if isinstance(graph, TypedGraph) else graph
-    transport = union.transport
     rows, edges = _chosen(union)
     small = _of_rank(union, rows)
-    of_row, of_edge = _types(union)
+    entries = _entries_of(graph, small, rows, edges)
+    part = TypedGraph(small) if isinstance(graph, TypedGraph) else small
+    together = _run(model, named, kinds, _Side(entries, union.transport, part))
+    alone = _run(model, named, kinds, _Side(entries, union.transport, None), together.outputs)
+    return _compared(alone, together, entries, union.transport)
+
+
+def _entries_of(
+    graph: Graph | TypedGraph, small: Graph, rows: Tensor, edges: Tensor
+) -> dict[Entry, _Entries]:
+    """Rows and edges of the part: all of them (""), and by type and relation. Collective."""
+    union = graph.union if isinstance(graph, TypedGraph) else graph
+    of_edge = torch.zeros(len(edges)).long() if union.edge_type is None else union.edge_type.cpu()
     vertices = small.vertices.long()[None]
     ends = small.column_vertices().long()[small.edge_index]
     ends = torch.cat([of_edge[edges][None], ends])
-    all_rows = _Entries.of(rows, vertices, transport)
-    all_edges = _Entries.of(edges, ends, transport)
-    whole = _of_one(small, all_rows.keys[0], all_edges.keys)
-    entries: dict[Entry, _Entries] = {("rows", ""): all_rows, ("edges", ""): all_edges}
-    keys_of: tuple[Sequence[Key], Sequence[Key]] = (), ()
-    if isinstance(graph, TypedGraph):
-        keys_of = graph.types.names, graph.types.relations
-    entries |= {
-        (what, key): _Entries.of(chosen[of == k], keys[:, of[chosen] == k], transport)
-        for what, chosen, keys, of, of_what in (
-            ("rows", rows, vertices, of_row, keys_of[0]),
-            ("edges", edges, ends, of_edge, keys_of[1]),
-        )
-        for k, key in enumerate(of_what)
+    entries: dict[Entry, _Entries] = {
+        ("rows", ""): _Entries.of(rows, vertices, union.transport),
+        ("edges", ""): _Entries.of(edges, ends, union.transport),
     }
-
-    def here(x: Tensor, entry: Entry) -> Tensor:
-        return x[entries[entry].chosen.to(x.device)].cpu()
-
-    def of_all(x: Tensor, entry: Entry) -> Tensor:
-        found = transport.gather(here(x, entry).contiguous().numpy())
-        return torch.from_numpy(np.concatenate(found))[entries[entry].order]
-
-    def run(
-        union: Graph, take: Callable[[Tensor, Entry], Tensor], together: _Passes | None = None
-    ) -> _Passes:
-        on = TypedGraph(union) if isinstance(graph, TypedGraph) else union
-        given = _given(named, kinds, spaces_of(on)[1], take)
-        return _run(model, on, given, (kinds, len(args)), together)
-
-    together = run(small, here)
-    alone = run(whole, of_all, together)
-    sizes = len(all_rows.order), len(all_edges.order)
-    return _compared(alone, together, entries, sizes, transport)
-
-
-def _types(union: Graph) -> tuple[Tensor, Tensor]:
-    """Number of the type of every own row, and of the relation of every edge; 0 without types."""
-    if union.edge_type is None or union.types is None:
-        return torch.zeros(union.num_rows).long(), torch.zeros(union.edge_index.shape[1]).long()
-    of_row = torch.from_numpy(union.types.type_of(union.vertices.cpu().numpy()))
-    return of_row, union.edge_type.cpu()
+    if isinstance(graph, TypedGraph):
+        of_row = torch.from_numpy(graph.types.type_of(union.vertices.cpu().numpy()))
+        for what, chosen, keys, of, of_what in (
+            ("rows", rows, vertices, of_row, graph.types.names),
+            ("edges", edges, ends, of_edge, graph.types.relations),
+        ):
+            for k, key in enumerate(of_what):
+                here, mine = chosen[of == k], keys[:, of[chosen] == k]
+                entries[what, cast(Key, key)] = _Entries.of(here, mine, union.transport)
+    return entries
 
 
 def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
@@ -195,28 +176,6 @@ def _of_rank(graph: Graph, chosen: Tensor) -> Graph:
     return Graph(header, small, graph.transport, torch.float64, torch.device("cpu"))
 
 
-def _of_one(small: Graph, vertices: Tensor, ends: Tensor) -> Graph:
-    """The same graph on this rank alone; `ends` of all edges, below the relation's number."""
-    source, target = torch.searchsorted(vertices, ends[1:]).numpy()
-    relation = None if small.plan_part.relation is None else ends[0].numpy().astype(np.uint16)
-    data = small.plan_part.vertex_data
-    part = replace(
-        Part.of_rows(0, 1, 0, vertices.numpy().astype(np.int32), data),
-        row_ptr=offsets(np.bincount(target, minlength=len(vertices))),
-        column=source.astype(np.int32),
-        value=np.ones(len(source)),
-        columns=columns_of(relation=relation),
-    )
-    header = replace(
-        small.plan_header,
-        normalization="none",
-        num_nonzeros=len(source),
-        num_parts=1,
-        self_loops=False,
-    )
-    return Graph(header, part, SingleTransport(), torch.float64, torch.device("cpu"))
-
-
 class _Entries(NamedTuple):
     """Rows or edges of the part.
 
@@ -244,46 +203,67 @@ class _Entries(NamedTuple):
         return cls(chosen, *map(torch.from_numpy, (whole[:, order], order, mine)))
 
 
-def _given(
-    named: Mapping[Any, Any],
-    kinds: Sequence[ArgumentKind],
-    edges: Mapping[Key, TypeEdges],
-    take: Callable[[Tensor, Entry], Tensor],
-) -> dict[Any, Any]:
-    """The arguments of the part, of float64; `take` takes its rows or edges of a tensor."""
-    left = iter(kinds)
+class _Output(NamedTuple):
+    """A tensor that a layer returns.
 
-    def of_part(x: Tensor) -> Tensor:
-        kind = next(left)
-        if kind.what == "ends":
-            return edges[kind.key].index
-        x, entry = x.detach().double() if x.is_floating_point() else x, _entry(kind)
-        axis = x.ndim - 2 if kind.what == "inner rows" else 0
-        return x if entry is None else take(x.movedim(axis, 0), entry).movedim(0, axis)
+    Attributes:
+        layer: Its name; "" of the network itself.
+        of: What the entries of an axis are of; None: the tensor is the same on all ranks.
+        axis: That axis.
+    """
 
-    return {name: changed(value, Tensor, of_part) for name, value in named.items()}
+    layer: str
+    of: Entry | None
+    axis: int
+    x: Tensor
 
 
-def _entry(kind: ArgumentKind) -> Entry | None:
-    """What the entries of a tensor are of."""
-    return (kind.what.split()[-1], kind.key) if kind.what else None
+class _Side(NamedTuple):
+    """The part on this rank as one of all (`graph`), or whole on this rank alone (None)."""
+
+    entries: Mapping[Entry, _Entries]
+    transport: Transport
+    graph: Graph | TypedGraph | None
+
+    def taken(self, x: Tensor, entry: Entry) -> Tensor:
+        """The entries of the part in a tensor. Collective."""
+        here = x[self.entries[entry].chosen.to(x.device)].cpu()
+        if self.graph is not None:
+            return here
+        found = self.transport.gather(here.contiguous().numpy())
+        return torch.from_numpy(np.concatenate(found))[self.entries[entry].order]
+
+    def ends(self, key: Key) -> Tensor:
+        """Sources and targets of the edges of the part. Collective."""
+        if self.graph is not None:
+            return spaces_of(self.graph)[1][key].index
+        types = (key[0], key[2]) if isinstance(key, tuple) else ("", "")
+        ends = zip(types, self.entries["edges", key].keys[1:], strict=True)
+        rows = [torch.searchsorted(self.entries["rows", of].keys[0], end) for of, end in ends]
+        return torch.stack(rows)
+
+    def share_of_sum(self, out: _Output) -> Tensor:
+        """This rank's share of a sum of an output with weights by vertex, or without."""
+        x = out.x
+        if out.of is None:
+            return x.sum() / (1 if self.graph is None else self.transport.size)
+        of = self.entries[out.of]
+        vertices = of.keys[0] if self.graph is None else of.keys[0][of.mine]
+        weights = (mixed(vertices) >> 40).double() / 2**23
+        return (x.flatten(1).sum(1) * weights if x.ndim > 1 else x * weights).sum()
 
 
 class _Passes(NamedTuple):
-    """Tensors, and of what their entries are; None: they are the same on all ranks."""
+    """Tensors of one pass; of gradients of arguments what their entries are of, or None."""
 
-    outputs: list[tuple[Entry | None, Tensor]]
+    outputs: list[_Output]
     gradients: dict[str, tuple[Entry | None, Tensor]]
     parameters: dict[str, Tensor]
-    layers: list[tuple[str, Entry | None, Tensor]]
 
 
 class _Undropped(Distributed):
-    def _dropped(
-        self, key: tuple[int, int], x: Tensor, rate: float, number: Tensor | None, draw: int
-    ) -> Tensor:
-        found: Tensor = plain(x)
-        return found
+    def _dropped(self, key: tuple[int, int], x: Tensor, *_: Any) -> Tensor:
+        return cast(Tensor, plain(x))
 
 
 class _NoDropout(TorchFunctionMode):
@@ -296,57 +276,58 @@ class _NoDropout(TorchFunctionMode):
 
 def _run(
     model: nn.Module,
-    graph: Graph | TypedGraph,
     named: Mapping[Any, Any],
-    places: tuple[Sequence[ArgumentKind], int],
-    together: _Passes | None,
+    kinds: Sequence[ArgumentKind],
+    side: _Side,
+    known: Sequence[_Output] = (),
 ) -> _Passes:
     """One forward and backward pass in float64; the loss is a fixed sum of all outputs.
 
     Parameters:
-        places: Kinds of the arguments, and how many have no name.
-        together: What all ranks found, for the pass of one: it says what outputs have rows.
+        named: The arguments of the whole graph; those without names by their places.
+        known: Outputs of all ranks, which say what the rows of outputs on one rank are of.
     """
-    inner, (kinds, num_args) = _without_caches(model).double().train(), places
-    layers: list[tuple[str, Entry | None, Tensor]] = []
-    of_outputs: list[TypeRows | None] = []
-
-    def note(_: Any, inputs: Any, out: Any) -> None:
-        of_outputs.extend(x.of if is_rows(x, 0) else None for _, x in tensors_in(out))
-
-    inner.register_forward_hook(note)
-    for name, module in [*inner.named_modules()][1:]:
-        module.register_forward_hook(_noting(name, layers))
+    inner = _without_caches(model).double().train()
+    outputs: list[_Output] = []
     leaves: dict[str, tuple[Entry | None, Tensor]] = {}
     left = iter(kinds)
 
-    def leaf(name: Any, x: Tensor) -> Tensor:
-        entry = _entry(next(left))
-        if not x.is_floating_point():
-            return x
-        found = entry, x.clone().requires_grad_()
-        return leaves.setdefault(f"{name}.{len(leaves)}", found)[1]
+    def note(name: str, _: Any, inputs: Any, out: Any) -> None:
+        for x in all_in(out, Tensor):
+            of, axis = (("rows", x.of.name), x.axis) if is_rows(x) and x.of else (None, 0)
+            outputs.append(_Output(name, of, axis, plain(x)))
 
-    made = {k: changed(value, Tensor, partial(leaf, k)) for k, value in named.items()}
-    args = [made.pop(k) for k in range(num_args)]
-    if together is None:
-        out = _Undropped(inner, graph, 0)(*args, **made)
+    def of_part(name: Any, x: Tensor) -> Tensor:
+        kind = next(left)
+        if kind.what == "ends":
+            return side.ends(kind.key)
+        entry = (kind.what.split()[-1], kind.key) if kind.what else None
+        axis = x.ndim - 2 if kind.what == "inner rows" else 0
+        x = x.detach() if entry is None else side.taken(x.detach().movedim(axis, 0), entry)
+        if x.is_floating_point():
+            x = x.double().clone().requires_grad_()
+            leaves[f"{name}.{len(leaves)}"] = entry, x
+        return x if entry is None else x.movedim(0, axis)
+
+    for name, module in inner.named_modules():
+        module.register_forward_hook(partial(note, name))
+    given = {k: changed(value, Tensor, partial(of_part, k)) for k, value in named.items()}
+    args = [given.pop(k) for k in range(len(named)) if k in given]
+    if side.graph is not None:
+        _Undropped(inner, side.graph, 0)(*args, **given)
     else:
-        rows = spaces_of(graph)[0]
         with _NoDropout():
-            out = inner(*args, **made)
-        of_outputs = [of and rows[of[1]] for of, _ in together.outputs]
-    outputs = [x for _, x in tensors_in(out)]
-    pairs = [*zip(of_outputs, outputs, strict=True)]
-    ranks = (graph.union if isinstance(graph, TypedGraph) else graph).num_ranks
-    losses = [_weighted(x, of, ranks) for of, x in pairs if x.requires_grad]
+            inner(*args, **given)
+        pairs = zip(known, outputs, strict=True)
+        outputs = [of_all._replace(x=of_one.x) for of_all, of_one in pairs]
+    outputs = [out._replace(x=out.x.movedim(out.axis, 0)) for out in outputs]
+    losses = [side.share_of_sum(out) for out in outputs if not out.layer and out.x.requires_grad]
     if losses:
         torch.stack(losses).sum().backward()
     return _Passes(
-        [(None if of is None else ("rows", of.name), x.detach()) for of, x in pairs],
+        [out._replace(x=out.x.detach()) for out in outputs],
         {name: (entry, _gradient(x)) for name, (entry, x) in leaves.items()},
         {name: _gradient(x) for name, x in inner.named_parameters()},
-        layers,
     )
 
 
@@ -359,24 +340,6 @@ def _without_caches(model: nn.Module) -> nn.Module:
     return found
 
 
-def _noting(name: str, layers: list[tuple[str, Entry | None, Tensor]]) -> Any:
-    def note(_: Any, inputs: Any, out: Any) -> None:
-        if isinstance(out, Tensor):
-            of = out.of if is_rows(out, 0) else None
-            entry = None if of is None else ("rows", of.name)
-            layers.append((name, entry, plain(out).detach()))
-
-    return note
-
-
-def _weighted(x: Tensor, of: TypeRows | None, ranks: int) -> Tensor:
-    """A sum of outputs with weights by vertex, or of a result that all ranks have, its share."""
-    if of is None:
-        return x.sum() / ranks
-    weights = (mixed(of.vertices[: of.num_rows]) >> 40).double() / 2**23
-    return (x.flatten(1).sum(1) * weights if x.ndim > 1 else x * weights).sum()
-
-
 def _gradient(x: Tensor) -> Tensor:
     return torch.zeros_like(x) if x.grad is None else x.grad
 
@@ -385,7 +348,6 @@ def _compared(
     alone: _Passes,
     together: _Passes,
     entries: Mapping[Entry, _Entries],
-    sizes: tuple[int, int],
     transport: Transport,
 ) -> Agreement:
     def apart(
@@ -411,13 +373,13 @@ def _compared(
     of_arguments = {
         k: apart(x, alone.gradients[k][1], of) for k, (of, x) in together.gradients.items()
     }
-    layers = zip(together.layers, alone.layers, strict=True)
-    begins = [name for (name, of, x), (*_, y) in layers if of and apart(x, y, of) > CLOSE]
-    outputs = zip(together.outputs, alone.outputs, strict=True)
+    pairs = zip(together.outputs, alone.outputs, strict=True)
+    layers = [(x.layer, apart(x.x, y.x, x.of)) for x, y in pairs if x.of or not x.layer]
+    begins = [name for name, off in layers if name and off > CLOSE]
     return Agreement(
-        vertices=sizes[0],
-        edges=sizes[1],
-        outputs=max((apart(x, y, of) for (of, x), (_, y) in outputs), default=0.0),
+        vertices=len(entries["rows", ""].order),
+        edges=len(entries["edges", ""].order),
+        outputs=max((off for name, off in layers if not name), default=0.0),
         gradients=parameters | of_arguments,
         first_layer=begins[0] if begins else "",
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from functools import cache, partial
 from hashlib import sha256
@@ -36,14 +36,14 @@ from plancc_runtime.pyg.marks import (
     Count,
     EdgeEnds,
     Mark,
-    Message,
     Spread,
     alike,
     is_end,
     plain,
     spread,
+    version,
 )
-from plancc_runtime.pyg.moved import largest, version, with_zeros
+from plancc_runtime.pyg.moved import largest, with_zeros
 from plancc_runtime.pyg.products import Patterns
 from plancc_runtime.pyg.rules import TorchRules
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
@@ -149,8 +149,8 @@ class Distributed(nn.Module):
         is_graded, is_first = torch.is_grad_enabled(), self.model.training not in self._passed
         drawn = _random_state() if is_first else 0
         try:  # tensors of inference mode do not tell when they change
-            graded = torch.set_grad_enabled(is_graded)
-            with torch.inference_mode(False), graded, self._running(self.model, rules):
+            running = self._running(self.model, rules)
+            with torch.inference_mode(False), torch.set_grad_enabled(is_graded), running:
                 out = self.model(*args, **made)
         except InputError as error:
             raise self._named(error) from None
@@ -166,19 +166,17 @@ class Distributed(nn.Module):
     @contextmanager
     def _running(self, layer: nn.Module, rules: TorchRules) -> Iterator[None]:
         """A context in which a layer and those in it run by the rules."""
-        hooks = [each for inner in layer.modules() for each in self._hooked(inner, rules)]
-        messages = "register_propagate_forward_pre_hook"
-        layers = [k for k in layer.modules() if self.recompute and hasattr(k, messages)]
-        for each in layers:
-            each.forward = partial(self._recomputed, each, rules, each.forward)
-        try:
+        with ExitStack() as after:
+            for inner in layer.modules():
+                for hook in self._hooked(inner, rules):
+                    after.callback(hook.remove)
+                if self.recompute and hasattr(inner, "register_propagate_forward_pre_hook"):
+                    own = {k: each for k, each in vars(inner).items() if k == "forward"}
+                    after.callback(vars(inner).update, own)
+                    inner.forward = partial(self._recomputed, inner, rules, inner.forward)
+                    after.callback(delattr, inner, "forward")
             with rules:
                 yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-            for each in layers:
-                del each.forward
 
     def _recomputed(
         self, layer: nn.Module, rules: TorchRules, forward: Any, *args: Any, **kwargs: Any
@@ -194,17 +192,17 @@ class Distributed(nn.Module):
                     f"`recompute`: what a {type(layer).__name__} of the network has read changes "
                     "in place before the backward pass: change a copy"
                 )
-            buffers = [(x, x.clone()) for x in layer.buffers()]
-            try:
-                with self._running(layer, then):
-                    yield
-            finally:
-                for x, before in buffers:  # statistics are not updated twice
-                    x.data.copy_(before)
+            with ExitStack() as after, self._running(layer, then):
+                for x in layer.buffers():  # statistics are not updated twice
+                    after.callback(x.data.copy_, x.clone())
+                yield
 
         run = partial(forward, *args, **kwargs)
-        how = {"use_reentrant": False, "preserve_rng_state": False}
-        return checkpoint(run, **how, context_fn=lambda: (nullcontext(), again()))
+
+        def contexts() -> Any:
+            return nullcontext(), again()
+
+        return checkpoint(run, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
 
     def _compare_passes(self, calls: list[str], drawn: int) -> None:
         """Refuse a first pass that differs between ranks, or draws numbers that do. Collective."""
@@ -282,44 +280,32 @@ class Distributed(nn.Module):
             InputError: If a tensor of no rows and edges has other shapes on other ranks, numbers of
                 vertices are beyond this rank's, or nothing has rows.
         """
-        transport = self._graph.transport
         names = {k: f"argument {k}" for k in named if isinstance(k, int)}
         names |= enumerate(self._arguments)
         named = {names.get(k, k): value for k, value in named.items()}
-        for name, value in named.items():
-            if not isinstance(value, Tensor) and hasattr(value, "edge_index"):
-                raise InputError(
-                    f"`{name}` is a {type(value).__name__}: give the network tensors, such as "
-                    "`data.x, data.edge_index`"
-                )
         tensors = [(_in_words(path), self._key_of(path), x) for path, x in tensors_in(named)]
         found = [
-            {
-                "shape": [*x.shape],
-                "fits": _fitting(x, self._rows.get(key), self._edges.get(key)),
-                "out": key in self._edges and _beyond(x, self._edges[key]),
-            }
+            ([*x.shape], _fitting(x, self._rows.get(key), self._edges.get(key)))
             for _, key, x in tensors
         ]
-        whole = transport.gather(found)
+        whole = self._graph.transport.gather(found)
         if len({len(each) for each in whole}) > 1:
             raise InputError("the ranks give the network other numbers of tensors")
         kinds: list[ArgumentKind] = []
         for (name, key, x), of_ranks in zip(tensors, zip(*whole, strict=True), strict=True):
-            fits = set.intersection(*(set(each["fits"]) for each in of_ranks))
+            shapes, fits = zip(*of_ranks, strict=True)
             rows_first = x.ndim > 1 and x.is_floating_point() and "edge" not in name
-            order = ["ends", *(("rows", "edges") if rows_first else ("edges", "rows"))]
-            kinds.append(
-                ArgumentKind(next((k for k in (*order, "inner rows") if k in fits), ""), key)
-            )
-            shapes = [each["shape"] for each in of_ranks]
-            if not kinds[-1].what and any(shape != shapes[0] for shape in shapes):
+            pair = ("rows", "edges") if rows_first else ("edges", "rows")
+            order = ("ends", *pair, "inner rows")
+            what = next((k for k in order if all(k in each for each in fits)), "")
+            kinds.append(ArgumentKind(what, key))
+            if not what and any(shape != shapes[0] for shape in shapes):
                 raise InputError(
                     f"`{name}` has shapes {', '.join(map(str, shapes[:3]))} on ranks 0, 1, ...: an "
                     f"argument has an entry for each own row or each edge{self._in_dicts}, or is "
                     "the same on all ranks"
                 )
-            if kinds[-1].what == "ends" and any(each["out"] for each in of_ranks):
+            if what == "ends" and any("beyond" in each for each in fits):
                 raise InputError(
                     f"`{name}` has numbers of vertices beyond this rank's: give "
                     f"`graph.edge_index{'_dict' * bool(self._in_dicts)}`, or part of it"
@@ -332,8 +318,7 @@ class Distributed(nn.Module):
 
     def _key_of(self, path: Path) -> Key:
         """The type or relation that a tensor in arguments is of: the innermost key."""
-        names = [k for k in reversed(path) if k in self._rows or k in self._edges]
-        return names[0] if names else ""
+        return next((k for k in reversed(path) if k in self._rows or k in self._edges), "")
 
     def _as_kind(self, x: Tensor, kind: ArgumentKind) -> Tensor:
         if kind.what == "ends":
@@ -434,17 +419,15 @@ class Distributed(nn.Module):
         One that treats each row by itself has no marks inside; the rules see what others do.
         """
         pads = _pads(layer.__class__)
-        is_alone = all(map(_is_alone, layer.modules()))
-        is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")
+        is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # of messages
+        is_alone = not is_sum and all(map(_is_alone, layer.modules()))
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
             index, size, dim = given["index"], given["dim_size"], given["dim"]
-            is_product = is_sum and isinstance(inputs[0], Message)  # for the rules
-            apart = is_alone and is_end(index, False) and not is_product
-            of = index.of if apart else None
+            of = index.of if is_alone and is_end(index, False) else None
             if of is not None:
                 inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}
-                given["dim_size"] = size.here if isinstance(size, Count) else size
+                given["dim_size"] = int.__index__(size) if isinstance(size, Count) else size
             if pads and not all_in([inputs, given], Mark):
                 # of all ranks, as rows are padded to the most edges of one
                 most = given["index"].bincount(minlength=1).max()
@@ -563,9 +546,10 @@ def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
     leaves = [*leaves_of(value)]
     for _, each in leaves:
         of_object = () if isinstance(each, Tensor) else getattr(each, "__dict__", {}).values()
-        if any(isinstance(x, Tensor) for x in of_object):
+        if any(isinstance(x, Tensor) for x in (*of_object, getattr(each, "edge_index", None))):
             raise InputError(
-                f"an argument is a {type(each).__name__}, which has tensors: give the network these"
+                f"an argument is a {type(each).__name__}, which has tensors: give the network "
+                "these, such as `data.x, data.edge_index`"
             )
     return [(path, each) for path, each in leaves if isinstance(each, Tensor)]
 
@@ -581,6 +565,8 @@ def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[
     if x.ndim and edges is not None:
         if x.ndim == 2 and len(x) == 2 and x.dtype == torch.int64:
             found.append("ends")
+            bounds = torch.tensor([[len(edges.sources.vertices)], [edges.targets.num_rows]])
+            found += ["beyond"] * bool(((x < 0) | (x >= bounds.to(x.device))).any())
         if len(x) == edges.index.shape[1]:
             found.append("edges")
     if x.ndim and rows is not None:
@@ -589,12 +575,3 @@ def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[
         if x.ndim > 2 and x.shape[-2] == rows.num_rows:
             found.append("inner rows")
     return found
-
-
-def _beyond(x: Tensor, edges: TypeEdges) -> bool:
-    """Whether ends of edges are outside of columns and own rows."""
-    if x.dtype != torch.int64 or x.ndim != 2 or len(x) != 2 or not x.numel():
-        return False
-    bounds = [len(edges.sources.vertices), edges.targets.num_rows]
-    high = torch.tensor(bounds, device=x.device)[:, None]
-    return bool(((x < 0) | (x >= high)).any())

@@ -120,11 +120,11 @@ class Message(Spread):
             rows, factors = rows.detach(), None if factors is None else factors.detach()
         found = spread(empty, 0, None)
         what = {"rows": rows, "source": source, "factors": factors}
-        return marked(found, cls, **vars(found), **what, versions=_versions(rows, factors))
+        return marked(found, cls, **vars(found), **what, versions=[version(rows), version(factors)])
 
     def read(self) -> tuple[Tensor, Tensor | None]:
         """The rows and factors; InputError if they have changed since they were taken."""
-        if _versions(self.rows, self.factors) != self.versions:
+        if [version(self.rows), version(self.factors)] != self.versions:
             raise InputError(
                 "the network changes rows in place between reading and summing them: change a copy"
             )
@@ -140,8 +140,9 @@ class Message(Spread):
         return self.made
 
 
-def _versions(*tensors: Tensor | None) -> list[int]:
-    return [x._version for x in tensors if x is not None]
+def version(x: Any) -> int:
+    """How often a tensor was changed in place, where it tells; 0 of others."""
+    return 0 if not isinstance(x, Tensor) or x.is_inference() else x._version
 
 
 class Unknown(Mark):
@@ -162,15 +163,10 @@ class Count(int):
     of: TypeRows | None
     total: Callable[[], int]
 
-    @property
-    def here(self) -> int:
-        """The number of this rank."""
-        return int.__index__(self)
-
     def __mul__(self, other: Any) -> Any:
         if not isinstance(other, int) or isinstance(other, Count):
             return self.total() * other
-        return counted(self.here * other, None, lambda: self.total() * other)
+        return counted(int.__index__(self) * other, None, lambda: self.total() * other)
 
     __rmul__ = __mul__
 

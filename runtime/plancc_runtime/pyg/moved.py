@@ -6,17 +6,17 @@ a sum over ranks is the sum of what the ranks find.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from plancc.errors import InputError
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.pyg.marks import EdgeEnds, Spread, plain
+from plancc_runtime.pyg.marks import EdgeEnds, Spread, plain, version
 from plancc_runtime.pyg.spaces import TypeRows
 from plancc_runtime.transport.base import Transport
 
@@ -28,7 +28,7 @@ class FetchedColumns:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[weakref.ref[Spread], int, Tensor, frozenset[int]]] = {}
+        self._kept: Any = WeakTensorKeyDictionary()  # version, columns, relations of a tensor
 
     def of(self, x: Spread, read: frozenset[int]) -> Tensor:
         """The rows of x that edges of relations have as sources, at their places among columns.
@@ -53,21 +53,21 @@ class FetchedColumns:
 
     def _found(self, x: Spread) -> tuple[Tensor, frozenset[int]]:
         """The columns of x that are here, and the relations that read them."""
-        kept = self._kept.get(id(x))
-        if kept is None or kept[0]() is not x or kept[1] != version(x):
+        at, columns, read = self._kept.get(x, (None, x, ()))
+        if at != version(x) or (
+            torch.is_grad_enabled() and x.requires_grad > columns.requires_grad
+        ):  # it changed since, or they came under no_grad
             return plain(x), frozenset()
-        if torch.is_grad_enabled() and x.requires_grad > kept[2].requires_grad:
-            return plain(x), frozenset()  # they came under no_grad
-        return kept[2:]
+        return columns, read
 
     def forget(self, x: Tensor) -> None:
         """Drop the rows of x, which has changed."""
-        self._kept.pop(id(x), None)
+        self._kept.pop(x, None)
 
     def copy(self) -> FetchedColumns:
         """The same rows, which stay when these are forgotten."""
         found = FetchedColumns()
-        found._kept.update(self._kept)
+        found._kept = self._kept.copy()
         return found
 
     def _fetch(self, tensors: list[Spread], read: frozenset[int], here: frozenset[int]) -> None:
@@ -83,11 +83,10 @@ class FetchedColumns:
             came = [y.reshape(len(y), *x.shape[1:]) for x, y in zip(found, parts, strict=True)]
             found = [_with_rows(x, y, places, rows) for x, y in zip(found, came, strict=True)]
         for x, columns in zip(tensors, found, strict=True):
-            kept: weakref.ref[Spread] = weakref.ref(x, _forgetting(self._kept, id(x)))
             columns = columns.movedim(0, x.axis)
             if not torch.is_grad_enabled():  # an alias would still say that it requires gradients
                 columns = columns.detach()
-            self._kept[id(x)] = kept, version(x), columns, here | read
+            self._kept[x] = version(x), columns, here | read
 
 
 def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -> Tensor:
@@ -100,15 +99,6 @@ def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -
 def with_zeros(x: Tensor, size: int) -> Tensor:
     """x with rows of zeros behind it, up to `size` rows."""
     return x if len(x) == size else torch.cat([x, x.new_zeros(size - len(x), *x.shape[1:])])
-
-
-def _forgetting(kept: dict[int, Any], key: int) -> Any:
-    return lambda _: kept.pop(key, None)
-
-
-def version(x: Any) -> int:
-    """How often a tensor was changed in place, where it tells; 0 of others."""
-    return 0 if not isinstance(x, Tensor) or x.is_inference() else x._version
 
 
 def _flat(x: Tensor) -> Tensor:

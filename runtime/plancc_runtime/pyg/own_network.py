@@ -34,6 +34,7 @@ from plancc_runtime.nn.own_class import (
 from plancc_runtime.nn.relations import TypesOfNetwork, narrow
 from plancc_runtime.pyg.check import Agreement, check
 from plancc_runtime.pyg.distributed import Distributed
+from plancc_runtime.pyg.trees import changed
 from plancc_runtime.typed import TypedGraph
 
 
@@ -181,18 +182,15 @@ def _give_sizes(
     """
     without = {"index": torch.zeros(2, 0).long(), "type": torch.zeros(0).long()}
     without["weight"] = torch.zeros(0)
-    first, *others = signature(model.forward).parameters
+    _, *others = signature(model.forward).parameters
     given: dict[str, Any] = {
         f"edge_{what}{end}": dict.fromkeys(relations, x) if end else x
         for what, x in without.items()
         for end in ("", BY_TYPE)
     }
-    if isinstance(width, Mapping):
-        given[first] = {name: torch.zeros(1, each) for name, each in width.items()}
-    else:
-        given[first] = torch.zeros(1, width)
+    x: Any = changed(width, int, lambda size: torch.zeros(1, size))
     with torch.no_grad():
-        model.eval()(**{name: given[name] for name in (first, *others) if name in given})
+        model.eval()(x, **{name: given[name] for name in others if name in given})
     model.train()
 
 

@@ -73,10 +73,12 @@ class TorchRules(OverRanks):
             found = [each for each in found if isinstance(each, Mark)]
             if not beyond_pointwise(call):
                 call = call._replace(args=totals(args), kwargs=totals(kwargs))
-            elif name not in calls.SIZED:
+            elif not found and name in ("expand", "repeat", "broadcast_to"):
+                return self._made(call)
+            elif not found or name not in calls.SIZED:
                 refuse(call, "makes numbers of this rank's rows")
             if not found:
-                return self._call_on_plain(call)
+                return call.run()
         if Unknown in kinds:
             refuse(call, "reads the place of an extreme among all rows")
         if name in calls.SIZES:
@@ -95,23 +97,6 @@ class TorchRules(OverRanks):
         if EdgeEnds in kinds:
             return self._call_on_ends(call, found)
         return self._call_on_spread(call, found)
-
-    def _call_on_plain(self, call: Call) -> Any:
-        """Functions of tensors that are not spread, with sizes that are or their totals."""
-        counts = all_in((call.args, call.kwargs), Count)
-        if not counts:
-            return call.run()
-        if call.name in ("expand", "repeat", "broadcast_to"):
-            return self._made(call)
-        if (
-            call.name == "arange"
-            and call.args[:-1] in ((), (0,))
-            and counts == [*call.args[-1:]]
-            and counts[0].of is not None
-            and not call.kwargs.keys() & {"start", "step"}
-        ):
-            return marked(call.run(), EdgeEnds, ends=(RowNumbers(counts[0].of, False),))
-        return refuse(call, "makes numbers of this rank's rows")
 
     def _call_on_messages(self, call: Call) -> Any:
         """Functions of messages: a product with numbers of edges, or a sum at targets, forms none.
@@ -142,9 +127,6 @@ class TorchRules(OverRanks):
         """Whether anything is true on any rank. Collective."""
         return bool(summed(found.any().long(), self.transport) > 0)
 
-    def _size(self, size: int, of: TypeRows | None = None) -> Count:
-        return counted(size, of, lambda: self._total(size, of))
-
     def _sizes(self, call: Call, x: Any) -> Any:
         """The shape of a tensor with a mark, or its length in one axis or in all."""
         here, of = x.shape[x.axis], x.of if is_rows(x) else None
@@ -153,7 +135,8 @@ class TorchRules(OverRanks):
             return counted(here * others, None, lambda: self._total(here, of) * others)
         if call.name == "__len__" and x.axis == 0:
             refuse(call, "counts this rank's rows or edges (`size(0)` divides as that of all)")
-        sizes = [*x.shape[: x.axis], self._size(here, of), *x.shape[x.axis + 1 :]]
+        size = counted(here, of, lambda: self._total(here, of))
+        sizes = [*x.shape[: x.axis], size, *x.shape[x.axis + 1 :]]
         dim = {"size": call.get(1, "dim"), "__len__": 0}.get(call.name)
         return torch.Size(sizes) if dim is None else sizes[dim]
 
@@ -167,13 +150,18 @@ class TorchRules(OverRanks):
         return alike(out, x)
 
     def _made(self, call: Call) -> Any:
-        """New tensors, spread where their size says so."""
+        """New tensors, spread where their size says so; or the numbers of all own rows."""
         sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]
         flat = [k for each in sizes for k in (each if isinstance(each, list | tuple) else [each])]
         numbers, found = [k for k in flat if isinstance(k, int)], call.run()
         counts = all_in([call.args, call.kwargs], Count)
         if not counts:
             return found
+        if call.name == "arange":
+            of, begins = counts[0].of, call.args[:-1] in ((), (0,)) and "step" not in call.kwargs
+            if of is None or not begins or call.args[-1:] != (counts[0],):
+                refuse(call, "makes numbers of this rank's rows")
+            return marked(found, EdgeEnds, ends=(RowNumbers(of, False),))
         places = [k for k, each in enumerate(numbers[: found.ndim]) if isinstance(each, Count)]
         if len(counts) > 1 or not places:
             refuse(call, "has two axes of rows or edges, or numbers of this rank's rows")
@@ -204,7 +192,7 @@ class TorchRules(OverRanks):
         """Functions of one end of edges or of both, where these are no index."""
         name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds))
         ends = [*x.ends]
-        if name in calls.COMPARED and all(map(is_end, call.args)):
+        if name in ("eq", "ne") and all(map(is_end, call.args)):
             _only(call, (k.of for k in call.args))
             return spread(call.run(), 0, None)
         if name == "max" and len(call.args) == 1 and not call.kwargs:
@@ -264,8 +252,6 @@ class TorchRules(OverRanks):
         x = call.args[0]
         if call.name == "index_select":
             dim, index = call.get(1, "dim"), call.get(2, "index")
-            if isinstance(x, EdgeEnds) and x.axis:
-                return self._index_ends(call, x, (slice(None), index) if dim % 2 else index)
             if is_message(x, dim % x.ndim, index):
                 return Message.of_rows(plain(self.columns.of(x, index.relations)), index)
             return self._at(call, x, dim % x.ndim, index)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from os import PathLike, fspath
+from os import fspath
 from typing import Any, ClassVar
 
 import numpy as np
 
 from plancc.errors import InputError
 from plancc.plan.parts import Part
-from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
-from plancc.sampling import Population, Sampler, chosen_sampler
 from plancc_runtime.data import LocalData, load_data
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
@@ -20,13 +18,9 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
 from plancc_runtime.nn import model_of
 from plancc_runtime.nn.conv import Conv
-from plancc_runtime.options import BETWEEN, WATCHFUL, TrainOptions
+from plancc_runtime.options import WATCHFUL, TrainOptions
 from plancc_runtime.predictions import known_of
 from plancc_runtime.remarks import WITH_LABELS, data_remarks
-from plancc_runtime.slices import Slice, sampler_of
-
-Plan = str | PathLike[str] | Slice
-FANOUTS_OF_RELATIONS = "`relation_fanouts`: are for sampler 'neighbour' on a plan with types"
 
 
 class LearningTask:
@@ -39,7 +33,7 @@ class LearningTask:
     """
 
     learner: type[Learner] = Learner
-    between: ClassVar[tuple[str, ...]] = BETWEEN
+    between: ClassVar[tuple[str, ...]] = ("activation", "norm", "residual", "hidden")
     """Options that have no effect on a network of one layer."""
     words: ClassVar[str] = "labels"
     unvalidated: ClassVar[str] = "no validation vertex has a label"
@@ -59,8 +53,6 @@ class LearningTask:
         """InputError for options that the plan does not train with."""
         if self.options.target is not None:
             raise InputError(f"{self.options.setting('target')}: needs a plan with types")
-        if self.options.relation_fanouts is not None:
-            raise InputError(FANOUTS_OF_RELATIONS)
 
     def joined(self, part: Part, plan: str) -> Part:
         """The slice with data of all vertices; not collective. `plan` is its name."""
@@ -117,25 +109,6 @@ class LearningTask:
     def find_target(self, file: PlanFile) -> str | None:
         """The type to learn by an open plan, if there are several; errors as of `joined`."""
         return None
-
-    def sampler(self, plan: Plan, given: dict[str, Any]) -> tuple[Sampler, Population]:
-        """The sampler of mini-batches, and what it draws from without the pattern; not collective.
-
-        Parameters:
-            given: Options of samplers; None: as the plan was compiled for.
-        """
-        options, n = self.options, self.header.num_vertices
-        if isinstance(plan, tuple):
-            sampler = chosen_sampler("", n, None, options.sampler, **given)
-            population = Population(n)
-        else:
-            with PlanFile(plan) as file:
-                target = self.find_target(file)
-                training = num_training(file, target)
-                sampler = chosen_sampler(sampler_of(file), n, training, options.sampler, **given)
-                population = read_population(file, sampler, with_pattern=False, target=target)
-        sampler.check_layers(options.layers)
-        return sampler, population
 
     def known(self, data: LocalData) -> dict[str, np.ndarray]:
         """Columns of what is known of all rows of this rank."""

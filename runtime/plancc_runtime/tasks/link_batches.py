@@ -6,6 +6,7 @@ The ends of links and negatives are the seeds of a batch, wherever they are.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,9 @@ from plancc.plan.exchange import Exchange, Int32Array, Int64Array, offsets
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.sampling.kernels import distinct
-from plancc.sampling.links import LinkSampler
 from plancc.sampling.negatives import ends_of_negatives
 from plancc.sampling.owned import OwnedBlock
+from plancc_runtime.layouts.batch_seeds import Seeds
 from plancc_runtime.layouts.ends import Directory, Ends, columns_of_rows
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
@@ -23,24 +24,21 @@ from plancc_runtime.transport.row_numbers import Rounds, send_numbers, sending_l
 
 
 @dataclass(frozen=True, eq=False)
-class LinkBatch:
-    """This rank's share of the links of a mini-batch; `layouts.seeds.Seeds`.
+class LinkBatch(Seeds):
+    """This rank's share of the links of a mini-batch.
+
+    Its rows are ends of links and negatives of any rank; it is drawn for links, and negatives count
+    as these do.
 
     Attributes:
-        rows (int64[m]): Rows of the slice that are ends of links and negatives of any rank;
-            ascending.
         ends: Links, then negatives, whose sources are rows of this rank; as places among `rows`.
         num_links: How many of them are links.
-        size, total: Links of all ranks; these and negatives.
         apart (int64[2, k] or None): Row of the slice, and vertex, of nonzeros that carry no
             messages.
     """
 
-    rows: Int64Array
     ends: Ends
     num_links: int
-    size: int
-    total: int
     apart: Int64Array | None = None
 
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
@@ -71,14 +69,13 @@ class LinkBatches:
         part: Part,
         header: Header,
         directory: Directory,
-        sampler: LinkSampler,
         resources: Resources,
         options: TrainOptions,
     ) -> None:
         links, exchange = part.links, part.link_exchange
         assert links is not None
         assert exchange is not None
-        self._sampler, self._directory, self._seed = sampler, directory, options.seed
+        self._directory, self._seed = directory, options.seed
         self._resources, self._num_rows = resources, part.num_rows
         self._apart, self._header = options.exclude_links, header
         self._vertices = part.global_id.astype(np.int64)
@@ -95,12 +92,13 @@ class LinkBatches:
         self._rank = np.concatenate(ranks)[target].astype(np.int64)
         self._row, self._target = np.concatenate([own, halo])[target].T.astype(np.int64)
 
-    def drawn(self, number: int) -> Rounds[LinkBatch]:
+    def drawn(self, sampler: Any, number: int) -> Rounds[LinkBatch]:
         """This rank's share of the links of a batch. Collective."""
         rows = self._num_rows
-        links, negatives, epoch = self._sampler.numbers(self._seed, number)
+        links, negatives, epoch = sampler.numbers(self._seed, number)
         _, own = _found(links, self._number)
-        source, rank, row = self._ends_of(negatives, epoch)
+        total = sampler.negatives * sampler.num_links
+        source, rank, row = self._ends_of(negatives, total, epoch)
         source = np.concatenate([self._source[own], source])
         column, exchange = columns_of_rows(
             np.concatenate([self._rank[own], rank]),
@@ -117,11 +115,14 @@ class LinkBatches:
         kept = Exchange(send, exchange.receive)
         ends = Ends(np.searchsorted(seeds, source), column, kept, len(seeds), self._resources)
         pairs = len(links) + len(negatives)
-        return LinkBatch(seeds, ends, len(own), len(links), pairs, apart)
+        return LinkBatch(seeds, len(links), pairs, ends, len(own), apart)
 
-    def _ends_of(self, negatives: Int64Array, epoch: int) -> tuple[Int64Array, ...]:
-        """Rows of sources here of some negatives; rank and row of their targets. Collective."""
-        n, total = self._directory.num_vertices, self._sampler.negatives * self._sampler.num_links
+    def _ends_of(self, negatives: Int64Array, total: int, epoch: int) -> tuple[Int64Array, ...]:
+        """Rows of sources here of some negatives; rank and row of their targets. Collective.
+
+        `total`: negatives of an epoch.
+        """
+        n = self._directory.num_vertices
         source, target = ends_of_negatives(negatives, n, total, (self._seed, epoch))
         mine, at = _found(source, self._ascending)
         vertices, place = np.unique(target[mine], return_inverse=True)

@@ -15,15 +15,12 @@ from plancc.plan.convolutions import Convolution
 from plancc.plan.parts import Part
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
-from plancc.sampling import Population, Sampler, read_option
-from plancc.sampling.neighbour import NeighbourSampler
-from plancc.sampling.relations import RelationSampler
 from plancc.text import shown
 from plancc_runtime.data import DEFAULT_FEATURES, SPLITS, LocalData, load_data
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.order import by_type, reordered
+from plancc_runtime.layouts.order import reordered
 from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.stack import StackGraph
@@ -31,7 +28,7 @@ from plancc_runtime.nn import is_own
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.options import RATES_KEPT, TrainOptions
-from plancc_runtime.tasks.base import FANOUTS_OF_RELATIONS, LearningTask, Plan
+from plancc_runtime.tasks.base import LearningTask
 from plancc_runtime.weights import read_description
 
 LABELS = ("targets", "labels")
@@ -101,7 +98,7 @@ class TypedVertices(LearningTask):
         return replace(part, vertex_data=type(data)(**found))
 
     def ordered(self, part: Part) -> Part:
-        return reordered(part, by_type(self.types.type_of(part.global_id)))
+        return reordered(part, np.argsort(self.types.type_of(part.global_id), kind="stable"))
 
     def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
         common = resources.transport, resources.dtype, self.options, resources.device
@@ -130,27 +127,6 @@ class TypedVertices(LearningTask):
         if self.options.mini_batches:
             block = block.with_columns(relation=typed.relation.astype(np.uint16))
         return block
-
-    def sampler(self, plan: Plan, given: dict[str, Any]) -> tuple[Sampler, Population]:
-        """The sampler; that of neighbours draws in every relation by itself."""
-        sampler, population = super().sampler(plan, given)
-        fanouts_of, name = self.options.relation_fanouts, "`relation_fanouts`"
-        if type(sampler) is not NeighbourSampler:
-            if fanouts_of is not None:
-                raise InputError(FANOUTS_OF_RELATIONS)
-            return sampler, population
-        size, fanouts = sampler.batch_size, dict.fromkeys(self.types.relations, sampler.fanouts)
-        for key, value in (fanouts_of or {}).items():
-            try:
-                parts = tuple(key.split(":"))
-                relation = self.types.relation(parts if len(parts) == 3 else key)
-                of_relation = NeighbourSampler(size, read_option("fanouts", value))
-                of_relation.check_layers(self.options.layers)
-            except InputError as error:
-                words = str(error).removeprefix("`fanouts` ")
-                raise InputError(f"{name} {shown(key)}: {words}") from None
-            fanouts[relation] = of_relation.fanouts
-        return RelationSampler(size, sampler.fanouts, tuple(fanouts.values())), population
 
     def find_target(self, file: PlanFile) -> str | None:
         """Choose the type to learn of an open plan; errors as of `joined`."""

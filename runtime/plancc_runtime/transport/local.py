@@ -17,13 +17,7 @@ import numpy as np
 
 from plancc.errors import PlanccError
 from plancc.threads import usable_cores
-from plancc_runtime.transport.base import (
-    TIMEOUT,
-    Channel,
-    Group,
-    Transport,
-    TransportError,
-)
+from plancc_runtime.transport.base import TIMEOUT, Channel, Group, Transport, TransportError
 from plancc_runtime.transport.group import MessageGroup
 from plancc_runtime.transport.messages import (
     Addressed,

@@ -115,7 +115,7 @@ def test_arguments_that_do_not_fit_are_named():
     for given, sentence in (
         (lambda g, x: (x[1:], g.edge_index, None), "`x` has shapes"),
         (lambda g, x: (x, g.edge_index + 99, None), "`edge_index` has numbers of vertices beyond"),
-        (lambda g, x: (Data(x=x, edge_index=g.edge_index), None, None), "`x` is a Data"),
+        (lambda g, x: (Data(x=x, edge_index=g.edge_index), None, None), "an argument is a Data,"),
         (lambda g, x: (x[:1, :3], None, None), "no argument of the network has"),
     ):
         found = run_ranks(2, lambda transport, given=given: work(transport, given), 60)
@@ -149,6 +149,16 @@ def test_a_model_that_has_cached_its_edges():
         return check(model, graph, x, graph.edge_index).exact
 
     assert all(run_ranks(3, work, 60))
+
+
+def test_samples_over_one_graph():
+    def work(transport):
+        graph, powers = opened("directed", transport), torch.arange(3.0)[:, None, None]
+        x = torch.sin(graph.vertices.double()[:, None] * torch.arange(1.0, 9)) * powers
+        return check(seeded(lambda: GCNConv(8, 3, node_dim=-2)), graph, x, graph.edge_index)
+
+    found = run_ranks(3, work, 60)[0]
+    assert found.exact, str(found)
 
 
 def test_edge_plans_are_refused():

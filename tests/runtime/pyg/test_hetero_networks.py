@@ -69,30 +69,16 @@ class TypedWorld(NamedTuple):
         return plancc_runtime.open_typed(plan, **how)
 
 
-class Union(TypedWorld):
-    """The same vertices as one type, with a number for the relation of every edge."""
-
-    def ends(self, graph: Any = None) -> Any:
-        if graph is not None:
-            return graph.edge_index, graph.edge_type
-        first = dict(zip(COUNTS, np.cumsum([0, *COUNTS.values()]).tolist(), strict=False))
-        pairs = self.edges.items()
-        ends = torch.cat([e + torch.tensor([[first[r[0]]], [first[r[2]]]]) for r, e in pairs], 1)
-        kinds = torch.cat([torch.full((e.shape[1],), k) for k, (_, e) in enumerate(pairs)])
-        return ends, kinds
-
-    def mine(self, graph: Any = None) -> dict[Any, Tensor]:
-        return {"": torch.arange(sum(COUNTS.values())) if graph is None else graph.vertices.long()}
-
-    def called(self, net: Any, ends: Any, tensors: dict[Place, Tensor]) -> dict[Any, Tensor]:
-        return {"": net(tensors["x", ""], *ends)}
-
-    def open_plan(self, plan: Any, **how: Any) -> Any:
-        return plancc_runtime.open(plan, **how)
+def union(edges: dict[Any, Tensor]) -> tuple[Tensor, Tensor]:
+    """The same edges between vertices of one type, with a number for the relation of each."""
+    first = dict(zip(COUNTS, np.cumsum([0, *COUNTS.values()]).tolist(), strict=False))
+    pairs = edges.items()
+    ends = torch.cat([e + torch.tensor([[first[r[0]]], [first[r[2]]]]) for r, e in pairs], 1)
+    return ends, torch.cat([torch.full((e.shape[1],), k) for k, (_, e) in enumerate(pairs)])
 
 
 @cache
-def world(relations: int = 4, union: bool = False) -> TypedWorld:
+def world(relations: int = 4) -> TypedWorld:
     """The first so many relations: BY alone leads to authors. Papers often like those they cite."""
     draw, edges = torch.Generator().manual_seed(3), {}
     like = {"generator": draw, "dtype": torch.float64}
@@ -105,8 +91,6 @@ def world(relations: int = 4, union: bool = False) -> TypedWorld:
             of = torch.from_numpy(owners(3))[COUNTS["author"] :][: COUNTS["paper"]]
             there = of[:, None] == of
         edges[relation] = there.nonzero().flip(1).t()
-    if union:
-        return Union(edges, {("x", ""): torch.randn(sum(COUNTS.values()), 7, **like)})
     tensors = {("x_dict", k): torch.randn(n, WIDTHS[k], **like) for k, n in COUNTS.items()}
     for relation, ends in edges.items():
         tensors["edge_attr_dict", relation] = torch.rand(ends.shape[1], EDGE, **like)
@@ -160,12 +144,6 @@ def to_hetero(aggr):
     return Net(net)
 
 
-def relational():
-    call = "x, edge_index, edge_type -> x"
-    convs = nn.RGCNConv(7, OUT, 4), nn.FastRGCNConv(OUT, OUT, 4, num_bases=2)
-    return nn.Sequential(call[:-5], [(convs[0], call), torch.nn.Tanh(), (convs[1], call)])
-
-
 def two(kind):
     def call(layers, x, e, a):
         for layer in layers:
@@ -208,15 +186,14 @@ def near_first():
 
 
 NETWORKS = {
-    **{f"HeteroConv {a}": (lambda a=a: hetero(a), {}) for a in ("sum", "mean", "max", "cat", None)},
-    **{f"to_hetero {a}": (lambda a=a: to_hetero(a), {"relations": 5}) for a in ("sum", "max")},
-    "RGCNConv": (relational, {"union": True}),
-    "HANConv": (lambda: Net(nn.HANConv(WIDTHS, OUT, CUT, heads=2)), {}),
-    "HANConv twice": (lambda: two(nn.HANConv), {"relations": 5}),
-    "HGTConv": (lambda: Net(nn.HGTConv(WIDTHS, OUT, CUT, heads=2)), {}),
-    "HGTConv twice": (lambda: two(nn.HGTConv), {"relations": 5}),
-    "own": (own, {}),
-    "rows of this rank first": (near_first, {"relations": 6}),
+    **{f"HeteroConv {a}": (lambda a=a: hetero(a), 4) for a in ("sum", "mean", "max", "cat", None)},
+    **{f"to_hetero {a}": (lambda a=a: to_hetero(a), 5) for a in ("sum", "max")},
+    "HANConv": (lambda: Net(nn.HANConv(WIDTHS, OUT, CUT, heads=2)), 4),
+    "HANConv twice": (lambda: two(nn.HANConv), 5),
+    "HGTConv": (lambda: Net(nn.HGTConv(WIDTHS, OUT, CUT, heads=2)), 4),
+    "HGTConv twice": (lambda: two(nn.HGTConv), 5),
+    "own": (own, 4),
+    "rows of this rank first": (near_first, 6),
 }
 
 
@@ -224,8 +201,8 @@ NETWORKS = {
     lambda name, ranks: ranks > 1 or name in ("HeteroConv sum", "own"), name=NETWORKS, ranks=RANKS
 )
 def test_networks_of_types(name, ranks):
-    make, of_world = NETWORKS[name]
-    compare(make, ranks, world(**of_world))
+    make, relations = NETWORKS[name]
+    compare(make, ranks, world(relations))
 
 
 def test_edges_and_their_numbers_are_by_relation():

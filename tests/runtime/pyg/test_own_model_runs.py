@@ -81,7 +81,7 @@ def typed_inputs(kind):
         made = {"in_channels": widths, "metadata": hetero.METADATA}
         given = {"x_dict": x, "edge_index_dict": ends, "edge_weight_dict": weights}
         return made, given, y, y >= 0, lambda out: out["paper"]
-    index, edge_type = hetero.world(5, True).ends()
+    index, edge_type = hetero.union(ends)
     x = torch.cat([functional.pad(each, (0, 7 - each.shape[1])) for each in x.values()])
     papers = slice(hetero.COUNTS["author"], -hetero.COUNTS["venue"])
     given = {"x": x, "edge_index": index, "edge_type": edge_type}

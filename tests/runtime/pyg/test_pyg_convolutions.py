@@ -4,7 +4,6 @@ import pytest
 
 pytest.importorskip("torch_geometric")
 
-import torch
 from cases import some
 from convolutions import (
     CASES,
@@ -15,11 +14,10 @@ from convolutions import (
     spline_basis,
     spline_weighting,
 )
-from on_ranks import compare, on_ranks, opened, world
+from on_ranks import compare, on_ranks
 from torch_geometric.nn import conv
 
 from plancc.errors import InputError
-from plancc_runtime.transport.local import run_ranks
 
 RANKS = (1, 3)
 ALONE = ("GCNConv", "GATConv", "PNAConv", "RGCNConv", "HGTConv", "DirGNNConv sage", "CGConv")
@@ -52,15 +50,3 @@ def test_layer_that_cannot_be_exact_is_refused_by_name(name):
     make, call = REFUSED_CALLS[name]
     with pytest.raises(InputError, match=r"layer 'layer[.a-z]*' \((\w+Conv|MultiheadAttention)\)"):
         on_ranks(lambda: Called(make(), call), 2)
-
-
-def test_edges_are_in_the_order_of_targets_and_sources():
-    def work(transport):
-        graph = opened("directed", transport)
-        source, target = graph.edge_index.as_subclass(torch.Tensor)
-        vertices = graph.vertices.long()
-        columns = torch.cat([vertices, graph.halo(vertices.double()).long()])
-        expected = world().edge_index[:, world().edges_of(vertices)]
-        assert torch.equal(torch.stack([columns[source], vertices[target]]), expected)
-
-    run_ranks(3, work, 180)

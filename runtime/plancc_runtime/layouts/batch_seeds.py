@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.sampling.owned import OwnedBlock
 from plancc_runtime.transport.row_numbers import Rounds
 
 
-class Seeds(Protocol):
+@dataclass(frozen=True, eq=False)
+class Seeds(ABC):
     """This rank's share of what a mini-batch begins with.
 
     Attributes:
@@ -22,6 +25,7 @@ class Seeds(Protocol):
     size: int
     total: int
 
+    @abstractmethod
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
         """The nonzeros of a block that carry messages.
 
@@ -33,5 +37,5 @@ class Seeds(Protocol):
 class SeedDraws(Protocol):
     """The seeds of all batches."""
 
-    def drawn(self, number: int) -> Rounds[Seeds]:
-        """This rank's share of the seeds of a batch. Collective."""
+    def drawn(self, sampler: Any, number: int) -> Rounds[Seeds]:
+        """This rank's share of the seeds of a batch, by a sampler of the task's. Collective."""
