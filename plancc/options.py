@@ -17,7 +17,6 @@ from plancc.graph.graph import NORMALIZATIONS
 from plancc.graph.links import check_shares
 from plancc.models import MODELS
 from plancc.models.capacities import Capacities, check_capacities
-from plancc.models.stochastic import AUTO as EXACT_OR_ENOUGH
 from plancc.models.weights import BALANCES, BATCH, DEFAULT_BALANCE, WEIGHTS, check_dims
 from plancc.partitioners.options import PartitionOptions, of_balance, of_search
 from plancc.plan.topology import Topology
@@ -110,7 +109,7 @@ TASKS: Rows = {
     "and no more: drop one of the two": lambda asked: (
         asked.options.budget is not None
         and not asked.searches
-        and getattr(asked.model, "batches", EXACT_OR_ENOUGH) != EXACT_OR_ENOUGH
+        and not isinstance(getattr(asked.model, "batches", ""), str)  # they are a number
     ),
     "topology {asked.options.topology}: ranks of grid '{asked.options.grid}' cannot be mapped to "
     "nodes; those of row plans and of cagnet-1d with `sparse` can": lambda asked: (
@@ -167,7 +166,7 @@ COMPILES: Rows = {
 }
 GRAPHS_OF_GRIDS: Rows = {
     "{asked.source.name}: `{0}`: process grids keep none: choose another `model`": lambda asked: (
-        next(iter(asked.read_columns), "")
+        asked.read_columns and asked.read_columns[0]
     ),
     "{asked.source.name}: several relations from one type to one type; a process grid "
     "multiplies with their sum: choose another `model`": lambda asked: asked.relation is not None,

@@ -107,7 +107,8 @@ def patch(
         like = RefineOptions(balance=asked.balance, epsilon=asked.epsilon, seed=asked.seed)
         wanted = revised_options(plan, new_data, like)
     with observer("matrix"):
-        whole = normalize(new, **plan.header.normalizing, dtype=plan.value.dtype)
+        header, dtype = plan.header, plan.value.dtype
+        whole = normalize(new, header.normalization, self_loops=header.self_loops, dtype=dtype)
         revision = Revision.of(plan, whole, *wanted)
     with observer("patch"):
         before = np.where(old < 0, np.int32(NO_PART), plan.owner()[old])

@@ -230,7 +230,7 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
         from plancc.owners.choice import choose
 
         straight = task.options.nodes is None and exchange != "relays"
-        able = not (work.links or work.graph.types or [*work.graph.read_columns])
+        able = not (work.links or work.graph.types or work.graph.read_columns)
         return choose(asked, grids=straight and able, hops=straight and exchange != "flat")
     found = find_owners(asked)
     if work.request.assigner.grid is not None:

@@ -330,7 +330,8 @@ def lowered_like(
         ends (int32[2, links]): Vertices of the links of `plan`; None: the same as there.
     """
     header, links = plan.header, plan.links
-    new = lower(matrix, owners, plan.num_parts, **header.normalizing)
+    how: Any = {"normalization": header.normalization, "self_loops": header.self_loops}
+    new = lower(matrix, owners, plan.num_parts, **how)
     if header.grid is not None:
         new = with_grid(new, header.grid)
     new = routed_like(new, plan)

@@ -350,7 +350,7 @@ def _same_source(ranks: Ranks, folder: str) -> str:
     own = ""
     with ranks.agreement():
         if every.index(which) == ranks.rank:
-            own = source_of(folder, FORMAT, {}).sha256
+            own = source_of(folder, FORMAT, {}, Source("")).sha256
     hashes = ranks.gathered(own)
     read = [hashes[every.index(each)] for each in every]
     with ranks.agreement():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from plancc.graph.types import Types
 from plancc.plan.exchange import Exchange, Side
@@ -57,11 +56,6 @@ class Header:
     def ranks_per_node(self) -> int | None:
         """Ranks of every node of the topology; None: they differ, or there is none."""
         return None if self.topology is None else self.topology.ranks_per_node
-
-    @property
-    def normalizing(self) -> dict[str, Any]:
-        """Options of `plancc.graph.normalize.normalize`, and of `plancc.plan.lowering.lower`."""
-        return {"normalization": self.normalization, "self_loops": self.self_loops}
 
     @property
     def num_ranks(self) -> int:
