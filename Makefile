@@ -78,7 +78,7 @@ coverage: $(STAMP)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --show-missing > build/coverage/report.txt; tail -n 1 build/coverage/report.txt
 
-# hours of attacks; HOSTILE="plan-bytes --seconds 3600 --seed 2", or nothing: all attacks until Ctrl-C
+# hours of attacks; HOSTILE="inputs --seconds 3600 --seed 2", or nothing: all attacks until Ctrl-C
 hostile: $(STAMP)
 	$(BIN)/python -m tests.hostile $(HOSTILE)
 

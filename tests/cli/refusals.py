@@ -1,6 +1,7 @@
 """Command lines that must be refused: how tables are checked, and the folder that they run in."""
 
 import json
+import os
 import shlex
 from collections.abc import Mapping
 from contextlib import chdir
@@ -61,6 +62,7 @@ def check_refused(line: str, says: str, folder: Path) -> None:
     assert not others, done.err
     assert not [word for word in says.split("|") if word not in sentence], sentence
     assert "Traceback" not in sentence
+    assert len(sentence) < 2000
 
 
 @pytest.fixture(scope="session")
@@ -107,6 +109,7 @@ def _refused_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with h5py.File(folder / "other.h5", "w") as file:
         file.create_group("x")
     (folder / "dir").mkdir()
+    os.mkfifo(folder / "pipe")
     (folder / "made.mtx").mkdir()
     (folder / "k.npz").mkdir()
     for name, text in {

@@ -1,4 +1,4 @@
-"""Attacks on plancc, kept: damaged files, hostile command lines, signals, killed runs.
+"""Attacks on plancc, kept: damaged graphs and their data, signals at any moment.
 
     python -m tests.hostile --seconds 3600      # or: make hostile
 

@@ -42,13 +42,11 @@ class Case:
     Attributes:
         how: How it was made, in a few words; for people.
         files: Names and contents; the worker writes them into an empty folder.
-        fifos: Names of named pipes that the worker makes there.
         words: What else the attack needs: options, numbers as text.
     """
 
     how: str
     files: dict[str, bytes] = field(default_factory=dict)
-    fifos: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
 
 

@@ -2,7 +2,7 @@
 
     python -m tests.hostile.worker FOLDER
 
-Reads lines of JSON, ``{"attack": "lines", "seed": 1, "trial": 0}`` or ``{"attack": "lines",
+Reads lines of JSON, ``{"attack": "inputs", "seed": 1, "trial": 0}`` or ``{"attack": "inputs",
 "trial": "name-of-a-seed"}``, and answers each with one. `Worker` starts such a process and sees a
 crash or a hang by an answer that is missing.
 """
@@ -147,8 +147,6 @@ def tried(attack: Attack, case: Case, home: Path) -> dict[str, Any]:
     for name, content in case.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    for name in case.fifos:
-        os.mkfifo(folder / name)
     (home / "how").write_text(ascii(" ".join((case.how, *case.words))))
     start, here = limited(attack), os.getcwd()
     os.chdir(folder)
