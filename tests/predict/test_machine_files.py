@@ -76,8 +76,6 @@ def test_machine_files(tmp_path):
     path = tmp_path / "machine.toml"
     path.write_text("# ours\nlatency = 1e-5\nbandwidth = 3_000_000_000\nmultiply_adds = 4e10\n")
     assert read_machine(path) == Machine(1e-5, 3e9, 4e10, name="machine")
-    path.write_text(path.read_text().replace("1e-5", "9223372036854775808"))
-    assert read_machine(path).latency == 2.0**63
     assert read_machine(path.rename(tmp_path / "two\nlines")).name == "two lines"
     (tmp_path / "two\nlines").rename(path)
     lines = path.read_text().splitlines()[1:]
@@ -103,7 +101,7 @@ NEEDED = ("latency = 1e-6", "bandwidth = 1e9", "multiply_adds = 1e9")
         ("bandwidth = inf", "'bandwidth' is inf"),
         ("bandwidth = nan", "'bandwidth' is nan"),
         (f"bandwidth = 1{'0' * 400}", "'bandwidth' is 1000"),
-        ("[node]\nranks = 9223372036854775808", "'node.ranks' is 92233"),
+        ("latency = 9223372036854775808", "'latency' is 9223372036854775808, not a positive"),
         ("multiply_adds = '5e9'", "'multiply_adds' is '5e9'"),
         ("multiply_adds = true", "'multiply_adds' is True"),
         ("multiply_adds = [1.0]", r"'multiply_adds' is \[1.0\]"),
