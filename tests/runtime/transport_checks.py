@@ -234,8 +234,7 @@ def check_training(transport):
         slices = slices_of("directed", layout, transport.size)
         found = train(slices[transport.rank], replace(options, epochs=3), transport)
         losses, weights = reference.train_model(
-            *("sage", aggregator, worlds.array("directed"), *given, start, 3, 0.1),
-            self_loops=False,
+            *("sage", aggregator, worlds.array("directed"), *given, start, 3, 0.1), self_loops=False
         )
         reference.close([epoch.loss for epoch in found.epochs], losses, 1e-10)
         for name, weight in weights.items():

@@ -19,11 +19,7 @@ from plancc.partitioners import PARTITIONERS, run
 from plancc.partitioners.process import run_in_child
 from plancc.search import rows, search, starts
 from plancc.search.presets import OF_KIND, Kinds, Starts
-from plancc.search.starts import (
-    beginnings,
-    kind_of,
-    tightest,
-)
+from plancc.search.starts import beginnings, kind_of, tightest
 from plancc_datasets import load_dataset
 
 
