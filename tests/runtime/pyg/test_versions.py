@@ -38,7 +38,11 @@ def called(layer):
 EDGES = "Tensor NoneType dict"
 LAYERS = {
     # what `propagate` and `edge_updater` read of sources, and the calls
-    "SAGEConv": ({"x_j"}, set(), [("propagate_forward_pre", EDGES, "x")]),
+    "SAGEConv": (
+        {"x_j"},
+        set(),
+        [("propagate_forward_pre", EDGES, "x")],
+    ),
     # `edge_updater` has looked the sources up already when its hook is called
     "GATConv": (
         {"x_j"},
