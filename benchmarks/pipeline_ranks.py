@@ -71,8 +71,8 @@ class Variant:
         from plancc_runtime.layouts.order import in_order
         from plancc_runtime.layouts.resources import Resources
         from plancc_runtime.learner import Learner
+        from plancc_runtime.networks import make_network
         from plancc_runtime.options import TrainOptions
-        from plancc_runtime.run import make_network
         from plancc_runtime.views import View
 
         options = TrainOptions(

@@ -89,7 +89,7 @@ class Compilation:
         return self._depth > 0
 
     def seconds(self) -> float:
-        """Seconds so far, those of a kernel at work included."""
+        """Seconds so far, including a kernel that is running."""
         done, last, at_work = self._state
         return done + (time.perf_counter() - last if at_work else 0.0)
 
@@ -127,7 +127,7 @@ def announcing(announce: Callable[[], None]) -> Iterator[None]:
 class Clock:
     """Seconds per phase since the last `restart`; what no phase claims is "other".
 
-    Phases nest: an inner one interrupts the outer one, so that no second counts twice. Those of
+    Phases nest: an inner one interrupts the outer one, so that no second counts twice. Seconds of
     other threads than the one that restarted it last are left out.
 
     Parameters:

@@ -87,7 +87,7 @@ def why_not_written(error: BaseException) -> str:
     number = getattr(error, "errno", None)
     words = str(error)
     full = "No space left on device" in words or re.search(r"\d+ requested and \d+ written", words)
-    if number is None and full:  # HDF5's words, and those of numpy's tofile
+    if number is None and full:  # the words of HDF5 and of numpy's tofile
         number = errno.ENOSPC
     reason = _REASONS.get(number) if number is not None else None
     if reason is None:

@@ -52,7 +52,7 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
             words, where `default` is None; ``metavar``: placeholder of the value on the command
             line; ``section``: title of the section of its help; ``choices``: values; ``noun``: what
             an error calls one of them; ``at_least``, ``above``, ``at_most``, ``below``: bounds of a
-            number; ``kind``: a `ValueKind`, where the type is none of `KINDS`; ``internal``: True
+            number; ``kind``: a `ValueKind`, where the type is not in `KINDS`; ``internal``: True
             for a field that users do not set.
     """
     return field(default=default, metadata={"help": help, **metadata})

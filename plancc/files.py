@@ -199,7 +199,7 @@ def remove_leftovers(
         path: The file or folder that was to be written.
         is_folder: Which of both it is.
         alone: The caller knows that nobody else writes this file: leftovers of other machines go
-            too. Otherwise only those of processes of this machine that are gone.
+            too. Otherwise only files of dead processes of this machine.
     """
     folder, name = os.path.split(os.path.realpath(path))
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)

@@ -1,13 +1,13 @@
 """How numba compiles a kernel: what one entry point needs, once.
 
-numba makes every function that a kernel calls an entry point of its own: optimised machine code, a
+numba makes every function that a kernel calls a separate entry point: optimised machine code, a
 wrapper for Python and one for C, for every combination of types of arguments, narrow integers and
 literal constants among them. Most are called by kernels only, and each of these holds a copy. Here
 
 - a function that Python calls is compiled without the wrapper for C;
 - what it calls is *inner*: typed and lowered once for integers of any width, and optimised and
   translated as part of the whole. So are numba's own implementations of NumPy's functions;
-- inner functions that make no arrays count no references: those that call them hold the arrays;
+- inner functions that make no arrays count no references: their callers hold the arrays;
 - types of calls are remembered: the inference asks for the same ones again in every round.
 
 The arithmetic is the same, and so are the results, bit by bit.
@@ -179,13 +179,13 @@ class _Flags(compiler.Flags):
 
 
 def _of_entry(flags: Any) -> _Flags:
-    """Those of functions that Python calls."""
+    """Names of functions that Python calls."""
     flags.no_cfunc_wrapper = True
     return _Flags(flags)
 
 
 def _of_inner(flags: Any) -> _Flags:
-    """Those of functions that only kernels call."""
+    """Names of functions that only kernels call."""
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     return _Flags(flags)
 

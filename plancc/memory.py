@@ -41,7 +41,7 @@ def give_back_at_once() -> None:
 
 
 def check_memory(wanted: int, what: str) -> None:
-    """Refuse what a source asks for and this computer has not.
+    """Refuse memory that a source asks for and this computer lacks.
 
     Parameters:
         wanted: Bytes that are going to be taken.

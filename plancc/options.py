@@ -131,7 +131,8 @@ class SearchOptions(PartitionOptions):
             if not isinstance(topology, Topology):
                 topology = Topology.parse(topology)
             object.__setattr__(self, "topology", topology)
-            object.__setattr__(self, "machine", self.predictor.machine.on_nodes(topology))
+            machine = self.predictor.machine.on_nodes(topology.ranks_per_node)
+            object.__setattr__(self, "machine", machine)
 
     def _give_speed(self, capacities: tuple[float, ...]) -> None:
         machine, number = self.predictor.machine, len(capacities)
@@ -289,7 +290,7 @@ class PlanOptions:
         "with `link_split`: times by which edges are split, the latest for test and those before "
         "for validation. A table with a number for every edge in the order of GRAPH (.npy, .csv, "
         ".csv.gz); or values: those of the edges in GRAPH, which then is read without weights",
-        more="In Python also number[edges] (`plancc.graph.link_times`).",
+        more="In Python also number[edges] (`plancc.graph.read_source`).",
         metavar="FILE|values",
     )
     disjoint_train_ratio: float = of_links(

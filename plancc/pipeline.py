@@ -245,8 +245,8 @@ def _what_no_grid_has(graph: Graph, links: SplitLinks | None, several: bool) -> 
     """Why a graph is not for process grids; "" where it is. `several`: it has relations to add."""
     if links is not None:
         return "a process grid has no plans with links"
-    if graph.edge_features is not None:
-        return f"{graph.source.name}: `edge_features`: process grids keep none"
+    for column in graph.read_columns:
+        return f"{graph.source.name}: `{column}`: process grids keep none"
     name = graph.source.name
     sums = f"{name}: several relations from one type to one type; a process grid multiplies with"
     return f"{sums} their sum" if several else ""
@@ -298,7 +298,7 @@ def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
 
 def _straight(plan: Plan, task: Task) -> float | None:
     """Predicted epoch of a plan with hops, without them; None for other plans."""
-    if not plan.header.has_hops:
+    if plan.header.route is None:
         return None
     return task.options.predictor.epoch(tables_of(plan).flat()).seconds
 

@@ -78,7 +78,7 @@ def _prctl(option: int, value: int) -> bool:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """Numbers of all processes that a process has started, with those that they have started.
+    """Numbers of all descendants of a process.
 
     Zombies do not count.
     """

@@ -45,7 +45,7 @@ from plancc.predict.widths import DataWidths
 from plancc.registry import check_choice
 from plancc.report.epochs import Basis
 from plancc.report.payback import search_seconds
-from plancc.report.provenance import recorded_topology
+from plancc.report.routes import recorded_topology
 from plancc.search.record import Judge, Record
 from plancc.text import shown
 

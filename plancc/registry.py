@@ -45,7 +45,7 @@ class Registry:
         self._broken: set[str] = set()
 
     def _read_plugins(self) -> dict[str, EntryPoint]:
-        """Entries of third parties; those of plancc itself cannot be replaced."""
+        """Entries of third parties; plancc's own entries cannot be replaced."""
         if self._plugins is None:
             from importlib.metadata import entry_points
 

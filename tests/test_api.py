@@ -36,7 +36,7 @@ def test_the_api_of_the_docstring(folder):
         for peer in range(4):
             mask = plan.part(m).send_mask(peer)
             assert mask.dtype == np.int32
-            assert len(mask) == len(plan.part(peer).receive_set(m))
+            assert len(mask) == len(plan.part(peer).expand.receive.message(m))
     digest = plan.save("plan.h5")
     again = plancc.load("plan.h5")
     assert again.save("again.h5") == digest

@@ -69,7 +69,8 @@ def published(grid: Grid, n: int, nnz: int, dims: Sequence[int]) -> list[Term]:
     """
     known = {"1d": _one, "1.5d": _one_and_a_half, "2d": _two, "3d": _three}
     sides = {grid.rows, grid.columns, *([grid.layers] if grid.scheme == "3d" else [])}
-    if grid.sparse or grid.has_uneven_chunks or grid.scheme not in known:
+    uneven = grid.scheme == "1.5d" and grid.rows % grid.columns > 0
+    if grid.sparse or uneven or grid.scheme not in known:
         raise InputError(f"grid '{grid}': Tripathy et al. 2020 have no formula for it")
     if grid.scheme in ("2d", "3d") and len(sides) > 1:
         raise InputError(

@@ -24,7 +24,7 @@ TAKEN = options.taken()
 OF_MODELS = options.fields_of(
     {name: model.option_fields() for name, model in MODELS.loaded().items()}, TAKEN
 )
-"""Options of the models, those of third parties included."""
+"""Options of all models, also of third parties."""
 OF_BATCHES = options.fields_of(
     {name: m.option_fields() for name, m in MODELS.loaded().items() if m.of_batches}, TAKEN
 )
@@ -84,7 +84,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
 )
 @options.sampling("uniform", OF_MODELS)
 @options.with_options(map(options.field_option, OF_COMPILE))
-@options.searching("data", otherwise="those of GRAPH")
+@options.searching("data", otherwise="the data of GRAPH")
 @click.option("--no-data", is_flag=True, help="Do not store GRAPH's vertex data.")
 @click.option("--split-name", metavar="NAME", help="The split to take where there are several.")
 @click.option(

@@ -15,7 +15,7 @@ from plancc_cli.words import in_flags, say
 @click.argument("graph", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="The folder to make.")
 @options.reading
-@options.searching("data", "Features, labels and masks; without it, those that the source holds.")
+@options.searching("data", "Features, labels and masks; by default those of the source.")
 @click.option(
     "--split-name", "split", metavar="NAME", help="The split to take where the data have several."
 )

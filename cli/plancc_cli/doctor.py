@@ -1,6 +1,6 @@
 """`plancc doctor`: what this installation has, what is missing, and whether it works.
 
-Whatever may hang, crash or take memory is tried in a process of its own, with a time limit.
+Whatever may hang, crash or take memory is tried in a separate process, with a time limit.
 """
 
 from __future__ import annotations
@@ -91,12 +91,7 @@ def command() -> None:
     from plancc.report.table import Table
     from plancc_cli.tables import print_data, print_table, say
 
-    stages = {
-        "versions": _versions(),
-        "MPI": _mpi(),
-        "GPU": _gpu(),
-        "compiler": _compiler(),
-    }
+    stages = {"versions": _versions(), "MPI": _mpi(), "GPU": _gpu(), "compiler": _compiler()}
     with (
         progress() as shown,
         shown.stage("checks"),

@@ -64,11 +64,7 @@ def option_of(
         **settings: Passed to `click.Option`; ``help``, or ``otherwise``, in place of the field's.
     """
     kind = kind_of(field) if len({kind_of(each) for each in (field, *others)}) == 1 else "str"
-    types = {
-        "int": int,
-        "float": float,
-        "Path": click.Path(),
-    }
+    types = {"int": int, "float": float, "Path": click.Path()}
     words = help_of(field)
     if who:
         words = f"For {who}: {words[0].lower()}{words[1:]}"
@@ -158,7 +154,7 @@ def fields_of(
 
 
 def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """The options that are given, those that are text in the types of a class's fields.
+    """The given options; texts become values of the types of a class's fields.
 
     Raises:
         InputError: If a text is no value of the field's type.
@@ -171,7 +167,7 @@ def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict
 
 
 class Sections(Interruptible):
-    """A command whose help shows its options in sections, or first those that people use most.
+    """A command whose help shows its options in sections, or the common options first.
 
     Parameters:
         sections: Names of parameters by the title of their section; the others stand in "Other".
@@ -263,7 +259,7 @@ def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -
 
 
 NO_PLANS = (".json", ".npy", ".toml", ".html")
-"""Extensions, besides those of graphs, of files that are no plans."""
+"""Extensions, besides the extensions of graphs, of files that are no plans."""
 
 FORM = "plancc.form"
 """Key of the context's `meta`."""
@@ -420,11 +416,7 @@ NAMED = pairs("NAME=VALUE", rename=lambda name: name.replace("-", "_")) | {"meta
 """Settings of an option that names others: --model-option, --sampler-option."""
 
 
-def convolution_of(
-    model: str,
-    choices: Mapping[str, Any],
-    has_types: bool = False,
-) -> Convolution:
+def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = False) -> Convolution:
     """The convolution of a model of `plancc-run`, for plans with types or without.
 
     Those by relation and a third party's are imported, with torch.
@@ -455,19 +447,19 @@ def refuse_swapped(kind: str, name: str) -> None:
 
 
 def taken() -> set[str]:
-    """Names that a model's option cannot have on the command line: those of plancc's own."""
+    """Names of plancc's own options, which a model's option cannot have on the command line."""
     return {*FIELDS, *READING, *COMMANDS_OWN}
 
 
 def taken_beside_batches() -> set[str]:
-    """Names that a sampler's option cannot have: those `taken`, and those of mini-batches."""
+    """Names that a sampler's option cannot have: `taken`, and options of mini-batches."""
     from plancc.models.stochastic import StochasticModel
 
     return taken() | {each.name for each in options_of(StochasticModel)}
 
 
 def sampler_fields() -> Declared:
-    """Options of the samplers, those of third parties included."""
+    """Options of all samplers, also of third parties."""
     from plancc.sampling import SAMPLERS
 
     samplers = SAMPLERS.loaded()
@@ -619,7 +611,7 @@ def field_option(field: Field[Any], **settings: Any) -> click.Option:
 
 
 def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
-    """One option of `SearchOptions` or `PlanOptions`, perhaps with a help of its own."""
+    """One option of `SearchOptions` or `PlanOptions`, perhaps with another help."""
     return with_options([field_option(FIELDS[name], **({"help": help} if help else {}) | settings)])
 
 
@@ -629,7 +621,7 @@ predicted_epoch = together(
     searching(
         "dims",
         "Widths d0,d1,...,dL of the layers; inspect and compare then add words, bytes and memory "
-        "of training a GCN.  [default: those that the plan was compiled for, or of its features "
+        "of training a GCN.  [default: the widths of the compilation, or of its features "
         f"and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
     ),
     searching(

@@ -1,4 +1,4 @@
-"""What a long command says on stderr while it works, and what it notes of its own call."""
+"""What a long command says on stderr while it works, and the command line that it records."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class RankJob:
         timeout: float,
         work: Callable[[Transport], None],
     ) -> int:
-        """Do `work` on so many threads, or on the ranks that a launcher started; the exit code."""
+        """Do `work` on a number of threads, or on the ranks of a launcher; the exit code."""
         try:
             if math.isnan(timeout):
                 raise InputError(f"--timeout {timeout}: seconds are needed, or 0 for no limit")
@@ -143,7 +143,7 @@ def checked_header(plan: str, ranks: int | None) -> Header | None:
     whose ranks open the plan together.
 
     Raises:
-        InputError, PlanError: As `PlanFile`, and if the plan has no part for so many threads.
+        InputError, PlanError: As `PlanFile`, and if there are more threads than parts.
     """
     if launch.announced()[1] > 1:
         return None
@@ -158,7 +158,7 @@ def checked_header(plan: str, ranks: int | None) -> Header | None:
 
 def told(error: BaseException) -> tuple[str, int]:
     """What to say of an error, and the exit code."""
-    # native code that was interrupted fails in words of its own
+    # native code that was interrupted fails with another message
     if isinstance(error, KeyboardInterrupt) or signals.stopped.is_set():
         # what other ranks have written is not known here
         return signals.interrupted().removesuffix("; nothing was written"), 1

@@ -32,21 +32,11 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
 @options.with_options(
     options.field_option(each, **OBJECTIVE.get(each.name, {})) for each in options_of(RefineOptions)
 )
-@click.option(
-    "--part",
-    type=click.Path(),
-    help="Part vector to start from; -1: choose.",
-)
+@click.option("--part", type=click.Path(), help="Part vector to start from; -1: choose.")
 @click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
 @options.as_data
 @verbosity
-def command(
-    plan: str,
-    output: str,
-    part: str | None,
-    compress: bool,
-    **settings: Any,
-) -> None:
+def command(plan: str, output: str, part: str | None, compress: bool, **settings: Any) -> None:
     """Search for better owners of the rows of PLAN, starting from its own or from a part vector.
 
     The result is never worse than the start.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,7 +50,7 @@ NAMES = {
 """Words for entries of a provenance whose names say too little."""
 NOTHING_MOVED = "rows moved 0, by a random partition too"
 WITHOUT_LINKS = "links not counted: "
-"""What is said in place of ratios to nothing, such as those of one part."""
+"""What is said in place of ratios to zero, such as the ratios of a plan of one part."""
 
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: bool) -> None:
@@ -81,8 +82,9 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     full += WITHOUT_LINKS * (plan.links is not None)
     say(f"{full}{epoch_words(EpochTimes.of_plan(plan))}")
     sizes = _data(plan.vertex_data.sizes())
-    edges = "" if plan.edge_features is None else f"; edge features {plan.edge_features.shape[1]:,}"
-    say(f"matrix: {how_read(header, provenance)}; vertex data: {sizes}{edges}")
+    for name in plan.read_columns:
+        sizes += f"; {name.replace('_', ' ')} {prod(plan.columns[name].shape[1:]):,}"
+    say(f"matrix: {how_read(header, provenance)}; vertex data: {sizes}")
     if plan.links is not None:
         kinds = plan.links.kind
         say(words_of_links({name: int((kinds == k).sum()) for k, name in enumerate(KINDS)}))

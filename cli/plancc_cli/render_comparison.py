@@ -32,7 +32,7 @@ def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> 
 
 
 def print_on_batches(report: Report, batches: BatchReport) -> None:
-    """Figures per mini-batch beside those of a full batch, which exchanges as often."""
+    """Figures per mini-batch beside the figures of a full batch, which exchanges as often."""
     of, full, times = batches.estimates, report.metrics, batches.num_blocks
     exchange = "exchange" if times == 1 else f"{times} exchanges"
     table = Table(("", "per batch", "95% interval", "full batch"), _on_which(batches))

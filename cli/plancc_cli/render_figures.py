@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from plancc.report.table import Table
 from plancc.text import shown
 from plancc_cli.render_epochs import epoch_table, of_provenance
+from plancc_cli.render_routes import route_tables
 from plancc_cli.tables import amount, duration, number, objective_words, ratio, size
 
 if TYPE_CHECKING:
-    from plancc.report.costs import RelayCost, TopologyCost, TrainingCost
+    from plancc.report.costs import TrainingCost
     from plancc.report.grid_traffic import ProductTraffic
     from plancc.report.passes import PassCost, SampledCost
     from plancc.report.plans import Report
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 MOST_TRIED = 20
 """Number of steps up to which all of them are shown."""
 BESIDE_RANDOM = ("", "this plan", "random", "ratio")
-"""Columns of figures beside those of a random partition."""
+"""Columns of figures beside the figures of a random partition."""
 FIGURES = (
     ("volume", "volume: rows moved per exchange"),
     ("expand_volume", "  by the expand"),
@@ -65,7 +66,7 @@ def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
 def report_tables(report: Report, per_part: bool, every: bool = True) -> Iterator[Table | str]:
     """Its other tables, and a sentence where there is nothing to put into one.
 
-    Without `every` those that options ask for.
+    Without `every` the figures that options ask for.
     """
     header = report.header
     tried = report.provenance.get("tried")
@@ -81,10 +82,7 @@ def report_tables(report: Report, per_part: bool, every: bool = True) -> Iterato
         yield _product(report.product)
     if report.on_grid:
         yield _passes(report.on_grid, header.layout, in_hops=False)
-    if report.topology is not None:
-        yield _topology(report.topology)
-    if report.relays is not None:
-        yield _relays(report.relays)
+    yield from route_tables(report)
     if report.training is not None and report.random_training is not None:
         yield _training(report.training, report.random_training)
         yield _passes(report.training.passes, header.layout, report.training.in_hops)
@@ -185,41 +183,6 @@ def _sampled(costs: Sequence[SampledCost]) -> Table:
     for cost in costs:
         moved = f"{cost.rate:g}", f"{cost.words:,.0f}", f"{cost.messages:,.1f}"
         table.add_row(*moved, size(cost.max_memory), size(cost.mean_memory))
-    return table
-
-
-def _topology(cost: TopologyCost) -> Table:
-    of = cost.topology
-    columns = ("", "inside nodes", "between nodes", "share between")
-    where = f"on nodes x ranks {of}"
-    if of.ranks_per_node is not None:
-        where = f"on {of.nodes} nodes of {of.ranks_per_node} ranks"
-    table = Table(columns, where)
-    straight = " straight from rank to rank" if cost.volume_in_hops is not None else ""
-    hops = "in hops" if cost.has_hops else "in hops (not in this plan)"
-    for words, by_node in (
-        (f"rows moved per product{straight}", cost.volume),
-        (f"messages{straight}", cost.messages),
-        (f"rows {hops}", cost.volume_in_hops),
-        (f"messages {hops}", cost.messages_in_hops),
-    ):
-        if by_node is not None:
-            inside, between = by_node
-            table.add_row(words, number(inside), number(between), ratio(between, inside + between))
-    table.add_row("expected if numbered at random", "", "", f"{cost.random_share:.2f}")
-    return table
-
-
-def _relays(cost: RelayCost) -> Table:
-    table = Table(("", "straight", "over relays"), "over relays")
-    for words, name in (
-        ("rows of the busiest part", "rows"),
-        ("messages of the busiest part", "messages"),
-        ("rows moved per product", "volume"),
-    ):
-        cells = (number(getattr(each, name)) for each in (cost.straight, cost.relayed))
-        table.add_row(words, *cells)
-    table.add_row("rows that no relays undercut", "", number(cost.least_rows))
     return table
 
 

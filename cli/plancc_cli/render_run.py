@@ -141,7 +141,7 @@ def step_line(result: TrainResult) -> str:
 
 
 def chosen_epochs(outline: RunOutline) -> set[int]:
-    """All epochs of a run, or about `MOST_ROWS`: evenly spaced ones of those that are evaluated, if
+    """All epochs of a run, or about `MOST_ROWS`: evenly spaced evaluated ones, if
     any is, and the last."""
     epochs = range(outline.first_epoch, outline.options.epochs)
     every = outline.options.eval_every

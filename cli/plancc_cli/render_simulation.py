@@ -43,7 +43,7 @@ def print_prediction(
     say(
         f"{schedule.name}: layout {schedule.layout}, {count_of(ranks, 'rank')}, a "
         f"{schedule.convolution} of {widths}{FROM[basis.dims_from]}, passes "
-        f"{', '.join(schedule.passes) or 'none'}",
+        f"{', '.join(schedule.passes) or 'none'}"
     )
     for line in head:
         say(line)
@@ -56,12 +56,12 @@ def print_prediction(
     busiest = prediction.rank_seconds
     say(
         f"busiest rank {int(busiest.argmax())}: {duration(float(busiest.max()))} by itself; "
-        f"mean {duration(prediction.mean_seconds)}",
+        f"mean {duration(prediction.mean_seconds)}"
     )
     say(
         f"words sent {number(prediction.words)}, most by one rank {number(prediction.max_words)}; "
         f"messages {number(prediction.messages)}, most by one {number(prediction.max_messages)}; "
-        f"words reduced {number(prediction.words_reduced)}",
+        f"words reduced {number(prediction.words_reduced)}"
     )
     for line in foot:
         say(line)

@@ -176,7 +176,6 @@ def _run(
     stop: Callable[[], str],
 ) -> None:
     """Train and print. Collective."""
-    from plancc_runtime.results import summarise
     from plancc_runtime.train import trained
     from plancc_runtime.weights import save_weights
 
@@ -194,35 +193,9 @@ def _run(
         if save and os.path.splitext(save)[1] != ".npz":
             raise InputError(f"--save {save}: weights are written as .npz; choose such a name")
 
-    told = 0
-    table: EpochTable | None = None
-    shown = _Progress(train_options.epochs, level)
-
-    def begin(outline: RunOutline) -> None:
-        nonlocal told, table
-        told, table = len(outline.remarks), EpochTable(outline, f1)
-        with transport.agreement():
-            if first:
-                _write_out(lambda out: _print_outline(plan, outline, out))
-                _warn(outline.remarks)
-
-    def report(measure: Measure) -> None:
-        assert table is not None
-        if table.shows(measure.epoch):  # collective
-            [epoch] = summarise([measure], transport)
-            with transport.agreement():
-                if first:
-                    _write_out(partial(table.print_row, epoch))
-        if first:
-            shown.report(measure)
-
-    result, predict = trained(plan, train_options, transport, report, begin, stop)
-    assert table is not None
-    ended = table
-    with transport.agreement():
-        if first:
-            _write_out(lambda out: ended.print_end(result, out))
-            _warn(result.remarks[told:])
+    printed = _Printed(transport, plan, f1, level)
+    result, predict = trained(plan, train_options, transport, printed.report, printed.begin, stop)
+    printed.end(result)
     with transport.agreement():
         if first and json_path:
             _write_json(json_path, plan, result)
@@ -241,6 +214,59 @@ def _run(
             _write_out(lambda out: say(line, out))
             if json_path:
                 _write_json(json_path, plan, result)
+
+
+class _Printed:
+    """What a run prints: its outline, its epochs, and its end; on stderr how far it is.
+
+    Methods are collective; rank 0 prints, a line on stderr every `EVERY` seconds.
+
+    Parameters:
+        level: `QUIET` says nothing on stderr of how far it is, `VERBOSE` a line for every epoch.
+    """
+
+    def __init__(self, transport: Transport, plan: str, f1: bool, level: int) -> None:
+        self._transport, self._plan, self._f1 = transport, plan, f1
+        self._every = {QUIET: math.inf, VERBOSE: 0.0}.get(level, EVERY)
+        self._last = self._begun = time.monotonic()
+        self._first: tuple[int, float] | None = None
+
+    def begin(self, outline: RunOutline) -> None:
+        """Print what is trained."""
+        self._table, self._epochs = EpochTable(outline, self._f1), outline.options.epochs
+        self._told = len(outline.remarks)
+        self._print(lambda out: _print_outline(self._plan, outline, out), outline.remarks)
+
+    def report(self, measure: Measure) -> None:
+        """Print an epoch, if the table has it, and take note of it."""
+        from plancc_runtime.results import summarise
+
+        if self._table.shows(measure.epoch):
+            [epoch] = summarise([measure], self._transport)
+            self._print(partial(self._table.print_row, epoch))
+        if self._transport.rank:
+            return
+        now = time.monotonic()
+        self._first = self._first or (measure.epoch, now)
+        if now - self._last < self._every:
+            return
+        self._last = now
+        done, seconds = measure.epoch - self._first[0], now - self._first[1]
+        remain = seconds / max(1, done) * (self._epochs - measure.epoch - 1)
+        left = f", {remain:.0f} s left" * (done > 0)
+        said = f"epoch {measure.epoch}: loss {measure.loss:.6f}{left}"
+        say_on_stderr(f"{PROGRAM}: {now - self._begun:.0f} s: {said}")
+
+    def end(self, result: TrainResult) -> None:
+        """Print what follows the epochs."""
+        self._print(lambda out: self._table.print_end(result, out), result.remarks[self._told :])
+
+    def _print(self, print_to: Callable[[Console], None], remarks: Sequence[str] = ()) -> None:
+        with self._transport.agreement():
+            if self._transport.rank == 0:
+                _write_out(print_to)
+                for sentence in remarks:
+                    say_on_stderr(f"{PROGRAM}: warning: {in_flags(sentence, command)}")
 
 
 def _check(transport: Transport, plan: str, settings: dict[str, Any]) -> None:
@@ -283,39 +309,6 @@ def _write_json(path: str, plan: str, result: TrainResult) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def _warn(sentences: Sequence[str]) -> None:
-    for sentence in sentences:
-        say_on_stderr(f"{PROGRAM}: warning: {in_flags(sentence, command)}")
-
-
-class _Progress:
-    """Says on stderr how far a run is, a line every `EVERY` seconds.
-
-    Parameters:
-        epochs: Number of epochs in all.
-        level: `QUIET` says nothing, `VERBOSE` a line for every epoch.
-    """
-
-    def __init__(self, epochs: int, level: int) -> None:
-        self._epochs = epochs
-        self._every = {QUIET: math.inf, VERBOSE: 0.0}.get(level, EVERY)
-        self._last = self._begin = time.monotonic()
-        self._first: tuple[int, float] | None = None
-
-    def report(self, measure: Measure) -> None:
-        """Take note of an epoch."""
-        now = time.monotonic()
-        self._first = self._first or (measure.epoch, now)
-        if now - self._last < self._every:
-            return
-        self._last = now
-        done, seconds = measure.epoch - self._first[0], now - self._first[1]
-        remain = seconds / max(1, done) * (self._epochs - measure.epoch - 1)
-        left = f", {remain:.0f} s left" * (done > 0)
-        said = f"epoch {measure.epoch}: loss {measure.loss:.6f}{left}"
-        say_on_stderr(f"{PROGRAM}: {now - self._begin:.0f} s: {said}")
-
-
 def _print_outline(plan: str, outline: RunOutline, out: Console) -> None:
     """What is trained."""
     for line in (
@@ -348,10 +341,14 @@ def _sizes(plan: str, outline: RunOutline) -> str:
     )
 
 
+def _learns_links(outline: RunOutline) -> bool:
+    return outline.target == "link"
+
+
 def _network(outline: RunOutline) -> str:
     options, origin = outline.options, {False: "from the plan", True: "random"}
     learnt = f"labels {origin[outline.random_labels]}"
-    if outline.target == "link":
+    if _learns_links(outline):
         sizes = ", ".join(f"{size:,} {split}" for split, size in outline.split_sizes.items())
         learnt = f"links {sizes}, decoder {options.decoder}, negatives {options.negatives}"
     dropout = f"{options.first_dropout:g} and {options.dropout:g}"
@@ -390,15 +387,16 @@ def _execution(outline: RunOutline) -> str:
     line += " on the CPU" * (options.aggregate_on == "cpu")
     if figures is not None and figures.plain:
         mean = " on average" * options.sampling.active
-        mean += " with the negatives of epoch 0" * (outline.target == "link")
+        mean += " with the negatives of epoch 0" * _learns_links(outline)
         line += f"; {figures.planned:,} words per epoch{mean}, without passes {figures.plain:,}"
         if figures.reduced:
             line += f"; sums over copies of rows reduce {figures.reduced:,} more"
     if options.row_wire != "fp32":
         line += f"; rows travel as {options.row_wire}"
-    if outline.hops:
-        between = f"cross once from node to node, on nodes x ranks {header.topology}"
-        line += f"; rows {'travel over relays' if header.relays else between}"
+    if outline.exchange == "nodes":
+        line += f"; rows cross once from node to node, on nodes x ranks {header.topology}"
+    elif outline.exchange == "relays":
+        line += "; rows travel over relays"
     if options.fold != "sync":
         late = f" by {options.delay or DELAY} epochs" * (options.fold == "delayed")
         line += f"; fold {options.fold}{late}"
@@ -410,7 +408,8 @@ def _execution(outline: RunOutline) -> str:
 def _notes(outline: RunOutline) -> Iterator[str]:
     """What differs from the usual."""
     topology, sizes = outline.header.topology, outline.split_sizes
-    if topology is not None and not outline.hops and outline.options.exchange == "auto":
+    travel = outline.exchange, outline.options.exchange
+    if topology is not None and travel == ("flat", "auto"):
         yield (
             f"rows travel straight from rank to rank: these ranks are not on nodes x ranks "
             f"{topology}, for which the plan has hops"
@@ -428,7 +427,7 @@ def _notes(outline: RunOutline) -> Iterator[str]:
         yield f"mini-batches: {_batches(outline)}"
     if outline.replaced_masks:
         yield f"`split` stands in place of the plan's masks ({', '.join(outline.replaced_masks)})"
-    if not (outline.random_labels or outline.target == "link") and set(sizes) == {"train"}:
+    if not (outline.random_labels or _learns_links(outline)) and set(sizes) == {"train"}:
         yield (
             f"{sizes['train']:,} vertices train and none is tested: the plan has no "
             "masks for it; `split` 0.6,0.2,0.2 draws some"

@@ -1,6 +1,6 @@
 """The work of a program, which signals end soon, whatever it does.
 
-Python answers a signal between two of its own instructions, in the main thread, where the work is
+Python answers a signal between two instructions, in the main thread, where the work is
 done: it is interrupted, and cleans up. A kernel or a library that is called there may take minutes.
 Therefore a thread waits for signals too. If the work does not end within `GRACE` seconds, the
 thread ends what the process has started, removes its temporary files, and ends the process. Native
@@ -121,7 +121,7 @@ def code_of(work: Callable[[], object]) -> int:
         print(stop.code, file=sys.stderr)
         return 1
     except Exception:
-        if stopped.is_set():  # an interrupted import fails in words of its own
+        if stopped.is_set():  # an interrupted import fails with another message
             raise KeyboardInterrupt from None
         sys.__excepthook__(*sys.exc_info())
         return 1
@@ -264,7 +264,7 @@ class StopSignals:
         with StopSignals(["USR1"], end) as stop:
             ...             # stop() is "SIGUSR1" once that has come, "" before
 
-    A thread of its own listens, so that a signal counts although Python waits in native code. The
+    A separate thread listens, so that a signal counts although Python waits in native code. The
     block must be entered in the main thread. Once a signal has come, the process is expected to
     end: after the block these signals do nothing more.
 

@@ -129,7 +129,7 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
 
 
 def show(result: Prediction, basis: Basis, bound: float, per_rank: bool, **words: Any) -> None:
-    """Print a prediction; `words` are those of `print_prediction`."""
+    """Print a prediction; `words` as in `print_prediction`."""
     from plancc_cli.render_simulation import print_prediction
     from plancc_cli.tables import print_data, rows_of
 
@@ -155,7 +155,8 @@ def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[f
 def link_task(header: Header, told: dict[str, Any]) -> LinkTask | None:
     """How links are learnt, by these options of a run; None: vertices are."""
     from plancc.predict.schedules import LinkTask
-    from plancc_runtime.options import TrainOptions, learns_links
+    from plancc_runtime.options import TrainOptions
+    from plancc_runtime.tasks import learns_links
 
     asked = TrainOptions(**told)
     if not learns_links(header, asked):

@@ -42,7 +42,7 @@ def print_data(form: str, value: Any, rows: Iterable[Mapping[str, Any]] | None =
 
 
 def _entries(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and values; those of mappings inside have names with dots."""
+    """Names and values; entries of inner mappings have names with dots."""
     for name, value in row.items():
         if isinstance(value, Mapping):
             yield from _entries(value, f"{prefix}{name}.")
@@ -88,7 +88,7 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """A cell of CSV: a text is printable, and begins with none of `FORMULAS` unless it is a number.
+    """A cell of CSV: printable text, which begins like a formula only if it is a number.
 
     Spreadsheets take such a text for a formula; an apostrophe before it makes it a text.
     """

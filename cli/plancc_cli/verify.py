@@ -21,12 +21,7 @@ from plancc_cli.words import say
 )
 @options.reading
 @options.as_data
-def command(
-    plan: str,
-    against: str | None,
-    format: str | None,
-    **flags: Any,
-) -> None:
+def command(plan: str, against: str | None, format: str | None, **flags: Any) -> None:
     """Check every invariant of PLAN.
 
     With --against, the graph is read as the plan records it (--symmetrize and the like; --format

@@ -25,15 +25,8 @@ RUN = "plancc-run"
 Stages = tuple[tuple[str, ...], ...]
 FIRST: Stages = (
     ("dataset sbm --num-features 64 -o graph.mtx", "dataset rmat --scale 10 -o hubs.mtx.gz"),
-    (
-        "compile graph.mtx -p 4 --data graph.npz -o rows.h5",
-        "compile hubs.mtx.gz -p 4 -o hubs.h5",
-    ),
-    (
-        "plancc-run rows.h5",
-        "inspect rows.h5 --dims 64,16,8",
-        "verify rows.h5 --against graph.mtx",
-    ),
+    ("compile graph.mtx -p 4 --data graph.npz -o rows.h5", "compile hubs.mtx.gz -p 4 -o hubs.h5"),
+    ("plancc-run rows.h5", "inspect rows.h5 --dims 64,16,8", "verify rows.h5 --against graph.mtx"),
 )
 """Command lines for the kernels of the first commands, on meshes and on graphs with hubs; a stage
 begins when the one before has ended."""

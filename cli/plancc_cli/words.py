@@ -45,7 +45,7 @@ def interruption() -> Iterator[None]:
     except KeyboardInterrupt:
         raise click.Abort() from None
     except Exception as error:
-        if stopped.is_set():  # native code that was interrupted fails in words of its own
+        if stopped.is_set():  # native code that was interrupted fails with another message
             raise click.Abort() from error
         raise
 

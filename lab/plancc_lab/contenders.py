@@ -27,7 +27,7 @@ OF_SEARCH = {
     for each in options_of(SearchOptions)
     if kind_of(each) in KINDS and each.name not in ALIKE
 } | {"balance": PlanOptions.__dataclass_fields__["balance"]}
-"""Options of the search that a contender may have of its own."""
+"""Options of the search that a contender may set for itself."""
 MOST = 4096
 """Greatest number of parts or ranks."""
 
@@ -90,7 +90,7 @@ class Contender:
         return cls(label, model, options, search)
 
     def settings(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Keywords of `compile`: those of the study that make sense here, and its own.
+        """Keywords of `compile`: keywords of the study that fit this contender, and its own.
 
         All row plans share the same evenly, also of named partitioners.
         """

@@ -38,7 +38,7 @@ def check_plot(path: str) -> None:
     """Refuse, before any work, a figure that cannot be drawn or written.
 
     Raises:
-        InputError: The extension is none of `FORMATS`.
+        InputError: The extension is not in `FORMATS`.
         OutputError: The file cannot be written.
         BackendUnavailable: There is no matplotlib.
     """
@@ -142,7 +142,7 @@ def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
 
 
 def _scale(axes: Any, study: Study) -> None:
-    """A scale for the axes and those that share it: logarithmic where small differences vanish."""
+    """A scale for the axes that share it: logarithmic where small differences vanish."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     panels = axes.get_shared_y_axes().get_siblings(axes)
@@ -235,7 +235,7 @@ def _bars(axes: Any, sweep: Sweep) -> None:
     axes.set_xticks(range(len(ranks)), [f"{number} ranks" for number in ranks])
     axes.tick_params(axis="x", length=0, pad=60, labelsize=8)
     cut = f" (cut at {HIGHEST_BAR})" if highest > HIGHEST_BAR else ""
-    axes.set_ylabel(f"seconds / those of the fastest model{cut}")
+    axes.set_ylabel(f"seconds / seconds of the fastest model{cut}")
     for name in [name for name in COLOURS if name in used]:
         axes.bar(0, 0, color=COLOURS[name], label=name)
     axes.legend(fontsize=8, ncols=6)

@@ -54,12 +54,7 @@ OBJECTIVES = {
         lambda parts: summarize(parts).messages,
         counts_messages=True,
     ),
-    "time": Objective(
-        "predicted seconds of an epoch",
-        None,
-        of_busiest=True,
-        counts_messages=True,
-    ),
+    "time": Objective("predicted seconds of an epoch", None, of_busiest=True, counts_messages=True),
 }
 """The objectives of a search, by name."""
 

@@ -82,7 +82,7 @@ def _count_senders(  # type: ignore[no-untyped-def]
         most += min(num_parts - 1, nonzeros_ptr[m + 1] - nonzeros_ptr[m])
     senders = np.zeros(last - first, dtype=np.int64)
     sender, volume = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.int64)
-    received = np.zeros(num_parts, dtype=np.int64)  # by the part at hand, from each
+    received = np.zeros(num_parts, dtype=np.int64)  # by the current part, from each
     seen_by = np.full(len(owner), -1, dtype=np.int32)  # the last part that needed a row
     size = 0
     for m in range(first, last):

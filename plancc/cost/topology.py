@@ -25,7 +25,7 @@ def volumes_by_node(pairs: sp.csr_array, topology: Topology) -> ByNode:
         pairs (csr_array int64[p, p]): Rows that part q sends to part m (`plancc.cost.pairs`).
 
     Raises:
-        InputError: If the topology has not p ranks.
+        InputError: If the topology does not have p ranks.
     """
     return _split(pairs, topology, pairs.data)
 

@@ -1,6 +1,6 @@
 """Clusters of a graph whose links are divided among ranks, and the graph between them on rank 0.
 
-As `plancc.passes.clusters`, but vertices choose in turns: those of one turn see the labels before
+As `plancc.passes.clusters`, but vertices choose in turns: in one turn all see the labels before
 it, and then take what they want one after the other, on every rank in the same order.
 """
 
@@ -125,7 +125,7 @@ class _Between:
         self.ptr = count_between(self.start, self.members, level.links, label)
 
     def share_of_links(self, key: int) -> float:
-        """About how many links the graph has, over those of the level: by some of its clusters."""
+        """Links of the graph over links of the level, estimated from some clusters."""
         sample = np.flatnonzero(turns(0, self.num, key, ON_RANKS.sample) == 0)
         load = np.cumsum(self.ranks.sums(self.ptr[sample + 1] - self.ptr[sample]))
         shares = np.arange(1, self.ranks.size) / self.ranks.size
@@ -134,7 +134,7 @@ class _Between:
         return self.ranks.total(made.nnz) * ON_RANKS.sample / max(1, self.level.total)
 
     def made(self) -> ClusterLevel:
-        """The graph: every rank has the links of consecutive clusters, about as many as others."""
+        """The graph: every rank has the links of consecutive clusters, about the same number."""
         size, steps = self.ranks.size, np.arange(self.ranks.size * ON_RANKS.steps + 1)
         load = offsets(self.ranks.sums(np.diff(self.ptr)))
         bounds = np.searchsorted(load, load[-1] * steps // (size * ON_RANKS.steps))

@@ -21,6 +21,7 @@ def turns(first: int, last: int, key: int, num_turns: int) -> Any:
     """In which turn every vertex chooses, by a hash: uint8[last - first]."""
     found = np.empty(last - first, dtype=np.uint8)
     for v in range(first, last):
+        # a hash of vertex and round, so that every rank finds the same turns
         found[v - first] = mix(np.uint64(v) + np.uint64(key - 1) * GAMMA) % np.uint64(num_turns)
     return found
 
@@ -103,6 +104,7 @@ def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, e
     at = 0
     for e in range(m):
         num = 1
+        # the own vertex is the first pin
         seen[0] = owner[base + e]
         count[seen[0]] = 1
         for k in range(net_ptr[e], net_ptr[e + 1]):
@@ -191,6 +193,7 @@ def wanted_parts(
     has, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)
     part = np.full(len(rows), -1, dtype=np.int32)
     saved, gain = np.zeros(len(rows), dtype=np.int32), np.zeros(len(rows))
+    # The two lightest parts: the second is for rows of the lightest.
     lightest, second = -1, -1
     for q in range(num_parts):
         of_part = load[q, 0] * bounds.scale[q]
@@ -204,6 +207,7 @@ def wanted_parts(
         here = owner[v]
         num, nets, freed, full, itself = 0, 0, 0, 0, False
         for k in range(indptr[r], indptr[r + 1] + 1):
+            # After the columns of the row its own net, unless the diagonal was one of them.
             if k == indptr[r + 1]:
                 if itself:
                     break
@@ -220,6 +224,7 @@ def wanted_parts(
             for t in range(start, end):
                 q = int(entry[t] >> 1)
                 if q == here:
+                    # the low bit: the row is the only pin of this net in its part
                     freed += int(entry[t] & 1)
                 else:
                     if has[q] == 0:
@@ -234,6 +239,7 @@ def wanted_parts(
         best, most = -1, -np.inf
         for k in range(num):
             q = seen[k]
+            # rows that need not travel to q, and what the overweight costs less
             found = full + has[q] + relief(v, here, q, weight, load, bounds)
             if found > most or (best >= 0 and found == most and load[q, 0] < load[best, 0]):
                 best, most, saved[i] = q, found, freed - nets + full + has[q]
@@ -262,6 +268,7 @@ def move_rows(
         here = owner[v]
         if size[here] == 1:
             continue
+        # Loads have changed since the choice; the rows saved are taken as they were.
         gain = saved[i] + relief(v, here, there, weight, load, bounds)
         evens = gain == 0 and load[there, 0] + weight[v, 0] < load[here, 0]
         if gain > 0 or evens:
@@ -277,7 +284,7 @@ def move_rows(
 
 @njit(cache=True, nogil=True)
 def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
-    """Put the entries of rows where they belong: those of row r begin at ``row_ptr[r]``."""
+    """Put the entries of rows where they belong: entries of row r begin at ``row_ptr[r]``."""
     at = 0
     for r in position:
         for k in range(row_ptr[r], row_ptr[r + 1]):

@@ -18,10 +18,10 @@ from plancc.distributed.share import Share
 from plancc.graph.links import SplitLinks
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, offsets
 from plancc.plan.links import exchange_of_rows, lower_links
-from plancc.plan.lowering import by_sender, lowered_parts, mark_boundary
+from plancc.plan.lowering import lowered_parts, mark_boundary
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
-from plancc.plan.receive_sets import grouped, offsets_of
+from plancc.plan.receive_sets import by_sender, grouped, offsets_of
 from plancc.plan.values import LINKS, Exchanges, Header
 
 
@@ -31,7 +31,7 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
     Peers of its messages are parts of the whole plan.
 
     Parameters:
-        ranks: At most as many as there are parts.
+        ranks: At most the number of parts.
         share: With the nonzeros of all relations.
         owner: int32[n].
         header: Of the whole plan.

@@ -3,7 +3,7 @@
 What is merged is up to the labels: clusters of a coarse graph, or, on the finest level, all of a
 part but its *corridor*, the vertices near the boundary.
 
-    part 0  . . . o o | o o . . . . part 1        o  in the corridor: a vertex of its own
+    part 0  . . . o o | o o . . . . part 1        o  in the corridor: a vertex by itself
             . . . o o | o o . . . .               .  one vertex for each part
 """
 

@@ -90,7 +90,7 @@ def read_share(
             none elsewhere.
 
     Returns:
-        The rows with distinct columns, for searches, and with those of all relations; of all ranks
+        The rows with distinct columns, for searches, and with all relations' columns; of all ranks
         the numbers of self loops that the identity raises and of `lost_values`: int64[3].
 
     Raises:
@@ -192,7 +192,7 @@ def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], c
     Parameters:
         counts (list of int32[rows]): Entries of every row from every rank.
         ends (int32[entries]): Columns: all of rank 0, row by row, then all of rank 1, and so on.
-        cost ([entries]): Values; those of entries that ranks have in common are added.
+        cost ([entries]): Values; values of entries that ranks have in common are added.
     """
     from scipy.sparse import coo_array
 

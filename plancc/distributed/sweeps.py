@@ -162,7 +162,7 @@ class _Work:
         return nets, self.ranks.total(len(nets[1]) - (len(nets[0]) - 1))
 
     def _fetched(self, rows: Int64Array) -> tuple[Int32Array, tuple[Int64Array, Int32Array]]:
-        """The parts of the nets of some rows, and where in them those of a net are: int32[n]."""
+        """The parts of the nets of some rows, and where the parts of a net begin: int32[n]."""
         share = self.share
         marked = np.zeros(len(share.degree), dtype=np.bool_)
         mark_columns(rows, share.first, share.indptr, share.indices, marked)

@@ -1,6 +1,6 @@
 """One plan file of several ranks: rank 0 makes it with a place for every slice, and all fill it in.
 
-A rank that does not see the file, on a file system of its own, sends its slices to rank 0. Nobody
+A rank on another file system, which does not see the file, sends its slices to rank 0. Nobody
 holds more than its own slices and a block.
 """
 
@@ -134,7 +134,7 @@ def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
 
 
 def _fill(ranks: Ranks, output: str | PathLike[str], file: int, blocks: list[RowBlock]) -> None:
-    """Write all ranks' blocks; those of ranks without the file on rank 0, in order. Collective."""
+    """Write all ranks' blocks; rank 0 writes for ranks without the file, in order. Collective."""
     with ranks.agreement(), _output_errors(output):
         for block in blocks if file >= 0 else ():
             _write_at(file, block.place, block.content())

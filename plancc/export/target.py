@@ -12,6 +12,7 @@ from typing import Any
 
 from plancc.errors import BackendUnavailable, InputError, warn
 from plancc.files import atomic_folder, check_folder_target
+from plancc.graph.columns import COLUMNS
 from plancc.plan.plan import Plan
 from plancc.registry import Registry
 
@@ -20,9 +21,9 @@ EXPORTS = Registry(
     "plancc.exports",
     {
         "distdgl": "plancc.interop.distdgl:EXPORT",
-        "dgl-chunked": "plancc.interop.dgl_chunked:EXPORT",
-        "pyg-cluster": "plancc.interop.pyg_cluster:EXPORT",
-        "pyg-partition": "plancc.interop.pyg_partition:EXPORT",
+        "dgl-chunked": "plancc.interop.distdgl:CHUNKED",
+        "pyg-cluster": "plancc.interop.pyg_partitions:CLUSTER",
+        "pyg-partition": "plancc.interop.pyg_partitions:PARTITION",
         "petsc": "plancc.interop.petsc:EXPORT",
         "hypre": "plancc.interop.hypre:EXPORT",
     },
@@ -40,7 +41,8 @@ class Export:
             whole rows: `export` refuses edge plans.
         library: Import name of a library without which nothing can be written; "" for none.
         install: The command that installs it.
-        has_types, has_edge_features: Whether it holds graphs of types, and features of edges.
+        has_types: Whether it holds graphs of types.
+        columns: Names of the columns of nonzeros that it holds (`plancc.graph.columns`).
         doubles: Whether the matrix is written in double precision, also of a plan in single.
     """
 
@@ -49,7 +51,7 @@ class Export:
     library: str = ""
     install: str = ""
     has_types: bool = False
-    has_edge_features: bool = False
+    columns: tuple[str, ...] = ()
     doubles: bool = False
 
 
@@ -95,11 +97,9 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
         entry.write(plan, temporary)
         write_json(temporary / "plan.json", _about(plan, target))
     lost = ["links"] * (plan.links is not None)
-    lost += ["features of edges"] * (plan.edge_features is not None and not entry.has_edge_features)
+    lost += [COLUMNS[name] for name in plan.read_columns if name not in entry.columns]
     if lost:
-        words = (
-            f"export '{target}' holds no {' and no '.join(lost)}: those of the plan are left out"
-        )
+        words = f"export '{target}' holds no {' and no '.join(lost)}: the plan's are left out"
         warn(words)
 
 

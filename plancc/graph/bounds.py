@@ -74,10 +74,7 @@ def _size(paths: Iterable[StrPath]) -> int:
 
 
 def check_unpacked(
-    claimed: int,
-    paths: StrPath | Sequence[StrPath],
-    what: str,
-    per_byte: int = UNPACKED_PER_BYTE,
+    claimed: int, paths: StrPath | Sequence[StrPath], what: str, per_byte: int = UNPACKED_PER_BYTE
 ) -> None:
     """InputError if `what` of a file, or of several, takes more bytes than they may become."""
     paths = [paths] if isinstance(paths, str | os.PathLike) else paths

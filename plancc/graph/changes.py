@@ -16,7 +16,7 @@ from plancc.errors import InputError
 from plancc.graph.canonical import as_values
 from plancc.graph.edgelist import COMMENT, read_edges
 from plancc.graph.formats import find_format, read_graph
-from plancc.graph.graph import MAX_VERTICES, Graph
+from plancc.graph.graph import MAX_VERTICES, Graph, first_true
 from plancc.graph.listed_edges import places_in
 from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.textfile import data_lines, fail
@@ -74,8 +74,8 @@ class EdgeChanges:
             raise InputError(f"`{name}` must be a path, or numbers of shape (edges, 2 or 3)")
         u, v = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
         wrong = (u != table[:, 0]) | (v != table[:, 1]) | (u < 0) | (v < 0)
-        if wrong.any():
-            raise InputError(f"`{name}`: row {np.argmax(wrong)}: ids are whole numbers from 0")
+        if (k := first_true(wrong)) is not None:
+            raise InputError(f"`{name}`: row {k}: ids are whole numbers from 0")
         weights = as_values(table[:, 2], f"`{name}`") if table.shape[1] == 3 else None
         return cls(f"`{name}`", u, v, weights)
 
@@ -91,6 +91,11 @@ class EdgeChanges:
     def turned(self) -> EdgeChanges:
         """The same edges from v to u."""
         return replace(self, u=self.v, v=self.u)
+
+    def refuse(self, wrong: npt.NDArray[np.bool_], message: str) -> None:
+        """InputError about the first edge that is wrong, bool[edges], if any is."""
+        if (k := first_true(wrong)) is not None:
+            self.fail(k, message)
 
     def fail(self, k: int, message: str) -> NoReturn:
         """Raise the InputError about edge k."""
@@ -218,21 +223,16 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
 
 def _check_weights(values: Values, added: EdgeChanges) -> None:
     """Refuse weights where the graph has none, and edges without where it has some."""
-    if values is None and added.weights is not None and (added.weights != 1).any():
-        added.fail(int(np.argmax(added.weights != 1)), "has a weight, and the graph has none")
-    if values is not None:
-        if added.weights is None:
-            added.fail(0, "needs a weight, as those of the graph have")
-        if (added.weights == 0).any():
-            added.fail(int(np.argmax(added.weights == 0)), "has weight 0, which is no edge")
+    if values is not None and added.weights is None:
+        added.fail(0, "needs a weight, as those of the graph have")
+    if added.weights is not None and values is None:
+        added.refuse(added.weights != 1, "has a weight, and the graph has none")
+    elif added.weights is not None:
+        added.refuse(added.weights == 0, "has weight 0, which is no edge")
 
 
 def _places(
-    key: Ids,
-    edges: EdgeChanges,
-    ids: tuple[Ids, Ids],
-    directed: bool,
-    there: bool,
+    key: Ids, edges: EdgeChanges, ids: tuple[Ids, Ids], directed: bool, there: bool
 ) -> tuple[Ids, tuple[Ids, Ids]]:
     """Where the nonzeros of edges stand among sorted keys, or would stand.
 
@@ -248,8 +248,7 @@ def _places(
     ends: list[Any] = []
     for own, of_edge in zip(ids, (edges.u, edges.v), strict=True):
         at = places_in(own, of_edge)
-        if (at < 0).any():
-            edges.fail(int(np.argmax(at < 0)), "is not in the graph")
+        edges.refuse(at < 0, "is not in the graph")
         ends.append(at)
     row, column, number = ends[0], ends[1], np.arange(len(edges.u))
     if not directed:
@@ -257,10 +256,10 @@ def _places(
         number = np.concatenate([number, number])
     new, first, same = np.unique(row * len(ids[1]) + column, return_index=True, return_inverse=True)
     edge = number[first]
-    if there is False and edges.weights is not None:
+    if not there and edges.weights is not None:
         other = edges.weights[number] != edges.weights[edge[same]]
-        if other.any():
-            edges.fail(int(number[np.argmax(other)]), "is there twice with two weights")
+        if (k := first_true(other)) is not None:
+            edges.fail(int(number[k]), "is there twice with two weights")
     place = np.searchsorted(key, new)
     found = places_in(key, new) >= 0
     if (found != there).any():

@@ -1,7 +1,7 @@
 """Arrays with an entry for every nonzero, which all that selects or orders nonzeros carries along.
 
-A new array for every nonzero is a name in `COLUMNS` and a dataset ``matrix/NAME`` of the plan file;
-whoever reads it finds it by its name.
+A new array for every nonzero is a name in `COLUMNS` and a dataset ``matrix/NAME`` of the plan file
+(`plancc.plan.format`); layers read it by its name.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 Columns = Mapping[str, npt.NDArray[Any]]
-RELATION, EDGE_FEATURES = COLUMNS = ("relation", "edge_features")
-"""Names of columns, and of nodes of the group "matrix" of a plan file."""
+COLUMNS = {"relation": "relations", "edge_features": "features of edges"}
+"""Names of columns, and of nodes of the group "matrix" of a plan file, with their words."""
+RELATION, EDGE_FEATURES = COLUMNS
 
 
 def columns_of(**given: npt.NDArray[Any] | None) -> Columns:
@@ -49,9 +50,18 @@ class WithColumns:
         """The column of this name; None: there is none."""
         return self.columns.get(EDGE_FEATURES)
 
+    @property
+    def read_columns(self) -> list[str]:
+        """Names of the columns that layers read: all but the relation."""
+        return [name for name in self.columns if name != RELATION]
+
     def columns_at(self, places: Any) -> Columns:
         """The columns of some nonzeros, which a slice, a mask or numbers name."""
         return {name: each[places] for name, each in self.columns.items()}
+
+    def without_read_columns(self) -> Self:
+        """The same without the columns that layers read."""
+        return self.with_columns(**dict.fromkeys(self.read_columns))
 
     def with_columns(self, **columns: Any) -> Self:
         """The same with other columns of these names; None: without them."""

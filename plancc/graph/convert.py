@@ -152,14 +152,11 @@ def data_beside(
         return checked_again(data, graph) if data else VertexData()
     if isinstance(data, Mapping):
         return vertex_data_of(data, graph, "`data`: ", **choice)
-    if isinstance(data, str | os.PathLike) or (
-        isinstance(data, tuple | list) and all(isinstance(d, str | os.PathLike) for d in data)
-    ):
+    paths = data if isinstance(data, tuple | list) else [data]
+    if all(isinstance(each, str | os.PathLike) for each in paths):
         return read_vertex_data(data, graph, **choice, allow_large=allow_large)
-    raise InputError(
-        f"`data` is '{type(data).__name__}': pass a path, a VertexData, or a dict of arrays, "
-        "as {'features': ..., 'labels': ..., 'train_mask': ...}"
-    )
+    given = "a path, a VertexData, or a dict of arrays, as {'features': ..., 'labels': ..., "
+    raise InputError(f"`data` is '{type(data).__name__}': pass {given}'train_mask': ...}}")
 
 
 def own_data(
@@ -200,15 +197,11 @@ def _no_graph(obj: Any) -> str:
     """Why an array or a sequence is not a graph."""
     shape = tuple(obj.shape) if hasattr(obj, "shape") else np.shape(obj)
     if len(shape) == 2 and 2 in shape and shape[0] != shape[1]:
-        turned = "" if shape[0] == 2 else ".T"
-        return (
-            f"a bare edge_index of shape {shape} does not say how many vertices there are: pass "
-            f"(num_vertices, edge_index{turned})"
-        )
+        told = f"a bare edge_index of shape {shape} does not say how many vertices there are"
+        return f"{told}: pass (num_vertices, edge_index{'' if shape[0] == 2 else '.T'})"
     if len(shape) == 2:
-        return (
-            "a dense matrix is not accepted as graph: convert it by scipy.sparse.csr_array(matrix)"
-        )
+        cure = "convert it by scipy.sparse.csr_array(matrix)"
+        return f"a dense matrix is not accepted as graph: {cure}"
     return f"'{type(obj).__name__}' is not a graph: pass {_ACCEPTED}"
 
 
@@ -229,10 +222,8 @@ def _from_edge_index(n: Any, edge_index: Any) -> Graph:
     where = f"(num_vertices, {name})"
     pair = check_edge_index(as_array(edge_index, f"{where}: '{name}'"), where)
     check_range(pair, int(n), name)
-    source, destination = pair
-    return detect_direction(
-        build_graph(int(n), destination, source, source=Source(name, format="edge_index"))
-    )
+    made_of = Source(name, format="edge_index")
+    return detect_direction(build_graph(int(n), pair[1], pair[0], source=made_of))
 
 
 def is_typed(obj: Any) -> bool:
@@ -257,7 +248,7 @@ def _count_of(given: Any) -> Any:
     return given.get("num_nodes", next(rows, 0))
 
 
-def graph_of_relations(relations: Mapping[Any, Any], source: Source | None = None) -> Graph:
+def graph_of_relations(relations: Mapping[Any, Any]) -> Graph:
     """The graph of ``{type: count, (source, name, destination): matrix or edge_index}``.
 
     Parameters:
@@ -268,23 +259,18 @@ def graph_of_relations(relations: Mapping[Any, Any], source: Source | None = Non
     Raises:
         InputError: For shapes that disagree with each other or with the counts, and as of `united`.
     """
-    source = source or Source("relations", format="dict")
+    source = Source("relations", format="dict")
     counts = {name: _count_of(each) for name, each in relations.items() if isinstance(name, str)}
-    found: dict[Relation, Any] = {}
-    for relation, given in relations.items():
-        if isinstance(relation, str):
-            continue
+    found = {name: each for name, each in relations.items() if not isinstance(name, str)}
+    for relation, given in found.items():
         check_relation(relation, source.name)
-        found[relation] = given
         if not hasattr(given, "tocoo") or len(given.shape) != 2:
             continue
         for name, size in ((relation[0], given.shape[1]), (relation[2], given.shape[0])):
             if counts.setdefault(name, size) != size:
-                raise InputError(
-                    f"{source.name}: {in_words(relation)}: the matrix has {size:,} vertices of "
-                    f"type '{shown(name)}', and there are {shown(counts[name])}: rows are of the "
-                    "destination, columns of the source"
-                )
+                told = f"the matrix has {size:,} vertices of type '{shown(name)}', and there are"
+                rule = f"{shown(counts[name])}: rows are of the destination, columns of the source"
+                raise InputError(f"{source.name}: {in_words(relation)}: {told} {rule}")
     entries: dict[Relation, Entries] = {}
     for relation, given in found.items():
         where = f"{source.name}: {in_words(relation)}"
@@ -294,10 +280,8 @@ def graph_of_relations(relations: Mapping[Any, Any], source: Source | None = Non
         column, row = check_edge_index(as_array(given, f"{where}: edge_index"), where)
         for name in (relation[0], relation[2]):
             if name not in counts:
-                raise InputError(
-                    f"{where}: an edge_index does not say how many vertices type '{shown(name)}' "
-                    f"has: add '{shown(name)}': count"
-                )
+                told = f"does not say how many vertices type '{shown(name)}' has"
+                raise InputError(f"{where}: an edge_index {told}: add '{shown(name)}': count")
         entries[relation] = row, column, None
     graph = united(counts, entries, source)
     return with_ids(graph, [vertex_ids(relations.get(name), n) for name, n in counts.items()])

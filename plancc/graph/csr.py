@@ -34,8 +34,15 @@ from plancc.graph.canonical import (
 )
 from plancc.graph.columns import columns_of
 from plancc.graph.formats import FLAGS, Format, join_names, reading_of, split_names
-from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
-from plancc.graph.listed_edges import is_listing, list_edges
+from plancc.graph.graph import (
+    Graph,
+    Source,
+    as_offsets,
+    check_num_vertices,
+    first_outside,
+    first_true,
+)
+from plancc.graph.listed_edges import list_edges
 from plancc.graph.named_ids import are_names
 from plancc.graph.npz import check_integers, map_array
 from plancc.graph.rowids import GRAPH_IDS
@@ -148,10 +155,8 @@ class MappedGraph:
             source = replace(source, **_weights(head))
         types, relation = _types(folder, head), None
         if types is not None and types.num_vertices != n:
-            raise InputError(
-                f"{os.path.join(folder, HEAD)}: types of {types.num_vertices} vertices, and "
-                f"{ptr_name} has {n}"
-            )
+            told = f"types of {types.num_vertices} vertices, and {ptr_name} has {n}"
+            raise InputError(f"{os.path.join(folder, HEAD)}: {told}")
         if types is not None and types.are_parallel:
             relation = _others(folder, "relation.npy", len(indices))
             if relation is None:
@@ -161,14 +166,9 @@ class MappedGraph:
 
     def graph(self, source: Source) -> Graph:
         """The arrays as a graph, unchecked: for its sizes and ids."""
-        return Graph(
-            self.indptr,
-            self.indices.astype(np.int32, copy=False),
-            directed=self.directed is not False,
-            original_ids=self.original_ids,
-            source=source,
-            types=self.types,
-        )
+        columns, directed = self.indices.astype(np.int32, copy=False), self.directed is not False
+        own: Any = {"original_ids": self.original_ids, "source": source, "types": self.types}
+        return Graph(self.indptr, columns, directed=directed, **own)
 
     def rows(self, first: int, last: int) -> Graph:
         """Rows ``first..last-1``, whose columns are vertices of the whole graph.
@@ -189,19 +189,13 @@ class MappedGraph:
                 of = self.relation[start:stop].astype(np.int64)
                 relation = of.astype(np.uint16)
                 key = columns * np.int64(len(self.types.relations)) + of
-            wrong = np.flatnonzero(~self.types.fits(rows, columns, of))
-            if len(wrong):
-                raise InputError(
-                    f"{self.folder}: row {rows[wrong[0]]}, column {columns[wrong[0]]}: an entry of "
-                    "no relation between its types"
-                )
-            if is_listing():
-                list_edges(rows, columns, of)
+            if (k := first_true(~self.types.fits(rows, columns, of))) is not None:
+                entry = f"row {rows[k]}, column {columns[k]}: an entry"
+                raise InputError(f"{self.folder}: {entry} of no relation between its types")
+            list_edges(rows, columns, of)
         if not is_canonical(indptr, key, values):
-            raise InputError(
-                f"{self.folder}: columns that do not ascend in a row, or zeros among the values; "
-                "make another folder of it: plancc convert"
-            )
+            told = "columns that do not ascend in a row, or zeros among the values"
+            raise InputError(f"{self.folder}: {told}; make another folder of it: plancc convert")
         return Graph(
             indptr,
             columns,
@@ -216,20 +210,15 @@ class MappedGraph:
         """InputError unless entries ``first..last-1`` of the indices are vertices."""
         n = len(self.indptr) - 1
         for start in range(first, last, BLOCK):
-            some = self.indices[start : min(start + BLOCK, last)]
-            if some.min() < 0 or some.max() >= n:
-                at = start + int(np.argmax((some < 0) | (some >= n)))
-                raise InputError(
-                    f"{os.path.join(self.folder, ROWS[1])}: entry {at} is '{self.indices[at]}', "
-                    f"out of range 0..{n - 1}"
-                )
+            if (k := first_outside(self.indices[start : min(start + BLOCK, last)], n)) is not None:
+                entry = f"entry {start + k} is '{self.indices[start + k]}', out of range 0..{n - 1}"
+                raise InputError(f"{os.path.join(self.folder, ROWS[1])}: {entry}")
 
     def not_symmetric(self) -> InputError:
         """What to raise if a pattern that is said to be symmetric is not."""
-        return InputError(
-            f"{os.path.join(self.folder, HEAD)}: 'directed' is false, and entries (i, j) are "
-            "without (j, i): write true, or read with `symmetrize`"
-        )
+        told = "'directed' is false, and entries (i, j) are without (j, i)"
+        cure = "write true, or read with `symmetrize`"
+        return InputError(f"{os.path.join(self.folder, HEAD)}: {told}: {cure}")
 
     def numbers(self, first: int, last: int) -> npt.NDArray[np.floating] | None:
         """The values of entries ``first..last-1``; InputError unless they are finite numbers."""
@@ -324,11 +313,8 @@ def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) 
     with input_errors(folder):
         names = sorted(os.listdir(folder))
     taken = {*ROWS, *OTHERS} - {"original_ids.npy"}
-    arrays = {
-        name.removesuffix(".npy"): map_array(os.path.join(folder, name))
-        for name in names
-        if name.endswith(".npy") and name not in taken
-    }
+    stems = (name[:-4] for name in names if name.endswith(".npy") and name not in taken)
+    arrays = {stem: map_array(os.path.join(folder, f"{stem}.npy")) for stem in stems}
     types, found = _types(folder, _head(folder)), dict[str, Any]()
     ids: Any = arrays.pop("original_ids", None)
     if types is None:
@@ -352,16 +338,10 @@ def write_head(folder: Path, directed: bool, source: Source, types: Types | None
 
 def write_csr(graph: Graph, folder: Path) -> None:
     """Write a graph as a folder, which exists."""
-    arrays: dict[str, npt.NDArray[Any] | None] = {
-        "indptr": graph.indptr,
-        "indices": graph.indices,
-        "values": graph.values,
-        "original_ids": graph.original_ids,
-        "relation": graph.relation,
-    }
-    for name, array in arrays.items():
+    for name in (*ROWS, *OTHERS):
+        array = getattr(graph, name.removesuffix(".npy"))
         if array is not None:
-            np.save(folder / f"{name}.npy", array)
+            np.save(folder / name, array)
     write_head(folder, graph.directed, graph.source, graph.types)
 
 

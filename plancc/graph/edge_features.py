@@ -22,8 +22,6 @@ from plancc.text import shown
 
 LEFT_OUT = "is left out; a graph has one value per edge"
 """What is said of features of edges that are not taken."""
-
-
 OF_SOURCE = "source"
 """Value of the option `edge_features` for those that the source has."""
 
@@ -97,20 +95,17 @@ def _of_relations(
     arrays = {each: of[:, None] if of.ndim == 1 else of for each, of in by_relation.items()}
     widths = {each: of.shape[1] for each, of in arrays.items() if of.ndim == 2}
     if len(widths) < len(arrays) or len({*widths.values()}) != 1:
-        said = ", ".join(f"{each[1]} {widths.get(each, 0)}" for each in arrays)
-        raise InputError(
-            f"{where}: all relations with features need the same number of columns, and there are "
-            f"{shown(said) or 'none'}: fill them up with zeros"
-        )
+        said = shown(", ".join(f"{each[1]} {widths.get(each, 0)}" for each in arrays)) or "none"
+        rule = "all relations with features need the same number of columns"
+        raise InputError(f"{where}: {rule}, and there are {said}: fill them up with zeros")
     assert edges.relation is not None
     found = np.zeros((len(edges.row), *{*widths.values()}))
     for relation, features in arrays.items():
         of_relation = np.flatnonzero(edges.relation == types.relations.index(relation))
         if len(features) != len(of_relation):
-            raise InputError(
-                f"{where}: {in_words(relation)}: {len(features):,} rows of features, and it has "
-                f"{len(of_relation):,} edges: give one for every edge, in the order of the source"
-            )
+            told = f"{len(features):,} rows of features, and it has {len(of_relation):,} edges"
+            cure = "give one for every edge, in the order of the source"
+            raise InputError(f"{where}: {in_words(relation)}: {told}: {cure}")
         found[of_relation] = features
     return found
 

@@ -32,7 +32,7 @@ from plancc.graph.claims import (
     warn_of_two_sides,
 )
 from plancc.graph.formats import Format, join_names, split_names
-from plancc.graph.graph import Graph, Source
+from plancc.graph.graph import Graph, Source, first_true
 from plancc.graph.ids import ID_OPTIONS, USUAL, PiecewiseEdges, check_ids, edge_columns, number
 from plancc.graph.metis import is_metis
 from plancc.graph.named_ids import Names, is_name, read_names, warn_of_empty, whole_names
@@ -190,8 +190,7 @@ def _without_sizes(
     words, sizes = first_line(first, len(below[0]), below, bool(table.separator))
     if words:
         text, line = data[start : data.find(b"\n", start)].strip(), data.count(b"\n", 0, start) + 1
-        words = f"{os.fspath(path)}, line {line}: {show(text)} {words}"
-        warn(words)
+        warn(f"{os.fspath(path)}, line {line}: {show(text)} {words}")
     if sizes is not None:
         claims = claims._replace(place=sizes.place, vertices=sizes.vertices, edges=sizes.edges)
         data = data[:start] + b"#" + data[start + 1 :]
@@ -401,98 +400,118 @@ def _fail_columns(
     fail(path, line, message, text, advice)
 
 
-def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table | None]:
-    """The data with a line of column names turned into a comment, and how to read the lines; None
-    where there are none but comments and names."""
-    where, name = os.fspath(path), os.fspath(path).lower().removesuffix(".gz")
-    may_have_names = True
-    names: list[str] = []
-    start = below = 0
-    while start < len(data):
+class _Line(NamedTuple):
+    """A line of a text that is neither blank nor a comment.
+
+    Attributes:
+        start, after: Where it and the next line begin in the text.
+        number: In the text, from 1.
+        text: Without quotes around numbers, and without a comment behind them.
+    """
+
+    start: int
+    after: int
+    number: int
+    text: bytes
+    separator: bytes
+    words: list[bytes]
+
+
+def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) -> _Line | None:
+    """The first line from `start` on; None: there is none."""
+    text, end = b"", start - 1
+    while not text.strip() or text.startswith(COMMENT):
+        start = end + 1
+        if start >= len(data):
+            return None
         end = data.find(b"\n", start)
         end = len(data) if end < 0 else end
         text = data[start:end]
-        if not text.strip() or text.startswith(COMMENT):
-            start = end + 1
-            continue
-        text = _QUOTED.sub(rb"\1", text)
-        if re.match(rb"\s*\d", text) and not wanted:
-            text = _TRAILING.sub(b"", text)
-        tabs = name.endswith(".tsv") and text.count(b"\t") > 2
-        separator = _separator(text, tabs or bool(wanted))
-        if not separator and b"\t" in text and any(map(is_name, text.split(b"\t")[:2])):
-            separator = b"\t"  # names may have blanks
-        words = _words(text, separator)
-        line = data.count(b"\n", 0, start) + 1
-        _refuse_others(path, line, text, data, wanted)
-        if may_have_names:
-            may_have_names = False
-            place = f"{where}, line {line}"
-            is_table = name.endswith((".csv", ".tsv"))
-            # what pandas writes for an index and columns without names
-            of_pandas = words[2:] and words == [b"", *(b"%d" % k for k in range(len(words) - 1))]
-            after = end + 1
-            if of_pandas or _names_columns(place, words, separator, data, after, wanted, is_table):
-                data = data[:start] + b"#" + data[start + 1 :]
-                names = [word.strip(b' \t\r"').decode(errors="replace") for word in words]
-                start = below = end + 1
-                continue
-        if names and len(names) != len(words):
-            of_r = ", without row names of R (row.names = FALSE)" * (len(words) == len(names) + 1)
-            few = f"as many columns as there are names ({len(names)}){of_r} are expected, not"
-            fail(path, line, few, text)
-        if len(words) not in (2, 3) and not (wanted or names):
+    text = _QUOTED.sub(rb"\1", text)
+    if re.match(rb"\s*\d", text) and not wanted:
+        text = _TRAILING.sub(b"", text)
+    tabs = os.fspath(path).lower().removesuffix(".gz").endswith(".tsv") and text.count(b"\t") > 2
+    separator = _separator(text, tabs or bool(wanted))
+    if not separator and b"\t" in text and any(map(is_name, text.split(b"\t")[:2])):
+        separator = b"\t"  # names may have blanks
+    number = data.count(b"\n", 0, start) + 1
+    _refuse_others(path, number, text, data, wanted)
+    return _Line(start, end + 1, number, text, separator, _words(text, separator))
+
+
+def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table | None]:
+    """The data with a line of column names turned into a comment, and how to read the lines; None
+    where there are none but comments and names."""
+    where, names, below = os.fspath(path), list[str](), 0
+    line = _line_from(path, data, 0, wanted)
+    if line is not None and _names_columns(path, line, data, wanted):
+        data = data[: line.start] + b"#" + data[line.start + 1 :]
+        names, below = (
+            [word.strip(b' \t\r"').decode(errors="replace") for word in line.words],
+            line.after,
+        )
+        line = _line_from(path, data, below, wanted)
+    if line is None:
+        return data, None
+    words, head = line.words, data[: line.start]
+    _check_width(path, line, names, wanted)
+    if not names:  # what stands between tabs or commas in the last comment, as SNAP writes it
+        last = head.rstrip().split(b"\n")[-1].lstrip(b"#% ").strip()
+        listed = [word.strip() for word in re.split(rb"[\t,]", last)]
+        if len(listed) == len(words) and all(map(_NAME.fullmatch, listed)):
+            said = [word.decode(errors="replace") for word in listed]
+            names = said if {*wanted} <= {*said} else []
+    called = names or [str(k + 1) for k in range(len(words))]
+    chosen = tuple(range(len(words)))
+    are_text = [_LETTER.search(each) and not _is_like_a_number(each) for each in words]
+    of_text = len(words) == 3 and all(are_text)
+    if wanted or len(words) > 3 or of_text or (names and len({*names}) == len(names)):
+        taken = edge_columns(where, called, wanted, {*compress(called, are_text)})
+        chosen = tuple(map(called.index, taken))
+    weights = "".join(f"column {show(called[k])}" for k in chosen[2:])
+    mark = line.separator
+    return data, _Table(
+        separator=mark,
+        columns=len(words),
+        chosen=chosen,
+        weights=weights,
+        ends=join_names([called[k] for k in chosen[:2]]) if names else "",
+        comma=bool(weights) and (mark == b";" or (mark != b"," and b"," in line.text)),
+        start=line.start,
+        claims=claims_of(head),
+        named=not words[0].endswith(b":") and any(is_name(words[k]) for k in chosen[:2]),
+        below=below or line.start,
+    )
+
+
+def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Sequence[str]) -> None:
+    """InputError for another number of columns than of names, or without these than 2 or 3."""
+    width = len(line.words)
+    if names and len(names) != width:
+        of_r = ", without row names of R (row.names = FALSE)" * (width == len(names) + 1)
+        few = f"as many columns as there are names ({len(names)}){of_r} are expected, not"
+        fail(path, line.number, few, line.text)
+    if width not in (2, 3) and not (wanted or names):
+        cure = "# stands before what is no edge"
+        if width > 1:
             cure = "`columns` 1,2 takes the first two of more, 1,2,3 weights too"
-            cure = cure if len(words) > 1 else "# stands before what is no edge"
-            message = f"two or three columns 'u v [weight]' are expected ({cure}), not"
-            fail(path, line, message, text)
-        if not names:  # what stands between tabs or commas in the last comment, as SNAP writes it
-            last = data[:start].rstrip().split(b"\n")[-1].lstrip(b"#% ").strip()
-            listed = [word.strip() for word in re.split(rb"[\t,]", last)]
-            if len(listed) == len(words) and all(map(_NAME.fullmatch, listed)):
-                said = [word.decode(errors="replace") for word in listed]
-                names = said if {*wanted} <= {*said} else []
-        called = names or [str(k + 1) for k in range(len(words))]
-        chosen = tuple(range(len(words)))
-        are_text = [_LETTER.search(each) and not _is_like_a_number(each) for each in words]
-        of_text = len(words) == 3 and all(are_text)
-        if wanted or len(words) > 3 or of_text or (names and len({*names}) == len(names)):
-            texts = {*compress(called, are_text)}
-            taken = edge_columns(where, called, wanted, texts)
-            chosen = tuple(map(called.index, taken))
-        weights = "".join(f"column {show(called[k])}" for k in chosen[2:])
-        comma = bool(weights) and (separator == b";" or (separator != b"," and b"," in text))
-        ends = join_names([called[k] for k in chosen[:2]]) if names else ""
-        claims = claims_of(data[:start])
-        named = not words[0].endswith(b":") and any(is_name(words[k]) for k in chosen[:2])
-        how = separator, len(words), chosen, weights, ends, comma
-        return data, _Table(*how, start, claims, named, below or start)
-    return data, None
+        message = f"two or three columns 'u v [weight]' are expected ({cure}), not"
+        fail(path, line.number, message, line.text)
 
 
-def _names_columns(
-    place: str,
-    words: Sequence[bytes],
-    separator: bytes,
-    data: bytes,
-    after: int,
-    wanted: Sequence[str],
-    is_table: bool,
-) -> bool:
-    """Whether the first line has names of columns.
-
-    Parameters:
-        place: File and line, for messages.
-        words: Of the line.
-        data, after: The text, and where the next line begins.
-        wanted: The columns that are asked for.
-        is_table: Whether the file is one by its name, whose first line usually has names.
+def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str]) -> bool:
+    """Whether the first line of a text has names of columns.
 
     Warns:
         PlanccWarning: If the line may be an edge between names too.
     """
+    words, separator, after = line.words, line.separator, line.after
+    if words[2:] and words == [b"", *(b"%d" % k for k in range(len(words) - 1))]:
+        return True  # what pandas writes for an index and columns without names
     if any(map(_is_like_a_number, words)):
         return False
+    # a table by its name usually has a line of names
+    is_table = os.fspath(path).lower().removesuffix(".gz").endswith((".csv", ".tsv"))
     lines = data[after : after + _NEXT_BYTES].splitlines()
     text = next((line for line in lines if line.strip() and not line.startswith(COMMENT)), b"")
     below = _words(text, separator.strip())  # tabs may be blanks there
@@ -517,8 +536,8 @@ def _names_columns(
         "an edge", "# before it makes it a comment"
     )  # fmt: skip
     one = show(again[0]) if again else "neither"
-    line = show((separator or b" ").join(words))
-    warn(f"{place}: {line} is taken as {taken}; {one} is an id below ({cure})")
+    told = f"{os.fspath(path)}, line {line.number}: {show((separator or b' ').join(words))}"
+    warn(f"{told} is taken as {taken}; {one} is an id below ({cure})")
     return found
 
 
@@ -603,9 +622,8 @@ def _integers(
     """Ids u and v of lines as `_taken` makes them, and their last column."""
     numbers = read_integers(path, plain, comments=comments, usual=True, advice=_advice)
     count = np.diff(numbers.ptr)
-    wrong = (count != columns) & (count != 0)
-    if wrong.any():
-        line = int(numbers.line[np.argmax(wrong)])
+    if (k := first_true((count != columns) & (count != 0))) is not None:
+        line = int(numbers.line[k])
         _fail_columns(path, line, plain.split(b"\n", line)[line - 1], b"", columns)
     table = numbers.values.reshape(-1, columns)
     u, v = table[:, 0], table[:, 1]
@@ -623,8 +641,7 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
         what: Names the relation.
     """
     wrong = np.stack([end.ids >= end.num_vertices for end in ends])
-    if wrong.any():
-        k = int(np.argmax(wrong.any(axis=0)))
+    if (k := first_true(wrong.any(axis=0))) is not None:
         line = _line_of(path, data, k)
         ids, count, name = ends[int(np.argmax(wrong[:, k]))]
         message = f"a vertex of type '{shown(name)}' is out of range 0..{count - 1}:"

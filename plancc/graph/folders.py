@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from plancc.errors import InputError
@@ -83,14 +82,12 @@ def to_folder(
             for choice in choices.keys() - set(entry.options):
                 raise InputError(f"{os.fspath(path)}: `{choice}` is not for format '{name}'")
             said = choices.get("num_vertices", 0) // VERTICES_PER_BYTE
-            with bounded(
-                max(size_of_source(os.fspath(path), entry), said), allow_large=allow_large
-            ):
+            size = max(size_of_source(os.fspath(path), entry), said)
+            with bounded(size, allow_large=allow_large):
                 # values need not be read, and may be wrong
                 without: Any = {"pattern": True} if flags["pattern"] else {}
                 source = entry.entries(path, **without, **choices)
-                told = {"weights": source.source.weights, "columns": source.source.columns}
-                source.source = replace(source_of(path, name, flags | choices), **told)
+                source.source = source_of(path, name, flags | choices, source.source)
                 convert(source, made, int(SHARE * room), **flags)
             graph = read_graph(made, "csr", allow_large=True)
             if (warn := getattr(source, "warn_of_direction", None)) is not None:
@@ -123,10 +120,9 @@ def check_reading(path: StrPath, memory: int | None, *, format: str | None = Non
     check_beginning(path, name)
     takes = 0 if entry.entries is None else _taken(path, entry)
     if takes > memory:
-        raise InputError(
-            f"{os.fspath(path)}: reading it takes about {takes / 2**20:,.0f} MiB, and `memory` is "
-            f"{memory / 2**20:,.0f} MiB; `plancc convert` writes a folder in its place within that"
-        )
+        told = f"about {takes / 2**20:,.0f} MiB, and `memory` is {memory / 2**20:,.0f} MiB"
+        cure = "`plancc convert` writes a folder in its place within that"
+        raise InputError(f"{os.fspath(path)}: reading it takes {told}; {cure}")
 
 
 def _is_there(path: StrPath, entry: Format) -> bool:

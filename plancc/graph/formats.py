@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import BackendError, InputError
+from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.fields import option, options_of, taking
 from plancc.files import sha256_of
 from plancc.graph.bounds import VERTICES_PER_BYTE, bounded
@@ -175,6 +176,27 @@ class Format:
     what: str = ""
 
 
+def library(module: str, where: str, install: str) -> Any:
+    """The module of an optional library.
+
+    Parameters:
+        where: The file that cannot be read without it.
+        install: What pip installs it by.
+
+    Raises:
+        BackendUnavailable: If it is not installed, or cannot be loaded.
+    """
+    try:
+        return import_module(module)
+    except Exception as error:  # their code runs
+        name = module.partition(".")[0]
+        missing = isinstance(error, ModuleNotFoundError) and error.name == name
+        why = "" if missing else f" ({shown(error)})"
+        raise BackendUnavailable(
+            f"{where}: reading this format needs {name}{why}: pip install '{install}'"
+        ) from error
+
+
 def find_format(path: StrPath, format: str | None = None) -> str:
     """Name of the format of a file or a folder: `format` if given, else by the file's extension, or
     by the files of the folder.
@@ -189,24 +211,23 @@ def find_format(path: StrPath, format: str | None = None) -> str:
     formats: dict[str, Format] = FORMATS.loaded()
     if os.path.isdir(path):
         return _find_folder(os.fspath(path), formats)
-    name = os.path.basename(os.fspath(path)).lower()
+    where = os.fspath(path)
+    name = os.path.basename(where).lower()
     zipped = name.endswith(".gz")
     extension = os.path.splitext(name.removesuffix(".gz"))[1]
-    known = []
     for candidate, entry in formats.items():
         if extension in entry.extensions and (entry.gzip or not zipped):
             return candidate
-        known.append(f"{candidate} ({' '.join(entry.extensions) or 'a folder'})")
     if extension == ".h5":
-        raise InputError(f"{os.fspath(path)}: this is a plan; give the graph file")
+        raise InputError(f"{where}: this is a plan; give the graph file")
     if extension == ".hgr":
-        raise InputError(f"{os.fspath(path)}: a hypergraph is no graph: plancc partition reads it")
+        raise InputError(f"{where}: a hypergraph is no graph: plancc partition reads it")
     if extension in PACKED:
-        raise InputError(f"{os.fspath(path)}: unpack it first; of packed files .gz is read")
-    raise InputError(
-        f"{os.fspath(path)}: cannot infer the format from the extension "
-        f"'{extension}{'.gz' if zipped else ''}'; name the `format`, one of {', '.join(known)}"
-    )
+        raise InputError(f"{where}: unpack it first; of packed files .gz is read")
+    every = ((name, " ".join(entry.extensions) or "a folder") for name, entry in formats.items())
+    known = ", ".join(f"{name} ({extensions})" for name, extensions in every)
+    told = f"cannot infer the format from the extension '{extension}{'.gz' * zipped}'"
+    raise InputError(f"{where}: {told}; name the `format`, one of {known}")
 
 
 def find_held(obj: Any) -> Held | None:
@@ -234,12 +255,10 @@ def check_beginning(path: StrPath, format: str) -> None:
 
 
 def _find_folder(path: str, formats: dict[str, Format]) -> str:
-    able = []
-    for candidate, entry in formats.items():
-        if entry.files is not None:
-            able.append(candidate)
-            if entry.files(path):
-                return candidate
+    able = {name: entry.files for name, entry in formats.items() if entry.files is not None}
+    for name, files in able.items():
+        if files(path):
+            return name
     raise InputError(
         f"{path}: is a folder of none of the formats that have folders ({', '.join(able)})"
     )
@@ -281,10 +300,9 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
         of_data = choice == "keys" and reader.read_data and "graph" not in choices["keys"]
         if choice not in reader.options and not of_data:
             check_choice("reading option", choice, CHOICES)
-            able = [each for each, entry in FORMATS.loaded().items() if choice in entry.options]
-            raise InputError(
-                f"{os.fspath(path)}: `{choice}` is for {', '.join(able)}, not for format '{name}'"
-            )
+            able = (each for each, entry in FORMATS.loaded().items() if choice in entry.options)
+            told = f"`{choice}` is for {', '.join(able)}, not for format '{name}'"
+            raise InputError(f"{os.fspath(path)}: {told}")
     check_beginning(path, name)
     taken = {key: value for key, value in choices.items() if key in reader.options}
     with ThreadPoolExecutor(1) as pool:  # hashing does not hold the interpreter lock
@@ -298,30 +316,34 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
         except MemoryError as error:
             raise InputError(f"{os.fspath(path)}: not enough memory for this graph") from error
         if not isinstance(graph, Graph):
-            raise BackendError(
-                f"{FORMATS.words_of(name)} reads a {type(graph).__name__}, not a "
-                f"plancc.graph.graph.Graph ({place_of(reader.read)})"
-            )
-        with input_errors(path):
-            sha256 = digest.result()
-    made_of = _source_of(path, sha256, name, flags | taken)
-    told = {
-        name: getattr(graph.source, name)
-        for name in ("weights", "weight_range", "columns", "counts")
-    }
-    return replace(graph, source=replace(made_of, **told))
+            told = f"{FORMATS.words_of(name)} reads a {type(graph).__name__}"
+            where = place_of(reader.read)
+            raise BackendError(f"{told}, not a plancc.graph.graph.Graph ({where})")
+        source = source_of(path, name, flags | taken, graph.source, digest.result)
+    return replace(graph, source=source)
 
 
-def source_of(path: StrPath, format: str, reading: Mapping[str, Any]) -> Source:
-    """The `Source` of a file or folder that is read so; InputError if it cannot be read."""
+def source_of(
+    path: StrPath,
+    format: str,
+    reading: Mapping[str, Any],
+    made: Source,
+    digest: Callable[[], str] | None = None,
+) -> Source:
+    """The `Source` of a file or folder that is read so.
+
+    Parameters:
+        made: What its reader says of weights, columns and counts.
+        digest: Returns the hash of the source; None: the files are read for it.
+
+    Raises:
+        InputError: If it cannot be read.
+    """
     with input_errors(path):
-        sha256 = _sha256_of_source(os.fspath(path), FORMATS[format])
-    return _source_of(path, sha256, format, reading)
-
-
-def _source_of(path: StrPath, sha256: str, format: str, reading: Mapping[str, Any]) -> Source:
-    base = os.path.basename(os.path.abspath(path))
-    return Source(base, sha256, format, _reading_words(reading))
+        sha256 = digest() if digest else _sha256_of_source(os.fspath(path), FORMATS[format])
+    name = os.path.basename(os.path.abspath(path))
+    words = _reading_words(reading)
+    return replace(made, name=name, sha256=sha256, format=format, reading=words)
 
 
 def graph_keys(keys: Mapping[str, str] | None) -> dict[str, str] | None:
@@ -336,20 +358,22 @@ def data_keys(keys: Mapping[str, str] | None) -> dict[str, str]:
 
 def size_of_source(path: str, format: Format) -> int:
     """Bytes of a file, or of the files of a folder that the graph is read from."""
-    if not os.path.isdir(path):
-        return os.path.getsize(path)
-    assert format.files is not None
-    return sum(os.path.getsize(os.path.join(path, name)) for name in format.files(path))
+    return sum(map(os.path.getsize, _files_of(path, format).values()))
+
+
+def _files_of(path: str, format: Format) -> dict[str, str]:
+    """The files that a graph is read from, by their names within a folder; "" for a file."""
+    if format.files is None or not os.path.isdir(path):
+        return {"": path}
+    return {name: os.path.join(path, name) for name in format.files(path)}
 
 
 def _sha256_of_source(path: str, format: Format) -> str:
-    if not os.path.isdir(path):
+    files = _files_of(path, format)
+    if "" in files:
         return sha256_of(path)
-    assert format.files is not None
-    digest = hashlib.sha256()
-    for name in format.files(path):
-        digest.update(f"{sha256_of(os.path.join(path, name))}  {name}\n".encode())
-    return digest.hexdigest()
+    lines = (f"{sha256_of(file)}  {name}\n" for name, file in files.items())
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _reading_words(reading: Mapping[str, Any]) -> str:
@@ -378,9 +402,8 @@ def split_names(line: str) -> tuple[str, ...]:
     try:
         return tuple(next(csv.reader([line]), ()))
     except csv.Error as error:
-        raise InputError(
-            f"`columns` '{shown(line, 40)}' are no names with commas between: {error}"
-        ) from None
+        told = f"`columns` '{shown(line, 40)}' are no names with commas between: {error}"
+        raise InputError(told) from None
 
 
 def reading_of(words: str) -> dict[str, Any]:
@@ -425,11 +448,9 @@ def write_graph(
     name = find_format(path, format)
     write = FORMATS[name].write
     if write is None:
-        able = [each for each, entry in FORMATS.loaded().items() if entry.write is not None]
-        raise InputError(
-            f"{os.fspath(path)}: format '{name}' can be read but not written; "
-            f"choose from {', '.join(able)}"
-        )
+        able = (each for each, entry in FORMATS.loaded().items() if entry.write is not None)
+        told = f"format '{name}' can be read but not written; choose from {', '.join(able)}"
+        raise InputError(f"{os.fspath(path)}: {told}")
     check_one_type(graph, os.fspath(path))
     compress = os.fspath(path).lower().endswith(".gz")
     with atomic_write(path) as temporary:

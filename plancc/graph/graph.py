@@ -124,6 +124,26 @@ class Graph(WithColumns):
         return np.repeat(np.arange(self.num_vertices), self.row_nonzeros())
 
 
+def as_vertices(given: int | Graph, original_ids: npt.NDArray[Any] | None = None) -> Graph:
+    """A graph as it is; for a number, as many vertices with these ids and without edges."""
+    if isinstance(given, Graph):
+        return given
+    empty = np.empty(0, np.int32)
+    return Graph(np.zeros(given + 1, np.int64), empty, original_ids=original_ids)
+
+
+def first_true(found: npt.NDArray[np.bool_]) -> int | None:
+    """Number of the first entry that is true; None if none is."""
+    return int(np.argmax(found)) if found.any() else None
+
+
+def first_outside(numbers: npt.NDArray[np.integer], bound: int) -> int | None:
+    """Place of the first number outside 0..bound - 1; None if there is none."""
+    if not numbers.size or (numbers.min() >= 0 and numbers.max() < bound):
+        return None
+    return first_true((numbers < 0) | (numbers >= bound))
+
+
 def check_num_vertices(num_vertices: int, where: str) -> None:
     """Refuse an empty graph, one whose vertices do not fit int32, and one whose source is too small
     for them (`plancc.graph.bounds`); `where` names the source."""
@@ -146,9 +166,8 @@ def check_range(
     numbers: npt.NDArray[np.integer], bound: int, where: str, says: str = ": vertex '{}' is"
 ) -> None:
     """Refuse numbers outside 0..bound - 1; `where` names the source, and `says` the number."""
-    if numbers.size and (numbers.min() < 0 or numbers.max() >= bound):
-        bad = numbers[(numbers < 0) | (numbers >= bound)][0]
-        raise InputError(f"{where}{says.format(bad)} out of range 0..{bound - 1}")
+    if (k := first_outside(numbers, bound)) is not None:
+        raise InputError(f"{where}{says.format(numbers.flat[k])} out of range 0..{bound - 1}")
 
 
 def as_offsets(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
-from plancc.graph.graph import MAX_VERTICES, check_num_vertices
+from plancc.graph.graph import MAX_VERTICES, check_num_vertices, first_true
 from plancc.graph.named_ids import Names, check_no_numbers
 from plancc.graph.textfile import show
 from plancc.graph.union import Entries
@@ -37,10 +37,7 @@ _SHORT_TRIPLES = (["h", "r", "t"], ["s", "p", "o"])
 
 
 def edge_columns(
-    where: str,
-    names: Sequence[str],
-    columns: Sequence[str],
-    texts: Container[str] = (),
+    where: str, names: Sequence[str], columns: Sequence[str], texts: Container[str] = ()
 ) -> tuple[str, ...]:
     """Names of the columns of u, v and perhaps weights.
 
@@ -243,16 +240,9 @@ def number(
     return found
 
 
-def check_ids(
-    u: IntArray,
-    v: IntArray,
-    num_vertices: int,
-    place: Callable[[int], str],
-) -> None:
+def check_ids(u: IntArray, v: IntArray, num_vertices: int, place: Callable[[int], str]) -> None:
     """Refuse the first edge with an id that `num_vertices` leaves no room for; `place` names it."""
-    wrong = (u >= num_vertices) | (v >= num_vertices)
-    if wrong.any():
-        k = int(np.argmax(wrong))
+    if (k := first_true((u >= num_vertices) | (v >= num_vertices))) is not None:
         raise InputError(
             f"{place(k)}: vertex id '{max(u[k], v[k])}' is out of range 0..{num_vertices - 1} "
             f"(`num_vertices` {num_vertices})"

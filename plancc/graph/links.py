@@ -19,7 +19,7 @@ from plancc.graph.formats import FORMATS
 from plancc.graph.graph import Graph, check_range
 from plancc.graph.listed_edges import edge_keys, edges_of, link_keys, places_in
 from plancc.graph.named_ids import are_names, names_of
-from plancc.graph.npz import read_npz_data
+from plancc.graph.npz import Archive
 from plancc.graph.rowids import warn_of_numbers
 from plancc.graph.textfile import StrPath, show
 from plancc.graph.vertexdata import as_array
@@ -30,6 +30,7 @@ KINDS = (*SPLITS, "val_negative", "test_negative")
 """Kinds of links, by number."""
 OF_LINKS = ("val_target_negative", "test_target_negative")
 """Names of the negatives of every single link."""
+NAMES = (*KINDS, *OF_LINKS)
 MOST_LINKS = 2**31 - 1
 """Most links of a plan, with negatives."""
 LOOKED_AT = 1 << 16
@@ -105,10 +106,9 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
     elif isinstance(source, Sequence) and len(source) == len(SPLITS):
         source, labelled = _labelled(source, graph, known, where), True
     if not isinstance(source, Mapping):
-        raise InputError(
-            f"{where}'{type(source).__name__}' has no links: give a file, a mapping of "
-            f"{', '.join(KINDS)}, or the three data objects of RandomLinkSplit"
-        )
+        given = f"a file, a mapping of {', '.join(KINDS)}, or the three data objects"
+        kind = type(source).__name__
+        raise InputError(f"{where}'{kind}' has no links: give {given} of RandomLinkSplit")
     ends = source.get("train")
     if not labelled and ends is not None and as_array(ends, where).dtype.kind in "iu":
         warn_of_numbers(graph, f"{where}the ends of links")
@@ -137,11 +137,10 @@ def _read(path: StrPath) -> Mapping[str, Any]:
     if not os.path.isdir(name):
         if not name.lower().endswith(".npz"):
             raise InputError(f"{name}: links are read from .npz, or from a folder of format ogb")
-        with read_npz_data(name, split=None, keys={}) as held:
-            known = [key for key in (*KINDS, *OF_LINKS) if key in held]
-            if left := ", ".join(show(key) for key in held if key not in known):
-                warn(f"{name}: not taken: {left}; names of links: {', '.join((*KINDS, *OF_LINKS))}")
-            return {key: held[key] for key in known}
+        with Archive(name) as held:
+            if left := ", ".join(show(key) for key in held if key not in NAMES):
+                warn(f"{name}: not taken: {left}; names of links: {', '.join(NAMES)}")
+            return {key: held[key] for key in NAMES if key in held}
     for each in FORMATS.loaded().values():
         if each.read_links is not None and each.files is not None and each.files(name):
             found: Mapping[str, Any] = each.read_links(name)
@@ -160,19 +159,17 @@ def _labelled(
             raise InputError(f"{where}the data of {name} have no edge_label_index and edge_label")
         pair, label = as_array(pair, f"{where}edge_label_index"), as_array(label, f"{where}label")
         if pair.ndim != 2 or label.shape != pair.shape[1:]:
-            raise InputError(
-                f"{where}edge_label_index of {name} has shape {pair.shape}, and edge_label "
-                f"{label.shape}"
-            )
+            shapes = f"has shape {pair.shape}, and edge_label {label.shape}"
+            raise InputError(f"{where}edge_label_index of {name} {shapes}")
         check_range(pair, graph.num_vertices, f"{where}edge_label_index of {name}")
         found[name], negative = pair[:, label > 0], pair[:, label <= 0]
         wrong = are_edges(known, _some(negative), graph)
         if wrong.any():
-            raise InputError(
-                f"{where}{wrong.sum():,} of the {len(wrong):,} pairs of edge_label 0 of {name} "
-                "are edges, and not negatives: with labels of your own leave neg_sampling_ratio "
-                "above 0"
+            told = (
+                f"{wrong.sum():,} of the {len(wrong):,} pairs of edge_label 0 of {name} are edges"
             )
+            cure = "with labels of your own leave neg_sampling_ratio above 0"
+            raise InputError(f"{where}{told}, and not negatives: {cure}")
         if name != SPLITS[0]:
             found[f"{name}_negative"] = negative
     return found
@@ -180,9 +177,8 @@ def _labelled(
 
 def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     """Links by kind, of the right shapes and ranges."""
-    for name in given.keys() - {*KINDS, *OF_LINKS}:
-        known = ", ".join((*KINDS, *OF_LINKS))
-        raise InputError(f"{where}'{shown(name)}' is no kind of links: they are {known}")
+    for name in given.keys() - {*NAMES}:
+        raise InputError(f"{where}'{shown(name)}' is no kind of links: they are {', '.join(NAMES)}")
     found: dict[str, npt.NDArray[Any]] = {}
     for name, value in given.items():
         listed, pair = as_array(value, f"{where}{name}"), name in KINDS
@@ -191,19 +187,15 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
             shape = "[2, links]" if pair else "[links, negatives of each]"
             kind = "text" if listed.dtype.kind in "US" else listed.dtype
             names = ", or their names" if are_names(graph.original_ids) else ""
-            raise InputError(
-                f"{where}{name} is of {kind}, shape {list(array.shape)}: give integers of shape "
-                f"{shape}, the numbers of vertices{names}"
-            )
+            cure = f"give integers of shape {shape}, the numbers of vertices{names}"
+            raise InputError(f"{where}{name} is of {kind}, shape {list(array.shape)}: {cure}")
         check_range(array, graph.num_vertices, f"{where}{name}")
     pairs = {kind: found.get(kind, np.zeros((2, 0))).astype(np.int32) for kind in KINDS}
     per_link = {0} if any(pairs[kind].shape[1] for kind in KINDS[3:]) else set[int]()
     for name in found.keys() & {*OF_LINKS}:
         split, targets = name.partition("_")[0], found[name]
-        if len(targets) != pairs[split].shape[1]:
-            raise InputError(
-                f"{where}{name} has {len(targets)} rows, and {split} {pairs[split].shape[1]} links"
-            )
+        if len(targets) != (links := pairs[split].shape[1]):
+            raise InputError(f"{where}{name} has {len(targets)} rows, and {split} {links} links")
         per_link.add(targets.shape[1])
         sources = np.repeat(pairs[split][0], targets.shape[1])
         pairs[f"{split}_negative"] = np.stack([sources, targets.reshape(-1).astype(np.int32)])
@@ -213,10 +205,9 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     if not pairs["train"].shape[1]:
         raise InputError(f"{where}there are no training links (array train)")
     if len(per_link) > 1:
-        raise InputError(
-            f"{where}the links have {' and '.join(map(str, sorted(per_link)))} negatives each (0: "
-            "they share them): give both splits alike"
-        )
+        counts = " and ".join(map(str, sorted(per_link)))
+        cure = "(0: they share them): give both splits alike"
+        raise InputError(f"{where}the links have {counts} negatives each {cure}")
     if sum(each.shape[1] for each in pairs.values()) > MOST_LINKS:
         raise InputError(f"{where}more than {MOST_LINKS} links, with their negatives")
     return SplitLinks(pairs, *per_link)
@@ -267,10 +258,9 @@ def _doubtful(
             yield np.any([there, *are_links], axis=0), f"{kind} pairs are links or edges"
             continue
         if pair.shape == (2, 2) and not there.all() and are_edges(known, pair.T, graph).all():
-            raise InputError(
-                f"{where}{kind} has a link in every row, as {pair.tolist()} then are edges: give "
-                "the sources in one row, and the targets in another"
-            )
+            told = f"has a link in every row, as {pair.tolist()} then are edges"
+            cure = "give the sources in one row, and the targets in another"
+            raise InputError(f"{where}{kind} {told}: {cure}")
         if kind == SPLITS[0] and not labelled:
             absent = ~there & ~are_edges(known, pair[::-1], graph)
             left_out = "which is meant only where their edges were left out of it"
@@ -288,17 +278,12 @@ def check_shares(shares: Sequence[float], links: Any = None) -> None:
     if links is not None:
         raise InputError("`links` and `link_split` exclude each other: give one of them")
     if len(shares) != 2 or min(shares) < 0 or not 0 < sum(shares) < 1:
-        raise InputError(
-            f"`link_split` {','.join(map(str, shares))}: give the shares of validation and test "
-            "links, which leave some for training, as 0.1,0.1"
-        )
+        cure = "give the shares of validation and test links, which leave some for training"
+        raise InputError(f"`link_split` {','.join(map(str, shares))}: {cure}, as 0.1,0.1")
 
 
 def random_links(
-    graph: Graph,
-    shares: Sequence[float],
-    seed: int,
-    times: npt.NDArray[np.float64] | None = None,
+    graph: Graph, shares: Sequence[float], seed: int, times: npt.NDArray[np.float64] | None = None
 ) -> SplitLinks:
     """Split the edges: each of an undirected graph once, none from a vertex to itself.
 
@@ -333,9 +318,8 @@ def random_links(
         sizes, order = [second - first, len(order) - second], np.roll(order, -first)
     for share, size in zip(shares, sizes, strict=True):
         if share and not size:
-            raise InputError(
-                f"`link_split` {share:g}: of {len(order)} edges that is no link; give more, or 0"
-            )
+            of_edges = f"of {len(order)} edges that is no link; give more, or 0"
+            raise InputError(f"`link_split` {share:g}: {of_edges}")
     *held, train = (ends[:, each] for each in np.split(order, np.cumsum(sizes)))
     pairs = dict(zip(SPLITS, (train, *held), strict=True))
     drawn = _negatives(ends, sum(sizes), graph, random)
@@ -363,10 +347,9 @@ def cut_by_time(
     for share in reversed(shares):
         able = begins[begins < end]
         if share and not len(able):
-            raise InputError(
-                f"{where}: the {total:,} links have {len(begins) + 1} different times, too few for "
-                f"`link_split` {','.join(f'{each:g}' for each in shares)}"
-            )
+            told = f"the {total:,} links have {len(begins) + 1} different times, too few for"
+            given = ",".join(f"{each:g}" for each in shares)
+            raise InputError(f"{where}: {told} `link_split` {given}")
         if share:
             wanted = end - int(share * total)
             end = int(able[np.argmin(abs(able - wanted))])
@@ -396,11 +379,9 @@ def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator)
         number, every = np.minimum(number, (source - target - 1) % n * n + target), every // 2
     number = np.sort(number)
     if size > (free := every - len(number)):
-        raise InputError(
-            f"{graph.source.name}: {size:,} negatives are needed, and {free:,} pairs of vertices "
-            "are without an edge: give smaller shares (`link_split`), or links with negatives "
-            "(`links`)"
-        )
+        told = f"{size:,} negatives are needed, and {free:,} pairs of vertices are without an edge"
+        cure = "give smaller shares (`link_split`), or links with negatives (`links`)"
+        raise InputError(f"{graph.source.name}: {told}: {cure}")
     place = random.choice(free, size, replace=False)
     found = place + np.searchsorted(number - np.arange(len(number)), place, side="right")
     source = found % n
@@ -442,23 +423,17 @@ def _tell_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
     chance = np.multiply(sizes, by_chance / max(negatives, 1))
     if (turned <= chance + 3 * np.sqrt(chance) + np.multiply(TOLD, sizes)).all():
         return
-    told = "{0:,} of {2:,} held-out links and {1:,} of {3:,} training links"
     there = np.count_nonzero(are_edges(known, train, graph))
-    if turned[1] > there:
-        said = (
-            f"{there:,} training links are edges their own way: `transpose` turns the edges round"
-        )
-    else:
+    said = f"{there:,} training links are edges their own way: `transpose` turns the edges round"
+    if turned[1] <= there:
         ends = np.stack(np.divmod(_some(known), graph.num_vertices))
         both = are_edges(known, ends, graph)[ends[0] != ends[1]]
-        said = (
-            f"{both.sum():,} of {len(both):,} edges are there both ways: `symmetrize` reads all of "
-            "them so"
-        )
-    warn(
-        f"{graph.source.name}: {told.format(*turned, *sizes)} carry no messages, and the edges the "
-        f"other way round do, which tells of the links; {said}"
-    )
+        said = f"{both.sum():,} of {len(both):,} edges are there both ways"
+        said += ": `symmetrize` reads all of them so"
+    held, trained = (f"{k:,} of {n:,}" for k, n in zip(turned, sizes, strict=True))
+    told = f"{held} held-out links and {trained} training links carry no messages"
+    why = "and the edges the other way round do, which tells of the links"
+    warn(f"{graph.source.name}: {told}, {why}; {said}")
 
 
 def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks, Pair]:

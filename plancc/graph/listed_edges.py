@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.graph import MAX_VERTICES, Graph
+from plancc.graph.graph import MAX_VERTICES, Graph, first_true
 
 IntArray = npt.NDArray[np.integer]
 
@@ -90,26 +90,17 @@ def as_features(values: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]
     """
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "biuf":
-        raise InputError(
-            f"{where}: shape {values.shape} and type '{values.dtype}': give a row of numbers for "
-            "every edge"
-        )
+        told = f"shape {values.shape} and type '{values.dtype}'"
+        raise InputError(f"{where}: {told}: give a row of numbers for every edge")
     with np.errstate(over="ignore"):
         found = values.astype(np.float32)
-    wrong = np.flatnonzero(~np.isfinite(found).all(axis=1))
-    if len(wrong):
-        raise InputError(
-            f"{where}: edge {wrong[0]} (counted from 0) has a number that is not finite"
-        )
+    if (k := first_true(~np.isfinite(found).all(axis=1))) is not None:
+        raise InputError(f"{where}: edge {k} (counted from 0) has a number that is not finite")
     return found
 
 
 def with_features(
-    graph: Graph,
-    found: EdgeFeatures,
-    where: str,
-    *,
-    symmetrize: bool = False,
+    graph: Graph, found: EdgeFeatures, where: str, *, symmetrize: bool = False
 ) -> Graph:
     """The graph with the features of its edges.
 
@@ -135,19 +126,15 @@ def with_features(
     missing = number[: len(edges.row)] < 0
     if edges.values is not None:
         missing &= edges.values != 0
-    if missing.any():
-        k = int(np.argmax(missing))
-        raise InputError(
-            f"{where}: edge {k} (counted from 0), from {column[k]} to {row[k]}, is no nonzero of "
-            "the graph, so that its features have no place: values that add up to 0 are left out"
-        )
+    if (k := first_true(missing)) is not None:
+        edge = f"edge {k} (counted from 0), from {column[k]} to {row[k]},"
+        why = "so that its features have no place: values that add up to 0 are left out"
+        raise InputError(f"{where}: {edge} is no nonzero of the graph, {why}")
     known = number[number >= 0]
-    twice = len(known) - len(np.unique(known))
-    if twice:
-        raise InputError(
-            f"{where}: {twice:,} of {len(row):,} edges are there twice, so that features do not "
-            f"belong to one of the {graph.num_nonzeros:,} nonzeros: give every edge once"
-        )
+    if twice := len(known) - len(np.unique(known)):
+        told = f"{twice:,} of {len(row):,} edges are there twice"
+        why = f"so that features do not belong to one of the {graph.num_nonzeros:,} nonzeros"
+        raise InputError(f"{where}: {told}, {why}: give every edge once")
     return graph.with_columns(edge_features=_placed(graph, number, features))
 
 
@@ -166,11 +153,11 @@ def for_every_edge(
     if size < len(row) and np.array_equal(both, row) and np.array_equal(other, column):
         return np.concatenate([given, given[mirror]])
     if size != len(row):
-        raise InputError(
-            f"{where}: {size:,} {what}, and the graph has {len(row):,} edges "
-            f"({graph.num_nonzeros:,} nonzeros after duplicates are summed): give one for every "
-            "edge, in the order of the source (of a symmetric .mtx one for every line)"
-        )
+        summed = f"({graph.num_nonzeros:,} nonzeros after duplicates are summed)"
+        cure = "give one for every edge, in the order of the source"
+        cure += " (of a symmetric .mtx one for every line)"
+        told = f"{size:,} {what}, and the graph has {len(row):,} edges {summed}"
+        raise InputError(f"{where}: {told}: {cure}")
     return given
 
 

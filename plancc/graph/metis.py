@@ -11,13 +11,15 @@ import gzip
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from plancc.errors import InputError, warn
 from plancc.graph.canonical import build_graph, is_symmetric
 from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.graph import Graph, Source, check_num_vertices, first_true
 from plancc.graph.kernels import format_lines
 from plancc.graph.listed_edges import ListedEdges, nonzeros_of_edges
 from plancc.graph.textfile import Integers, StrPath, fail, fail_first, read_bytes, read_integers
@@ -75,38 +77,18 @@ def is_metis(path: StrPath, data: bytes, head: bytes) -> bool:
 
 
 def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
-    first, n, edges, digits, ncon = _header(path, numbers)
-    ptr = numbers.ptr[first + 1 :]
-    line = numbers.line[first + 1 :]
-    count = np.diff(ptr)
-    if len(count) < n:
-        last = int(numbers.line[-1])
-        fail(path, last, f"the file ends after the lines of {len(count)} vertices of", n)
-    if count[n:].any():
-        k = n + int(np.argmax(count[n:] > 0))
-        message = f"the header declares {n} vertices; this line is one more:"
-        fail(path, int(line[k]), message, numbers.values[ptr[k]])
-    ptr, line, count = ptr[: n + 1], line[:n], count[:n]
-
-    has_sizes, has_weights, has_values = digits >= 100, digits // 10 % 10 == 1, digits % 10 == 1
-    ncon = ncon if has_weights else 0
-    prefix = has_sizes + ncon
+    head = _header(path, numbers)
+    n, edges, prefix = head.vertices, head.edges, head.sizes + head.weights
+    ptr, line = _vertex_lines(path, numbers, head)
+    count, lead = np.diff(ptr) - prefix, ptr[:-1, None] + np.arange(prefix)
     message = f"{prefix} numbers of the vertex are expected before its neighbours, not"
-    fail_first(path, count < prefix, line, message, count)
-    lead = ptr[:-1, None] + np.arange(prefix)
+    fail_first(path, count < 0, line, message, count + prefix)
     leading = numbers.values[lead]
-    if (leading < 0).any():
-        k = int(np.argmax((leading < 0).any(axis=1)))
-        what = "vertex size" if has_sizes and leading[k, 0] < 0 else "vertex weight"
+    if (k := first_true((leading < 0).any(axis=1))) is not None:
+        what = "vertex size" if head.sizes and leading[k, 0] < 0 else "vertex weight"
         fail(path, int(line[k]), f"a {what} is negative:", leading[k][leading[k] < 0][0])
-    is_entry = np.ones(len(numbers.values), np.bool_)
-    is_entry[: ptr[0]] = False
-    is_entry[ptr[-1] :] = False
-    is_entry[lead] = False
-    entry = numbers.values[is_entry]
-    count = count - prefix
-    weight = None
-    if has_values:
+    entry, weight = np.delete(numbers.values[: ptr[-1]], [*range(ptr[0]), *lead.flat]), None
+    if head.has_values:
         message = "the last neighbour has no edge weight:"
         fail_first(path, count % 2 == 1, line, message, numbers.values[ptr[1:] - 1])
         entry, weight = entry[0::2], entry[1::2]
@@ -118,61 +100,101 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
     fail_first(path, entry - 1 == row, line, message, entry, row)
     if weight is not None:
         fail_first(path, weight < 1, line, "an edge weight must be at least 1, not", weight, row)
-        weight = None if pattern else weight
-    graph = build_graph(
-        n,
-        row,
-        (entry - 1).astype(np.int32),
-        weight,
-        directed=False,
-        source=Source.of_file(path, "metis", "the edge weights"),
-    )
+    values = None if pattern else weight
+    column, source = (entry - 1).astype(np.int32), Source.of_file(path, "metis", "the edge weights")
+    graph = build_graph(n, row, column, values, directed=False, source=source)
     if graph.num_nonzeros < len(row):
         place = nonzeros_of_edges(graph, ListedEdges(row, entry - 1))
         again = ~np.isin(np.arange(len(row)), np.unique(place, return_index=True)[1])
         fail_first(path, again, line, "a neighbour is listed twice:", entry, row)
     if not is_symmetric(graph, values=True):
-        mirror = nonzeros_of_edges(graph, ListedEdges(entry - 1, row))
-        k = int(np.argmin(mirror))
-        if mirror[k] < 0:
-            message = f"vertex {entry[k]} does not list {row[k] + 1} in turn; an edge is stored in"
-            fail(path, int(line[row[k]]), f"{message} both directions:", f"{row[k] + 1} {entry[k]}")
-        assert graph.values is not None
-        assert weight is not None
-        k = int(np.argmax(graph.values[mirror] != weight))
-        message = f"the edge to vertex {entry[k]} has another weight in the other direction:"
-        fail(path, int(line[row[k]]), message, weight[k])
+        _fail_mirror(path, graph, ListedEdges(entry - 1, row, values=values), line)
     if len(row) != 2 * edges:
-        fail(path, int(numbers.line[first]), f"the header declares {edges} edges; the file holds",
-             len(row) // 2)  # fmt: skip
-    if has_sizes:
+        message = f"the header declares {edges} edges; the file holds"
+        fail(path, head.line, message, len(row) // 2)
+    if head.sizes:
         warn(f"{os.fspath(path)}: not taken: the sizes of vertices")
-    weights = np.ascontiguousarray(leading[:, int(has_sizes) :]) if ncon else None
+    weights = np.ascontiguousarray(leading[:, head.sizes :]) if head.weights else None
     return replace(graph, vertex_weights=weights)
 
 
-def _header(path: StrPath, numbers: Integers) -> tuple[int, int, int, int, int]:
-    """(its line among the lines of numbers, vertices, edges, fmt as number, ncon)."""
+def _vertex_lines(
+    path: StrPath, numbers: Integers, head: _Header
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where the numbers of every vertex begin, int64[n + 1], and its line, int64[n].
+
+    InputError for another number of lines than of vertices.
+    """
+    n, first = head.vertices, head.first + 1
+    ptr, line = numbers.ptr[first:], numbers.line[first:]
+    if len(line) < n:
+        message = f"the file ends after the lines of {len(line)} vertices of"
+        fail(path, int(numbers.line[-1]), message, n)
+    if ptr[n] < ptr[-1]:
+        k = n + int(np.argmax(np.diff(ptr[n:]) > 0))
+        message = f"the header declares {n} vertices; this line is one more:"
+        fail(path, int(line[k]), message, numbers.values[ptr[k]])
+    return ptr[: n + 1], line[:n]
+
+
+def _fail_mirror(
+    path: StrPath, graph: Graph, turned: ListedEdges, line: npt.NDArray[np.int64]
+) -> NoReturn:
+    """Raise the InputError for the first edge that has no mirror, or one of another weight.
+
+    `turned`: The edges from end to start. `line`: Of every vertex.
+    """
+    row, other = turned.column, turned.row + 1
+    mirror = nonzeros_of_edges(graph, turned)
+    if (k := first_true(mirror < 0)) is not None:
+        message = f"vertex {other[k]} does not list {row[k] + 1} in turn; an edge is stored in"
+        fail(path, int(line[row[k]]), f"{message} both directions:", f"{row[k] + 1} {other[k]}")
+    assert graph.values is not None
+    assert turned.values is not None
+    k = int(np.argmax(graph.values[mirror] != turned.values))
+    message = f"the edge to vertex {other[k]} has another weight in the other direction:"
+    fail(path, int(line[row[k]]), message, turned.values[k])
+
+
+class _Header(NamedTuple):
+    """What the first line says.
+
+    Attributes:
+        first: Its number among the lines of numbers.
+        line: Its line in the file.
+        sizes, weights: Sizes and weights of every vertex, before its neighbours.
+        has_values: Whether every neighbour has a weight behind it.
+    """
+
+    first: int
+    line: int
+    vertices: int
+    edges: int
+    sizes: int
+    weights: int
+    has_values: bool
+
+
+def _header(path: StrPath, numbers: Integers) -> _Header:
     filled = np.flatnonzero(np.diff(numbers.ptr))
     if not len(filled):
         raise InputError(f"{os.fspath(path)}: the file has no header line")
     first = int(filled[0])
     line = int(numbers.line[first])
     head = numbers.values[numbers.ptr[first] : numbers.ptr[first + 1]].tolist()
-    text = " ".join(map(str, head))
     if not 2 <= len(head) <= 4:
+        text = " ".join(map(str, head))
         fail(path, line, "the header 'VERTICES EDGES [FMT [NCON]]' is expected, not", text)
-    n, edges = head[:2]
-    digits = head[2] if len(head) > 2 else 0
+    n, edges, digits, ncon = (*head, *(0, 1)[len(head) - 2 :])
     if digits not in _FORMATS:
         fail(path, line, "FMT is up to three digits 0 or 1, not", digits)
-    ncon = head[3] if len(head) > 3 else 1
-    if ncon < 0 or (ncon < 1 and digits // 10 % 10):
+    has_weights = digits // 10 % 10
+    if ncon < has_weights:
         fail(path, line, "NCON is at least 1, not", ncon)
     if edges < 0:
         fail(path, line, "the number of edges is negative:", edges)
     check_num_vertices(n, f"{os.fspath(path)}, line {line}")
-    return first, n, edges, digits, ncon
+    return _Header(first, line, n, edges, digits // 100, ncon * has_weights, digits % 10 == 1)
 
 
 def write_metis(
@@ -193,10 +215,10 @@ def write_metis(
     if graph.values is not None and not pattern:
         weight = graph.values[kept]
         wrong = (weight < 1) | (weight != np.floor(weight)) | (weight > 2**53)
-        if wrong.any():
+        if (k := first_true(wrong)) is not None:
             raise InputError(
-                f"{name}: METIS edge weights are whole numbers >= 1, not "
-                f"'{weight[np.argmax(wrong)]}'; write the graph without values (`pattern`)"
+                f"{name}: METIS edge weights are whole numbers >= 1, not '{weight[k]}'; write the "
+                "graph without values (`pattern`)"
             )
     if not is_symmetric(graph, values=weight is not None):
         raise InputError(

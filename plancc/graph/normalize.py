@@ -75,6 +75,12 @@ def normalize(
     return with_columns_of(made, graph)
 
 
+def _wrong_sum(name: str, what: str, total: float, normalization: str) -> InputError:
+    """What to raise for a sum that has no inverse or no square root."""
+    needs = f"`normalize` {normalization} needs positive and finite sums, use `normalize` none"
+    return InputError(f"{name}: {what} sum to {total:g}; {needs}")
+
+
 @dataclass(frozen=True, eq=False)
 class RowsOfTypes:
     """Consecutive rows of a graph of types that are to be normalised, every relation by itself.
@@ -165,11 +171,8 @@ class RowsOfTypes:
                 at = bad[np.argmin(self._of[bad])]
                 vertex = vertices[at] - self._types.first[self._types.type_of(vertices[at])]
                 name = in_words(self._types.relations[self._of[at]])
-                raise InputError(
-                    f"{graph.source.name}: {name}: the weights of vertex {vertex} (counted "
-                    f"from 0) sum to {total[at]:g}; `normalize` {self.normalization} needs "
-                    "positive and finite sums, use `normalize` none"
-                )
+                told = f"{name}: the weights of vertex {vertex} (counted from 0)"
+                raise _wrong_sum(graph.source.name, told, total[at], self.normalization)
             values /= np.sqrt(total) if self.normalization == "sym" else total
         made = values.astype(dtype)
         if not np.isfinite(made).all():
@@ -248,11 +251,8 @@ class Rows:
             vertex = f"{self.first + bad[0]} (counted from 0, "
             if self.ids is not None:
                 vertex = f"{shown(self.ids[bad[0]])} ("
-            raise InputError(
-                f"{self.name}: the weights of vertex {vertex}with its self loop, if any) sum to "
-                f"{row_sum[bad[0]]:g}; `normalize` {self.normalization} needs positive and finite "
-                "sums, use `normalize` none"
-            )
+            told = f"the weights of vertex {vertex}with its self loop, if any)"
+            raise _wrong_sum(self.name, told, row_sum[bad[0]], self.normalization)
         scale[used] = row_sum[used]
         scale[~used] = np.inf
         return 1.0 / (np.sqrt(scale) if self.normalization == "sym" else scale)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.graph import Graph
+from plancc.graph.graph import Graph, first_true
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +81,10 @@ class Owners:
             return
         check_owners(self.nonzeros, matrix.num_nonzeros, num_parts, "nonzeros")
         row = np.repeat(np.arange(matrix.num_vertices, dtype=np.int32), matrix.row_nonzeros())
-        wrong = (matrix.indices == row) & (self.nonzeros != self.rows[row])
-        if wrong.any():
-            raise InputError(f"nonzero ({row[wrong][0]}, {row[wrong][0]}) is not its row's owner's")
+        if (
+            k := first_true((matrix.indices == row) & (self.nonzeros != self.rows[row]))
+        ) is not None:
+            raise InputError(f"nonzero ({row[k]}, {row[k]}) is not its row's owner's")
 
 
 def check_owners(

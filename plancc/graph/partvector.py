@@ -10,6 +10,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.files import atomic_write
 from plancc.graph.formats import FORMATS
+from plancc.graph.graph import first_true
 from plancc.graph.kernels import format_lines
 from plancc.graph.textfile import StrPath, fail, fail_first, read_bytes, read_integers
 
@@ -49,8 +50,7 @@ def read_part_vector(
     numbers = read_integers(path, content, comments=b"")
     count = np.diff(numbers.ptr)
     part = numbers.values
-    if (count > 1).any():
-        k = int(np.argmax(count > 1))
+    if (k := first_true(count > 1)) is not None:
         text = " ".join(map(str, part[numbers.ptr[k] : numbers.ptr[k + 1]]))
         fail(path, int(numbers.line[k]), "one part number per line is expected, not", text)
     line = numbers.line[count > 0]

@@ -37,7 +37,7 @@ GRAPH_IDS = ("n_id", "ids")
 """Names of the ids of vertices beside an ``edge_index``."""
 
 
-def rows_by_id(ids: npt.NDArray[Any], num_vertices: int | Graph, what: str) -> npt.NDArray[np.intp]:
+def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np.intp]:
     """The row of every vertex, int[num_vertices].
 
     Parameters:
@@ -54,7 +54,7 @@ def rows_by_id(ids: npt.NDArray[Any], num_vertices: int | Graph, what: str) -> n
     """
     if ids.ndim == 2 and ids.shape[1] == 1:
         ids = ids[:, 0]
-    graph, vertices = num_vertices, ids_of(num_vertices)
+    vertices = ids_of(graph)
     kinds, called = ("S", "names") if are_names(vertices) else ("iu", "integers")
     if ids.ndim != 1 or ids.dtype.kind not in kinds:
         raise InputError(
@@ -76,22 +76,18 @@ def rows_by_id(ids: npt.NDArray[Any], num_vertices: int | Graph, what: str) -> n
     place = places_in(ascending, vertices)
     there = place >= 0
     if not there.all():
-        of_one = ""
+        differ = f"; ids here are as {show(ids[0])}" * (not there.any())
         if kinds == "iu" and ascending[0] == 1 and vertices.min() == 0:
-            of_one = "; ids count from 1 here, the graph's from 0"
-        elif not there.any():
-            of_one = f"; ids here are as {show(ids[0])}"
+            differ = "; ids count from 1 here, the graph's from 0"
         raise InputError(
             f"{what}: vertex {show(vertices[~there][0])} of the graph has no row "
             f"({np.count_nonzero(~there):,} of {len(vertices):,} vertices have none)"
-            f"{of_one}: give every vertex a row; -1 is a label that is not known"
+            f"{differ}: give every vertex a row; -1 is a label that is not known"
         )
     others = len(ids) - len(vertices)
     if others:
-        kept = ""
-        all_there = ascending[0] == 0 and ascending[-1] == len(ids) - 1
-        if all_there and isinstance(graph, Graph) and has_choice(graph):
-            kept = f"; `num_vertices` {len(ids)}, or `keep_ids`, makes them vertices"
+        all_there = ascending[0] == 0 and ascending[-1] == len(ids) - 1 and has_choice(graph)
+        kept = f"; `num_vertices` {len(ids)}, or `keep_ids`, makes them vertices" * bool(all_there)
         warn(
             f"{what}: {others:,} of {len(ids):,} rows are left out: their ids do not occur in the "
             f"graph{kept}"
@@ -123,10 +119,7 @@ def may_be_ids(name: str, first: Sequence[Any]) -> bool:
 
 
 def id_column(
-    columns: Mapping[str, npt.NDArray[Any] | None],
-    taken: Collection[str],
-    num_vertices: int | Graph,
-    where: str,
+    columns: Mapping[str, npt.NDArray[Any] | None], taken: Collection[str], graph: Graph, where: str
 ) -> str | None:
     """The column of a table that says whose its rows are; None: they are as the vertices.
 
@@ -139,7 +132,7 @@ def id_column(
         InputError: For a column without a usual name that holds every vertex once, in another
             order.
     """
-    vertices = ids_of(num_vertices)
+    vertices = ids_of(graph)
     rest = {name: each for name, each in columns.items() if each is not None and name not in taken}
     lower = {name: name.strip().lower() for name in rest}
     for name in rest:
@@ -163,14 +156,12 @@ def id_column(
     return None
 
 
-def ids_of(num_vertices: int | Graph) -> npt.NDArray[Any]:
+def ids_of(graph: Graph) -> npt.NDArray[Any]:
     """The source's ids of all vertices, or their numbers where it has none, or two types have the
     same: int64 or bytes[n]."""
-    if isinstance(num_vertices, int):
-        return np.arange(num_vertices)
-    ids = num_vertices.original_ids
-    if ids is None or (num_vertices.types and len(np.unique(ids)) < len(ids)):
-        return np.arange(num_vertices.num_vertices)
+    ids = graph.original_ids
+    if ids is None or (graph.types and len(np.unique(ids)) < len(ids)):
+        return np.arange(graph.num_vertices)
     return ids
 
 
@@ -221,9 +212,9 @@ def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
     )
 
 
-def is_of_ids(table: npt.NDArray[np.float64], num_vertices: int | Graph) -> bool:
+def is_of_ids(table: npt.NDArray[np.float64], graph: Graph) -> bool:
     """Whether the first of several columns without names is ids: it holds every vertex once."""
-    vertices = ids_of(num_vertices)
+    vertices = ids_of(graph)
     return table.shape[1] > 1 and len(vertices) > FEW and _share_named(table[:, 0], vertices) == 1
 
 
@@ -253,18 +244,16 @@ def say_order(folder: str, names: Sequence[str], what: str) -> None:
             return
 
 
-def like_ids_of(ids: npt.NDArray[Any], num_vertices: int | Graph) -> npt.NDArray[Any]:
+def like_ids_of(ids: npt.NDArray[Any], graph: Graph) -> npt.NDArray[Any]:
     """Ids of rows as names where the graph's own are names; else as they are."""
-    return names_of(ids) if are_names(ids_of(num_vertices)) else ids
+    return names_of(ids) if are_names(ids_of(graph)) else ids
 
 
-def warn_of_order(num_vertices: int | Graph, where: str) -> None:
+def warn_of_order(graph: Graph, where: str) -> None:
     """Say that rows without ids follow the graph's vertices where their ids do not ascend, or in a
     file are names, or leave numbers out."""
-    if isinstance(num_vertices, int) or num_vertices.types is not None:  # type after type
-        return
-    ids, in_file = num_vertices.original_ids, bool(num_vertices.source.sha256)
-    if ids is None:
+    ids, in_file = graph.original_ids, bool(graph.source.sha256)
+    if ids is None or graph.types is not None:  # type after type
         return
     if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
         warn(
@@ -280,13 +269,11 @@ def warn_of_lines(graph: Graph, path: Any) -> None:
         warn(f"{os.fspath(path)}: lines are taken in the graph's order of vertices ({_first(ids)})")
 
 
-def warn_of_numbers(num_vertices: int | Graph, what: str) -> None:
+def warn_of_numbers(graph: Graph, what: str) -> None:
     """Say that what holds vertices holds their numbers where the source has other ids."""
-    ids = None if isinstance(num_vertices, int) else num_vertices.original_ids
-    if ids is not None:
-        warn(
-            f"{what} are taken for vertex numbers from 0, not for the source's ids ({_first(ids)})"
-        )
+    if graph.original_ids is not None:
+        others = f"not for the source's ids ({_first(graph.original_ids)})"
+        warn(f"{what} are taken for vertex numbers from 0, {others}")
 
 
 def _first(ids: npt.NDArray[Any]) -> str:
@@ -300,13 +287,12 @@ def has_choice(graph: Graph) -> bool:
     return known and "num_vertices" in FORMATS[name].options
 
 
-def why_not(rows: int, num_vertices: int | Graph) -> str:
+def why_not(rows: int, graph: Graph) -> str:
     """How the graph is to be read, with a colon before it, so that it has `rows` vertices; "" where
     nothing says so."""
-    if isinstance(num_vertices, int) or not has_choice(num_vertices):
+    if not has_choice(graph):
         return ""
-    graph, ids = num_vertices, num_vertices.original_ids
-    count = graph.num_vertices
+    ids, count = graph.original_ids, graph.num_vertices
     kept = {"keep_ids", "num_vertices"} & reading_of(graph.source.reading).keys()
     if kept:
         counts_from_one = rows == count - 1 and graph.indptr[1] == 0 and graph.indices.all()

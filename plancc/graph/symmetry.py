@@ -39,6 +39,7 @@ def mirror_sum(base: int, indptr: Any, indices: Any) -> Any:
         for k in range(indptr[i], indptr[i + 1]):
             u, v = base + i, np.int64(indices[k])
             low, high = (u, v) if u < v else (v, u)
+            # one hash for both orders of the pair: low end above 32 bits, high end below
             x = mix(np.uint64(low) << np.uint64(32) | np.uint64(high))
             if u < v:
                 total += x

@@ -53,10 +53,8 @@ class Types:
         for name, count in self.counts.items():
             _check_name(name)
             if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-                raise InputError(
-                    f"type '{shown(name)}' has '{shown(count)}' vertices: give a whole number, "
-                    "at least 1, or leave the type out"
-                )
+                cure = "give a whole number, at least 1, or leave the type out"
+                raise InputError(f"type '{shown(name)}' has '{shown(count)}' vertices: {cure}")
         if not self.counts or not self.relations:
             raise InputError("a graph of types needs a type and a relation at least")
         if len(self.relations) > MOST_RELATIONS:
@@ -67,12 +65,13 @@ class Types:
             _check_name(name)
             for each in (source, destination):
                 if each not in self.counts:
-                    raise InputError(
-                        f"{in_words(relation)}: type '{shown(each)}' is unknown; there are "
-                        f"{_listed(self.counts)}"
-                    )
+                    raise InputError(f"{in_words(relation)}: {self._unknown(each)}")
         if len({*self.relations}) < len(self.relations):
             raise InputError("a relation is there twice: give each a name of its own")
+
+    def _unknown(self, name: str) -> str:
+        known = shown(", ".join(self.counts), 200)
+        return f"type '{shown(name)}' is unknown; there are {known}"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,7 +99,7 @@ class Types:
             InputError: For an unknown type.
         """
         if name not in self.counts:
-            raise InputError(f"type '{shown(name)}' is unknown; there are {_listed(self.counts)}")
+            raise InputError(self._unknown(name))
         k = self.names.index(name)
         return slice(int(self.first[k]), int(self.first[k + 1]))
 
@@ -114,15 +113,12 @@ class Types:
         found = [each for each in self.relations if whole == each or each[1] == name]
         if len(found) == 1:
             return found[0]
+        listed = ", ".join(map(str, found or self.relations))
         if found:
-            raise InputError(
-                f"{len(found)} relations are called '{shown(name)}': give one of "
-                f"{', '.join(map(str, found))}"
-            )
+            told = f"{len(found)} relations are called '{shown(name)}'"
+            raise InputError(f"{told}: give one of {listed}")
         given = "', '".join(map(str, whole)) if whole else name
-        raise InputError(
-            f"relation '{shown(given)}' is unknown; there are {', '.join(map(str, self.relations))}"
-        )
+        raise InputError(f"relation '{shown(given)}' is unknown; there are {listed}")
 
     def unreached(self) -> list[str]:
         """Types that no relation leads to."""
@@ -188,9 +184,8 @@ class Types:
         except (ValueError, TypeError, AttributeError, RecursionError):
             right = False
         if not right:
-            raise InputError(
-                f"'{shown(types, 40)}' and '{shown(relations, 40)}' are no types and relations"
-            )
+            texts = f"'{shown(types, 40)}' and '{shown(relations, 40)}'"
+            raise InputError(f"{texts} are no types and relations")
         return found
 
 
@@ -225,10 +220,8 @@ def distinct_columns(
 def check_relation(relation: Any, where: str) -> None:
     """InputError unless it is (source, name, destination); `where` names what has it."""
     if not isinstance(relation, tuple) or [type(each) for each in relation] != [str] * 3:
-        raise InputError(
-            f"{where}: '{shown(relation)}' is no relation: give three texts, "
-            "(source, name, destination)"
-        )
+        cure = "give three texts, (source, name, destination)"
+        raise InputError(f"{where}: '{shown(relation)}' is no relation: {cure}")
 
 
 def _check_name(name: str) -> None:
@@ -239,7 +232,3 @@ def _check_name(name: str) -> None:
 def in_words(relation: Relation) -> str:
     """A relation as messages name it."""
     return f"relation '{shown(' '.join(map(str, relation)), 100)}'"
-
-
-def _listed(names: Mapping[str, Any]) -> str:
-    return shown(", ".join(names), 200)

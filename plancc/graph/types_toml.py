@@ -73,10 +73,9 @@ def _read_head(
     head = read_toml(path)
     counts, listed = head.pop("types", None), head.pop("relations", None)
     if not isinstance(counts, dict) or not isinstance(listed, list) or head:
-        raise InputError(
-            f"{path}: a table [types] of counts and tables [[relations]] are expected, and nothing "
-            f"else{f', not {shown(next(iter(head)))}' if head else ''}"
-        )
+        others = "".join(f", not {shown(name)}" for name in [*head][:1])
+        rule = "a table [types] of counts and tables [[relations]] are expected, and nothing else"
+        raise InputError(f"{path}: {rule}{others}")
     data = {name: dict(each) for name, each in counts.items() if isinstance(each, dict)}
     for kind, of_type in data.items():
         if "count" not in of_type:
@@ -87,10 +86,8 @@ def _read_head(
     files, features = dict[Relation, str](), dict[Relation, str]()
     for k, each in enumerate(listed, 1):
         if not isinstance(each, dict) or set(each) - {EDGE_FEATURES} != {*_ENDS, "file"}:
-            raise InputError(
-                f"{path}: relation {k} needs {', '.join(_ENDS)} and file, may have "
-                f"{EDGE_FEATURES}, and nothing else"
-            )
+            rule = f"needs {', '.join(_ENDS)} and file, may have {EDGE_FEATURES}, and nothing else"
+            raise InputError(f"{path}: relation {k} {rule}")
         relation: Any = tuple(each[name] for name in _ENDS)
         check_relation(relation, path)
         name = _check_file(folder, each["file"], f"{path}: {in_words(relation)}")
@@ -121,10 +118,9 @@ def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> d
     counts, _, data, _ = _read_head(folder)
     for kind, of_type in data.items():
         for key in sorted(of_type.keys() - names_of_data(keys)):
-            raise InputError(
-                f"{os.path.join(folder, HEAD)}: type '{shown(kind)}' has a key {show(key)}, which "
-                f"is no name of vertex data: {', '.join(SOURCE_KEYS)}; `keys` takes other names"
-            )
+            told = f"type '{shown(kind)}' has a key {show(key)}, which is no name of vertex data"
+            known = f"{', '.join(SOURCE_KEYS)}; `keys` takes other names"
+            raise InputError(f"{os.path.join(folder, HEAD)}: {told}: {known}")
     found = {}
     for kind, of_type in data.items():
         files = {key: os.path.join(folder, name) for key, name in of_type.items()}
@@ -132,10 +128,9 @@ def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> d
         for key in found[kind].keys() - _LISTS:
             rows, count = np.shape(found[kind][key])[:1], counts[kind]
             if rows != (count,):
-                raise InputError(
-                    f"{files[key]}: {key} of type '{shown(kind)}' have {sum(rows):,} rows, and "
-                    f"{HEAD} says {count:,} vertices: give every vertex one row"
-                )
+                told = f"{key} of type '{shown(kind)}' have {sum(rows):,} rows"
+                cure = f"{HEAD} says {count:,} vertices: give every vertex one row"
+                raise InputError(f"{files[key]}: {told}, and {cure}")
     return found
 
 
@@ -163,8 +158,7 @@ def read_relations(
     if others:
         warn(f"{folder}: not taken: {', '.join(others)}, which {HEAD} does not name")
     if features:
-        words = f"{folder}: '{EDGE_FEATURES}' {LEFT_OUT}; `edge_features` source keeps them"
-        warn(words)
+        warn(f"{folder}: '{EDGE_FEATURES}' {LEFT_OUT}; `edge_features` source keeps them")
     entries, told = dict[Relation, Entries](), list[str]()
     for relation, name in files.items():
         graph, row, column = _matrix(os.path.join(folder, name), relation, counts, pattern)
@@ -196,12 +190,48 @@ def _matrix(
 ) -> tuple[Graph, IntArray, IntArray]:
     """The matrix of a relation's file, and the ends of its nonzeros as vertices of their types."""
     source, _, destination = relation
-    sizes = [counts[destination], counts[source]]
+    sizes, where = [counts[destination], counts[source]], f"{path}: {in_words(relation)}"
     name = find_format(path)
     reader: Format = FORMATS[name]
-    options = {"pattern": pattern, "symmetrize": False}
-    by_numbers = {"num_vertices": max(sizes)} if "num_vertices" in reader.options else {}
-    turned = False
+    lists_ids = "num_vertices" in reader.options
+    graph, turned = _read_file(path, name, relation, counts, pattern)
+    row, column, shape = (
+        graph.nonzero_rows(),
+        graph.indices.astype(np.int64),
+        (graph.num_vertices,) * 2,
+    )
+    if graph.types is not None:
+        shape = (graph.types.counts["rows"], graph.types.counts["columns"])
+        column -= shape[0]
+    if not lists_ids and [*shape] != sizes:
+        raise InputError(
+            f"{where}: a matrix of {shape[0]} x {shape[1]}, and there are {sizes[0]} vertices of "
+            f"its destination and {sizes[1]} of its source"
+        )
+    for each, size in ((row, sizes[0]), (column, sizes[1])):
+        if each.max(initial=-1) >= size:
+            if name == "edgelist":
+                check_relation_file(path, counts, relation)
+            at = ""
+            if reader.entries is not None:
+                at = f", row {_first_far(reader, path, sizes[:: -1 if turned else 1])}"
+            told = f"vertex '{each.max()}' is out of range 0..{size - 1}"
+            raise InputError(f"{path}{at}: {in_words(relation)}: {told}")
+    return graph, row, column
+
+
+def _read_file(
+    path: str, name: str, relation: Relation, counts: dict[str, int], pattern: bool
+) -> tuple[Graph, bool]:
+    """The graph of a relation's file, in whose words errors and warnings are, and whether sources
+    stand first in it.
+    """
+    reader: Format = FORMATS[name]
+    source, _, destination = relation
+    options: dict[str, Any] = {"pattern": pattern, "symmetrize": False}
+    most, turned = max(counts[source], counts[destination]), False
+    if lists_ids := "num_vertices" in reader.options:
+        options["num_vertices"] = most
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -209,51 +239,24 @@ def _matrix(
             warnings.filterwarnings("ignore", f"{RECTANGULAR}|{TOLD}")
             warnings.filterwarnings("ignore", ".*the smallest id is 1, and vertex 0 has no edge")
             warnings.filterwarnings("ignore", ".*the columns are read by their names")
-            graph = reader.read(path, transpose=False, **options, **by_numbers)
+            graph = reader.read(path, transpose=False, **options)
             names = split_names(graph.source.columns)
-            if turned := bool(by_numbers) and is_source_first(names, source, destination):
+            if turned := lists_ids and is_source_first(names, source, destination):
                 warnings.simplefilter("ignore")  # said already
-                graph = reader.read(path, transpose=True, **options, **by_numbers)
+                graph = reader.read(path, transpose=True, **options)
         for heard in said:  # columns of a relation are not chosen
             if heard.category is PlanccWarning:
                 warn(re.sub(r" \(`columns`[^)]*\)", "", str(heard.message)))
+        return graph, turned
     except InputError as error:
-        if NAMED in str(error):
-            raise InputError(
-                f"{path}: {in_words(relation)}: {NAMED}, and those of types are numbers, from 0 "
-                "within the type: number them first"
-            ) from None
-        chosen = "Name them by `columns`"
-        if name == "edgelist" and chosen not in str(error):
-            check_relation_file(path, counts, relation)
-        words = str(error).replace(f" (`num_vertices` {max(sizes)})", "")
-        cure = "Leave columns out, or name them source and target"
-        raise InputError(words.replace(chosen, cure)) from None
-    row = graph.nonzero_rows()
-    column = graph.indices.astype(np.int64)
-    shape = [graph.num_vertices] * 2
-    if graph.types is not None:
-        shape = list(graph.types.counts.values())
-        column -= shape[0]
-    if not by_numbers and shape != sizes:
-        raise InputError(
-            f"{path}: {in_words(relation)}: a matrix of {shape[0]} x {shape[1]}, and there are "
-            f"{sizes[0]} vertices of its destination and {sizes[1]} of its source"
-        )
-    for each, size in ((row, sizes[0]), (column, sizes[1])):
-        if each.max(initial=-1) >= size:
-            if name == "edgelist":
-                check_relation_file(path, counts, relation)
-            at = (
-                ""
-                if reader.entries is None
-                else f", row {_first_far(reader, path, sizes[:: -1 if turned else 1])}"
-            )
-            raise InputError(
-                f"{path}{at}: {in_words(relation)}: vertex '{each.max()}' is out of range "
-                f"0..{size - 1}"
-            )
-    return graph, row, column
+        words = str(error)
+    if NAMED in words:
+        cure = "those of types are numbers, from 0 within the type: number them first"
+        raise InputError(f"{path}: {in_words(relation)}: {NAMED}, and {cure}")
+    chosen, cure = "Name them by `columns`", "Leave columns out, or name them source and target"
+    if name == "edgelist" and chosen not in words:
+        check_relation_file(path, counts, relation)
+    raise InputError(words.replace(f" (`num_vertices` {most})", "").replace(chosen, cure))
 
 
 def _first_far(reader: Format, path: str, sizes: list[int]) -> int:

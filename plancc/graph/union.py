@@ -19,7 +19,7 @@ from plancc.graph.canonical import (
     with_weight_range,
 )
 from plancc.graph.columns import columns_of
-from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.graph import Graph, Source, check_num_vertices, first_outside
 from plancc.graph.listed_edges import list_edges
 from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.types import Relation, Types, distinct_columns, in_words
@@ -28,6 +28,7 @@ from plancc.text import shown
 IntArray = npt.NDArray[np.integer]
 Entries = tuple[IntArray, IntArray, npt.NDArray[Any] | None]
 """Row (a destination), column (a source) and value of every entry; None: a pattern."""
+_RULE = "vertices count from 0 within their type"
 RELATION = ("columns", "A", "rows")
 """The relation of a rectangular matrix."""
 RECTANGULAR = ".*(of type '(rows|columns)' have no edges|'columns A rows' has no entries)"
@@ -57,13 +58,10 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
     for relation, (row, column, values) in entries.items():
         start, _, end = relation
         for each, name in ((row, end), (column, start)):
-            wrong = (each < 0) | (each >= types.counts[name])
-            if wrong.any():
-                raise InputError(
-                    f"{with_source}{in_words(relation)}: vertex '{each[wrong][0]}' of type "
-                    f"'{shown(name)}' is out of range 0..{types.counts[name] - 1}: vertices count "
-                    "from 0 within their type"
-                )
+            if (k := first_outside(each, types.counts[name])) is not None:
+                told = f"vertex '{each[k]}' of type '{shown(name)}' is out of range"
+                bound = f"0..{types.counts[name] - 1}: {_RULE}"
+                raise InputError(f"{with_source}{in_words(relation)}: {told} {bound}")
         if values is None:
             values = np.ones(len(row), np.float32)
         rows.append(row + types.vertices(end).start)
@@ -78,8 +76,7 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
     for vertices in (*rows, *columns):
         idle[vertices] = False
     for name, count in types.counts.items():
-        alone = int(idle[types.vertices(name)].sum())
-        if alone:
+        if alone := int(idle[types.vertices(name)].sum()):
             what = f"{alone:,} of {count:,} vertices of type '{shown(name)}' have no edges"
             warn(f"{with_source}{what}")
     for remark in (*_counted_otherwise(types, entries), *_twins(entries)):
@@ -112,7 +109,6 @@ def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph
 
 def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Iterator[str]:
     """Remarks on ids that seem to be of the union, or to count from 1."""
-    rule = "vertices count from 0 within their type"
     least = [
         (relation, name, int(ends.min()))
         for relation, (row, column, _) in entries.items()
@@ -120,16 +116,16 @@ def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Ite
         if len(ends)
     ]
     if least and all(smallest == 1 for *_, smallest in least):
-        yield f"vertex 0 of every type is in no relation: {rule}; if yours count from 1, subtract 1"
+        told = "vertex 0 of every type is in no relation"
+        yield f"{told}: {_RULE}; if yours count from 1, subtract 1"
         return
     for relation, name, smallest in least:
         before = types.vertices(name).start
         if before > 1 and smallest == before:
-            yield (
-                f"{in_words(relation)}: no vertex of '{shown(name)}' below {before:,} is in it, "
-                f"and {before:,} is the number of vertices of the types before: {rule}; if yours "
-                f"are of all types, subtract {before:,}"
-            )
+            told = f"no vertex of '{shown(name)}' below {before:,} is in it, and {before:,}"
+            why = f"is the number of vertices of the types before: {_RULE}"
+            cure = f"if yours are of all types, subtract {before:,}"
+            yield f"{in_words(relation)}: {told} {why}; {cure}"
 
 
 def _twins(entries: Mapping[Relation, Entries]) -> Iterator[str]:
@@ -144,10 +140,8 @@ def _twins(entries: Mapping[Relation, Entries]) -> Iterator[str]:
         pairs = np.stack([row, column]).astype(np.int64)
         there, back = (np.unique(each[0] << 32 | each[1]) for each in (pairs, pairs[::-1]))
         if not np.array_equal(there, back):  # else it is its own reverse
-            yield (
-                f"{in_words(relation)} has the edges of {in_words(other)}, source for source: a "
-                "reverse has its ends exchanged"
-            )
+            told = f"has the edges of {in_words(other)}, source for source"
+            yield f"{in_words(relation)} {told}: a reverse has its ends exchanged"
 
 
 def _parallel(
@@ -205,10 +199,8 @@ def rectangular(
     if transpose:
         shape, row, column = (shape[1], shape[0]), column, row
     if symmetrize:
-        raise InputError(
-            f"{source.name}: a matrix of {shape[0]} rows and {shape[1]} columns cannot be "
-            "symmetric: read it without `symmetrize`"
-        )
+        told = f"a matrix of {shape[0]} rows and {shape[1]} columns cannot be symmetric"
+        raise InputError(f"{source.name}: {told}: read it without `symmetrize`")
     counts = {"rows": shape[0], "columns": shape[1]}
     return united(counts, {RELATION: (row, column, values)}, source)
 

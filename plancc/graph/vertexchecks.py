@@ -17,11 +17,12 @@ from plancc.graph.bounds import (
     check_unpacked,
     most_clusters,
 )
-from plancc.graph.graph import Graph
+from plancc.graph.graph import Graph, as_vertices
 from plancc.graph.mapped import MappedRows, feature_type, is_mapped
 from plancc.graph.npz import Archive
 from plancc.graph.rowids import ids_of, why_not
 from plancc.graph.textfile import StrPath
+from plancc.graph.types import Types
 from plancc.graph.vertexdata import MASKS, DataByType, VertexData
 from plancc.graph.wholeweights import whole_weights
 from plancc.memory import check_memory
@@ -35,14 +36,9 @@ MOST_COLUMNS = 2**31 - 1
 """Widest features."""
 
 
-def count_of(num_vertices: int | Graph) -> int:
-    """The number of vertices, which a graph says too."""
-    return num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
-
-
 def check_vertex_data(
     arrays: Mapping[str, npt.ArrayLike | None],
-    num_vertices: int | Graph,
+    graph: Graph,
     where: str = "",
     names: Mapping[str, str] | None = None,
 ) -> VertexData:
@@ -67,7 +63,7 @@ def check_vertex_data(
         for key, array in arrays.items()
         if array is not None
     }
-    check_rows(checked, num_vertices, where, names)
+    check_rows(checked, graph, where, names)
     if "clusters" in checked:
         _check_clusters(checked["clusters"], f"{where}key '{names.get('clusters', 'clusters')}'")
     if "labels" in checked and "targets" in checked:
@@ -79,23 +75,34 @@ def checked_again(data: VertexData, graph: Graph) -> VertexData:
     """Vertex data that a user made, as `check_vertex_data` returns them; errors are its own."""
     if data.by_type is None or graph.types is None:
         return check_vertex_data(data.arrays(), graph)
-    types, found = graph.types, {}
-    for name, each in data.of_type.items():
-        vertices = types.vertices(name)
-        count, where = vertices.stop - vertices.start, f"type '{shown(name)}': "
-        found[name] = check_vertex_data(each.arrays(), count, where)
+    found = {
+        name: check_vertex_data(each.arrays(), of_one_type(graph, name), f"type '{shown(name)}': ")
+        for name, each in data.of_type.items()
+    }
+    return data_by_type(found, graph.types)
+
+
+def of_one_type(graph: Graph, name: str) -> Graph:
+    """The vertices of a type and their ids, without edges."""
+    assert graph.types is not None
+    vertices, ids = graph.types.vertices(name), graph.original_ids
+    return as_vertices(graph.types.counts[name], None if ids is None else ids[vertices])
+
+
+def data_by_type(found: Mapping[str, VertexData], types: Types) -> VertexData:
+    """The data of a whole graph of types, from those of types that have some."""
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
 
-def check_labels(data: VertexData, where: str, num_vertices: int | Graph) -> None:
+def check_labels(data: VertexData, where: str, graph: Graph) -> None:
     """InputError for a class far above how many there are; it names the source's id."""
     for name, each in data.of_type.items():
-        count = 0 if each.labels is None else len(each.labels)
-        check_labels(each, f"{where}: type '{shown(name)}'", count)
+        vertices = as_vertices(0 if each.labels is None else len(each.labels))
+        check_labels(each, f"{where}: type '{shown(name)}'", vertices)
     if data.labels is not None:
         largest = int(data.labels.max(initial=-1))
         if largest >= CLASSES:  # few need no count
-            vertex = ids_of(num_vertices)[np.argmax(data.labels)]
+            vertex = ids_of(graph)[np.argmax(data.labels)]
             occurring = len(np.unique(data.labels[data.labels >= 0]))
             check_classes(largest, occurring, f"{where}: the label of vertex {vertex}")
 
@@ -110,24 +117,17 @@ def _check_clusters(clusters: npt.NDArray[np.int32], what: str) -> None:
 
 
 def check_rows(
-    arrays: Mapping[str, npt.NDArray[Any]],
-    num_vertices: int | Graph,
-    where: str,
-    names: Mapping[str, str],
+    arrays: Mapping[str, npt.NDArray[Any]], graph: Graph, where: str, names: Mapping[str, str]
 ) -> None:
     """InputError unless every array has a row for every vertex."""
-    count = count_of(num_vertices)
+    count, edges = graph.num_vertices, graph.num_nonzeros
     for key, array in arrays.items():
         if len(array) != count:
             alike = [names.get(each, each) for each in arrays if len(arrays[each]) == count]
-            edges = num_vertices.num_nonzeros if isinstance(num_vertices, Graph) else -1
-            of_edges = f" ({edges:,} is the number of its edges)" * (len(array) == edges)
+            of_edges = f" ({edges:,} is the number of its edges)" * (len(array) == edges > 0)
             as_one = f", as many as '{alike[0]}' has rows" if alike else ""
-            cure = why_not(len(array), num_vertices) or (
-                ": give every vertex one label (-1: unknown)"
-                if key == "labels"
-                else ": give every vertex one row"
-            )
+            one = "label (-1: unknown)" if key == "labels" else "row"
+            cure = why_not(len(array), graph) or f": give every vertex one {one}"
             raise InputError(
                 f"{where}key '{names.get(key, key)}' has '{len(array)}' rows, the graph {count} "
                 f"vertices{of_edges}{as_one}{cure}"
@@ -155,12 +155,8 @@ def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[An
     with np.errstate(over="ignore"):
         kind = feature_type(array.dtype.newbyteorder("="))
         result = np.ascontiguousarray(array, dtype=kind)
-    wrong = ~np.isfinite(result)
-    if wrong.any():
-        raise InputError(
-            f"{what} holds {_first(array, wrong, first)}, not a finite 32-bit number: replace it, "
-            "for example by torch.nan_to_num or np.nan_to_num"
-        )
+    cure = "replace it, for example by torch.nan_to_num or np.nan_to_num"
+    _refuse(array, ~np.isfinite(result), what, f", not a finite 32-bit number: {cure}", first)
     _tell_lost(array, result, what)
     return result
 
@@ -177,38 +173,40 @@ def _tell_lost(given: npt.NDArray[Any], made: npt.NDArray[Any], what: str) -> No
         )
 
 
-def _first(array: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], first: int = 0) -> str:
-    """The first wrong number and its place; `first`: number of the first row."""
+def _refuse(
+    array: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], what: str, rule: str, first: int = 0
+) -> None:
+    """InputError for the first wrong number, its place and the rule; `first`: of the first row."""
+    if not wrong.any():
+        return
     place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     numbers = (int(place[0]) + first, *place[1:])
     words = ", ".join(f"{name} {k}" for name, k in zip(("row", "column"), numbers, strict=False))
-    return f"'{array[place]}' in {words} (counted from 0)"
+    raise InputError(f"{what} holds '{array[place]}' in {words} (counted from 0){rule}")
 
 
 def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> None:
-    if array.ndim != 1 or array.dtype.kind not in kinds:
-        advice = ""
-        if array.ndim == 1 and words == "integers":
-            numbers = "np.unique(names, return_inverse=True)[1] numbers names"
-            cast = (
-                "convert it, for example by y.long() or y.astype(int); -1 stands for unknown; real "
-                "numbers are called targets"
-            )
-            advice = f"; {numbers if array.dtype.kind in 'US' else cast}"
-        raise InputError(
-            f"{what} must be a list of {words}, not '{array.dtype}' of shape {array.shape}{advice}"
+    """InputError unless an array has one axis, and the type of these words."""
+    if array.ndim == 1 and array.dtype.kind in kinds:
+        return
+    advice = ""
+    if array.ndim == 1 and words == "integers":
+        advice = (
+            "; np.unique(names, return_inverse=True)[1] numbers names"
+            if array.dtype.kind in "US"
+            else "; convert it, for example by y.long() or y.astype(int); -1 stands for unknown; "
+            "real numbers are called targets"
         )
+    raise InputError(
+        f"{what} must be a list of {words}, not '{array.dtype}' of shape {array.shape}{advice}"
+    )
 
 
 def _integers(array: npt.NDArray[Any], what: str, least: int, rule: str) -> npt.NDArray[np.int32]:
     check_list(array, what, "iu", "integers")
     most = np.iinfo(np.int32).max
-    wrong = array > most
-    if wrong.any():
-        raise InputError(f"{what} holds {_first(array, wrong)}; at most {most:,} are possible")
-    wrong = array < least
-    if wrong.any():
-        raise InputError(f"{what} holds {_first(array, wrong)}; {rule}")
+    _refuse(array, array > most, what, f"; at most {most:,} are possible")
+    _refuse(array, array < least, what, f"; {rule}")
     return array.astype(np.int32)
 
 
@@ -226,24 +224,20 @@ def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
             f"{what} must be a matrix of 0 and 1, or of real numbers, not '{array.dtype}' of shape "
             f"{array.shape}"
         )
-    wrong = (array != 0) & (array != 1)
-    if not wrong.any():
+    others = (array != 0) & (array != 1)
+    if not others.any():
         return array.astype(np.bool_)
-    if array.dtype.kind != "f" or not (wrong & ~np.isnan(array)).any():
-        known = "targets are 0 or 1, or real numbers of a floating type"
-        if array.dtype.kind == "f":
-            known = (
-                "targets of 0 and 1 are all known: of one column make labels, with -1 for others"
-            )
-        raise InputError(f"{what} holds {_first(array, wrong)}; {known}")
+    if array.dtype.kind != "f":
+        _refuse(array, others, what, "; targets are 0 or 1, or real numbers of a floating type")
+    unknown = np.isnan(array)
+    if not (others & ~unknown).any():
+        rule = "targets of 0 and 1 are all known: of one column make labels, with -1 for others"
+        _refuse(array, others, what, f"; {rule}")
     with np.errstate(over="ignore"):
         numbers = np.ascontiguousarray(array, np.float32)
-    wrong = ~np.isfinite(numbers) & ~np.isnan(array).all(axis=1, keepdims=True)
-    if wrong.any():
-        raise InputError(
-            f"{what} holds {_first(array, wrong)}, not a finite 32-bit number; only a row of NaN "
-            "alone stands for an unknown vertex"
-        )
+    wrong = ~np.isfinite(numbers) & ~unknown.all(axis=1, keepdims=True)
+    rule = "only a row of NaN alone stands for an unknown vertex"
+    _refuse(array, wrong, what, f", not a finite 32-bit number; {rule}")
     _tell_lost(array, numbers, what)
     return numbers
 
@@ -258,15 +252,15 @@ _CHECKS: dict[str, Callable[[npt.NDArray[Any], str], npt.NDArray[Any]]] = {
 }
 
 
-def sparse_features(archive: Archive, num_vertices: int | Graph) -> npt.NDArray[np.float32]:
+def sparse_features(archive: Archive, graph: Graph) -> npt.NDArray[np.float32]:
     from scipy.sparse import csr_array
 
     shape = archive.integers("feat_shape", 2).tolist()
-    count = count_of(num_vertices)
+    count = graph.num_vertices
     if shape[0] != count:
         raise InputError(
             f"{archive.name}: key 'feat_shape' has '{shape[0]}' rows, the graph {count} vertices"
-            f"{why_not(shape[0], num_vertices) or ': give every vertex one row'}"
+            f"{why_not(shape[0], graph) or ': give every vertex one row'}"
         )
     if shape[1] < 1:
         raise InputError(f"{archive.name}: key 'feat_shape' holds '{shape[1]}' columns")

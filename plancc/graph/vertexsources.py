@@ -17,7 +17,7 @@ import numpy.typing as npt
 from plancc.errors import InputError, warn
 from plancc.graph.bounds import allowing
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format, format_of_table
-from plancc.graph.graph import Graph
+from plancc.graph.graph import Graph, as_vertices, first_outside, first_true
 from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.npz import Archive, map_array, read_npz_data
 from plancc.graph.rowids import (
@@ -37,27 +37,22 @@ from plancc.graph.rowids import (
 )
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, show
+from plancc.graph.types import Types
 from plancc.graph.vertexchecks import (
     check_labels,
     check_list,
     check_rows,
     check_vertex_data,
-    count_of,
+    data_by_type,
+    of_one_type,
     sparse_features,
 )
-from plancc.graph.vertexdata import (
-    ALIASES,
-    INDEX_LISTS,
-    MASKS,
-    SOURCE_KEYS,
-    DataByType,
-    VertexData,
-    as_array,
-)
-from plancc.graph.vertextables import arrays_of_columns, read_table, wanted_columns
+from plancc.graph.vertexdata import ALIASES, INDEX_LISTS, MASKS, SOURCE_KEYS, VertexData, as_array
+from plancc.graph.vertextables import Keys, arrays_of_columns, read_table, wanted_columns
 from plancc.registry import check_choice
 from plancc.text import shown
 
+Array = npt.NDArray[Any]
 OF_GRAPHS = frozenset(
     (
         *("edge_index", "adj_t", "edge_weight", "edge_attr", "edge_feat", "edge_time"),
@@ -114,81 +109,71 @@ def read_vertex_data(
         BackendUnavailable: If the library that reads this format is not installed.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else path
-    choice: Any = {"split": split, "required": required, "elsewhere": len(paths) > 1}
+    graph, several = as_vertices(num_vertices), len(paths) > 1
+    choice: Any = {"split": split, "required": required, "elsewhere": several}
     found: dict[str, Any] = {}
     home: dict[str, str] = {}
-    missing = {k: v for k, v in data_keys(keys).items() if len(paths) > 1 or k == "id"}
+    missing = {k: v for k, v in data_keys(keys).items() if v and (several or k == "id")}
     with allowing(large=allow_large):
-        for each in paths:
-            name = os.fspath(each)
-            held, ids = _held(each, num_vertices, format, split, keys, required)
+        for name in map(os.fspath, paths):
+            held, ids = _held(name, graph, format, split, keys, required)
             if held is None:
                 continue
             chosen = keys if ids is None else {**(keys or {}), "id": ids}
-            data = vertex_data_of(held, num_vertices, f"{name}: ", **choice, keys=chosen)
+            data = vertex_data_of(held, graph, f"{name}: ", **choice, keys=chosen)
             missing = {key: called for key, called in missing.items() if called not in held}
             if data.by_type is not None:
-                if len(paths) > 1:
+                if several:
                     raise InputError(f"{name}: data by type are of one source: give it alone")
                 found["by_type"] = data.by_type
             for key, array in data.arrays().items():
                 if key in found:
                     raise InputError(f"{name}: {key} are in {home[key]} too; give one")
                 found[key], home[key] = array, name
-        listed = ", ".join(os.fspath(each) for each in paths)
-        for called in filter(None, missing.values()):
-            raise InputError(f"key '{called}' is missing in {'all of ' * (len(paths) > 1)}{listed}")
+        listed = ", ".join(map(os.fspath, paths))
+        for called in missing.values():
+            raise InputError(f"key '{called}' is missing in {'all of ' * several}{listed}")
         data = VertexData(**found)
-        check_labels(data, listed, num_vertices)
+        check_labels(data, listed, graph)
         return data
 
 
 def _held(
-    path: StrPath,
-    num_vertices: int | Graph,
-    format: str | None,
-    split: str | None,
-    keys: Mapping[str, str] | None,
-    required: bool,
+    name: str, graph: Graph, format: str | None, split: str | None, keys: Keys, required: bool
 ) -> tuple[Mapping[str, Any] | None, str | None]:
     """What a source holds, by its own names; None if its format holds no vertex data.
 
     And the name of the ids of rows of a table, "" where it has none; None of other sources.
     """
-    name = os.fspath(path)
-    plain = name.lower().removesuffix(".gz")
-    held: Mapping[str, Any]
-    ids: str | None = None
-    table = format_of_table(name) if format is None and required else None
-    if table is not None and table.read_columns is not None:
-        named = are_names(ids_of(num_vertices))
-        columns = table.read_columns(path, partial(wanted_columns, keys=keys), named)
-        held, ids = arrays_of_columns(columns, keys, name, num_vertices)
-        if table.files is not None and not ids:
-            say_order(name, table.files(name), "a column 'id' says whose each row is")
-    elif format is None and plain.endswith(NO_GRAPH) and required:
+    plain, known = name.lower().removesuffix(".gz"), format
+    if format is None and required:
+        table = format_of_table(name)
+        if table is not None and table.read_columns is not None:
+            named = are_names(ids_of(graph))
+            columns = table.read_columns(name, partial(wanted_columns, keys=keys), named)
+            held, ids = arrays_of_columns(columns, keys, name, graph)
+            if table.files is not None and not ids:
+                say_order(name, table.files(name), "a column 'id' says whose each row is")
+            return held, ids
         if plain.endswith(".npy"):
-            held = _read_array_file(name)
-        else:
-            held, ids = read_table(name, num_vertices, keys)
-    else:
-        read: Callable[..., Mapping[str, Any]] = read_npz_data
-        if format is not None or os.path.isdir(name) or not _unknown(name):
-            known = find_format(path, format)
-            of_format: Format = FORMATS[known]
-            if of_format.read_data is None:
-                if not required and not data_keys(keys):
-                    return None, None
-                able = [each for each in FORMATS if FORMATS.loaded()[each].read_data is not None]
-                raise InputError(
-                    f"{name}: format '{known}' holds no vertex data; give .npz, .npy, .csv, or a "
-                    f"source of format {', '.join(able)}"
-                )
-            read = of_format.read_data
-        held = read(path, split=split, keys=keys or {})
-    if isinstance(held, Archive):
-        held = _of_archive(held, num_vertices, keys or {})
-    return held, ids
+            return _read_array_file(name), None
+        if plain.endswith(NO_GRAPH):
+            return read_table(name, graph, keys)
+    read: Callable[..., Mapping[str, Any]] | None = read_npz_data
+    if format is not None or os.path.isdir(name) or not _unknown(name):
+        known = find_format(name, format)
+        of_format: Format = FORMATS[known]
+        read = of_format.read_data
+    if read is None:
+        if not required and not data_keys(keys):
+            return None, None
+        able = [each for each in FORMATS if FORMATS.loaded()[each].read_data is not None]
+        raise InputError(
+            f"{name}: format '{known}' holds no vertex data; give .npz, .npy, .csv, or a source of "
+            f"format {', '.join(able)}"
+        )
+    found = read(name, split=split, keys=keys or {})
+    return _of_archive(found, graph, keys or {}) if isinstance(found, Archive) else found, None
 
 
 def _unknown(name: str) -> bool:
@@ -206,15 +191,13 @@ def names_of_data(keys: Mapping[str, str]) -> set[str]:
     return {*SOURCE_KEYS, *ROW_IDS, *chain.from_iterable(others)}
 
 
-def _of_archive(
-    archive: Archive, num_vertices: int | Graph, keys: Mapping[str, str]
-) -> dict[str, Any]:
+def _of_archive(archive: Archive, graph: Graph, keys: Mapping[str, str]) -> dict[str, Any]:
     """All names of an archive; arrays that cannot be vertex data are not read, and None."""
     wanted = names_of_data(keys) | {*USUAL_IDS}
     found: dict[str, Any] = {name: archive[name] if name in wanted else None for name in archive}
     if "feat_indptr" in found and "features" not in found:
         ids = _row_ids(found)
-        rows = num_vertices if ids is None else len(found[ids])
+        rows = as_vertices(len(found[ids])) if ids else graph
         found["features"] = sparse_features(archive, rows)
     return found
 
@@ -225,7 +208,7 @@ def vertex_data_of(
     where: str = "",
     *,
     split: str | None = None,
-    keys: Mapping[str, str] | None = None,
+    keys: Keys = None,
     required: bool = True,
     elsewhere: bool = False,
     in_order: bool = False,
@@ -246,14 +229,10 @@ def vertex_data_of(
     Warns:
         PlanccWarning: If rows without ids are of vertices whose ids do not ascend.
     """
-    types = None if isinstance(num_vertices, int) else num_vertices.types
-    if types is not None:
-        given = {name for name, each in held.items() if each is not None}
-        of_types = {*types.counts} - names_of_data(keys or {})
-        if of_types & given or any(isinstance(each, Mapping) for each in held.values()):
-            return _by_type(held, num_vertices, where, split, keys)
-    count = count_of(num_vertices)
-    keys = data_keys(keys)
+    graph = as_vertices(num_vertices)
+    if graph.types is not None and _are_by_type(held, graph.types, keys):
+        return _by_type(held, graph, graph.types, where, split, keys)
+    keys, count = data_keys(keys), graph.num_vertices
     for key in keys:
         check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
     for name in filter(None, keys.values()):
@@ -261,71 +240,64 @@ def vertex_data_of(
             raise InputError(f"{where}key '{name}' is missing; there are {_listed(held)}")
     called = _names_in(held, keys, None if required else count)
     lists = [key for key in called if key not in keys and called[key] in INDEX_LISTS.get(key, ())]
-    arrays = {
-        key: as_array(held[name], f"{where}key '{name}'")
-        for key, name in called.items()
-        if key not in lists
-    }
+    whats = {key: f"{where}key '{name}'" for key, name in called.items()}
+    arrays = {key: as_array(held[called[key]], whats[key]) for key in called if key not in lists}
     by_line = in_order or keys.get("id") == ""
-    ids = "" if by_line else keys.get("id")
-    if not by_line and ids not in held:
-        ids = _row_ids(held, called.values())
-    rows = count
-    if ids and (arrays or lists):
-        called["ids"] = ids
-        of_rows = like_ids_of(as_array(held[ids], f"{where}key '{ids}'"), num_vertices)
+    ids = "" if by_line else _row_ids(held, called.values(), keys.get("id"))
+    own, rows = _own_ids(held, graph), count
+    if ids and called:
+        of_rows = like_ids_of(as_array(held[ids], f"{where}key '{ids}'"), graph)
         rows = len(of_rows) if of_rows.ndim else 0
-    own = _own_ids(held, num_vertices)
-    if own is not None:
-        called["original_ids"] = own
-    if arrays or lists or not required:
-        whose = "" if by_line or ids else _may_be_row_ids(held, num_vertices)
-        _warn_of_unused(held, called, rows, where, whose)
-    if not arrays and not lists:
-        if not required:
-            return VertexData()
+    if called or not required:
+        taken = called | ({"ids": ids} if ids and called else {}) | ({"own": own} if own else {})
+        whose = "" if by_line or ids else _may_be_row_ids(held, graph)
+        _warn_of_unused(held, taken, rows, where, whose)
+    if not called and not required:
+        return VertexData()
+    if not called:
         raise InputError(
             f"{where}no vertex data: none of the keys '{', '.join(SOURCE_KEYS)}' is there, but "
             f"{_listed(held)}"
         )
-    for key in arrays.keys() & set(MASKS):
-        arrays[key] = _of_0_and_1(arrays[key], rows, f"{where}key '{called[key]}'", key)
-    if not ids:
-        check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
-        if own is None:
-            warn_of_order(num_vertices, where)
-        if lists and own is None:
-            listed = ", ".join(show(called[key]) for key in lists)
-            warn_of_numbers(num_vertices, f"{where}the vertices of {listed}")
-        for key in lists:
-            name = called[key]
-            arrays[key] = _mask_of(held[name], num_vertices, f"{where}key '{name}'")
-    else:
+    for key in [key for key in MASKS if key in arrays]:
+        arrays[key] = _of_0_and_1(arrays[key], rows, whats[key], key)
+    if ids:
         for key, array in arrays.items():
             if not array.ndim or len(array) != rows:
                 raise InputError(
-                    f"{where}key '{called[key]}' of shape {array.shape} must have a row for each "
-                    f"of the {rows} ids of '{ids}'"
+                    f"{whats[key]} of shape {array.shape} must have a row for each of the {rows} "
+                    f"ids of '{ids}'"
                 )
-        of_vertices = rows_by_id(of_rows, num_vertices, f"{where}key '{ids}'")
-        for key in lists:
-            name = called[key]
-            arrays[key] = _mask_of_ids(held[name], of_rows, f"{where}key '{name}'")
+        of_vertices = rows_by_id(of_rows, graph, f"{where}key '{ids}'")
+        arrays |= {key: _mask_of_ids(held[called[key]], of_rows, whats[key]) for key in lists}
         if rows > count:
             arrays = {key: array[of_vertices] for key, array in arrays.items()}
-    labels = arrays.get("labels")
-    if labels is not None:
-        real = called["labels"] != "labels" and _has_fractions(labels)
-        if labels.ndim == 2 and labels.shape[1] == 1 and labels.dtype.kind in "iu":
-            arrays["labels"] = labels[:, 0]
-        elif (labels.ndim == 2 or real) and "targets" not in arrays:
-            arrays["targets"], called["targets"] = arrays.pop("labels"), called["labels"]
-    for key in MASKS:
-        if key in arrays:
-            arrays[key] = _of_split(arrays[key], split, f"{where}key '{called[key]}'")
-    checked = check_vertex_data(arrays, num_vertices, where, called)
+    else:
+        check_rows({k: v for k, v in arrays.items() if v.ndim}, graph, where, called)
+        if own is None:
+            warn_of_order(graph, where)
+        if lists and own is None:
+            listed = ", ".join(show(called[key]) for key in lists)
+            warn_of_numbers(graph, f"{where}the vertices of {listed}")
+        arrays |= {key: _mask_of(held[called[key]], graph, whats[key]) for key in lists}
+    _tell_labels_from_targets(arrays, called)
+    for key in [key for key in MASKS if key in arrays]:
+        arrays[key] = _of_split(arrays[key], split, whats[key])
+    checked = check_vertex_data(arrays, graph, where, called)
     # of one row each the checks come first, so that errors name rows of the source
     return checked.take(of_vertices) if ids and rows == count else checked
+
+
+def _tell_labels_from_targets(arrays: dict[str, Array], called: dict[str, str]) -> None:
+    """Take labels of several columns, or of real numbers, for targets."""
+    labels = arrays.get("labels")
+    if labels is None:
+        return
+    real = called["labels"] != "labels" and _has_fractions(labels)
+    if labels.ndim == 2 and labels.shape[1] == 1 and labels.dtype.kind in "iu":
+        arrays["labels"] = labels[:, 0]
+    elif (labels.ndim == 2 or real) and "targets" not in arrays:
+        arrays["targets"], called["targets"] = arrays.pop("labels"), called["labels"]
 
 
 def _names_in(
@@ -346,15 +318,18 @@ def _names_in(
     return called
 
 
+def _are_by_type(held: Mapping[str, Any], types: Types, keys: Keys) -> bool:
+    """Whether what is held is a mapping for every type."""
+    given = {name for name, each in held.items() if each is not None}
+    named = given & ({*types.counts} - names_of_data(keys or {}))
+    return bool(named) or any(isinstance(each, Mapping) for each in held.values())
+
+
 def _by_type(
-    held: Mapping[Any, Any],
-    graph: Any,
-    where: str,
-    split: str | None,
-    keys: Mapping[str, str] | None,
+    held: Mapping[Any, Any], graph: Graph, types: Types, where: str, split: str | None, keys: Keys
 ) -> VertexData:
     """`vertex_data_of` of a mapping for every type; rows beside relations are in their order."""
-    found, missing, types = {}, data_keys(keys), graph.types
+    found, missing = {}, data_keys(keys)
     choice: Any = {"split": split, "keys": keys, "required": False, "elsewhere": True}
     choice["in_order"] = any(isinstance(name, tuple) for name in held)
     for name, given in held.items():
@@ -371,24 +346,16 @@ def _by_type(
                     f"{what}key {show(key)}: weights of some of the types are not taken: "
                     "`weights` takes one vector, of all vertices, type after type"
                 )
-        data = vertex_data_of(given, _of_type(graph, name), what, **choice)
+        data = vertex_data_of(given, of_one_type(graph, name), what, **choice)
         missing = {key: each for key, each in missing.items() if each not in given}
         if data.arrays():
             found[name] = data
     for each in filter(None, missing.values()):
         raise InputError(f"{where}key '{each}' is missing in all types")
-    return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
+    return data_by_type(found, types)
 
 
-def _of_type(graph: Any, name: str) -> Graph:
-    """The vertices of a type and their ids, without edges."""
-    vertices, ids = graph.types.vertices(name), graph.original_ids
-    empty = np.zeros(vertices.stop - vertices.start + 1, np.int64)
-    own = None if ids is None else ids[vertices]
-    return Graph(empty, empty[:0].astype(np.int32), original_ids=own)
-
-
-def _has_fractions(labels: npt.NDArray[Any]) -> bool:
+def _has_fractions(labels: Array) -> bool:
     """Whether a list holds numbers that are not whole, and thus no classes."""
     if labels.ndim != 1 or labels.dtype.kind != "f":
         return False
@@ -400,28 +367,30 @@ def _listed(held: Iterable[str], most: int = 20) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")
 
 
-def _row_ids(held: Mapping[str, Any], taken: Iterable[str] = ()) -> str | None:
+def _row_ids(
+    held: Mapping[str, Any], taken: Iterable[str] = (), wanted: str | None = None
+) -> str | None:
     """The name of the ids of rows, or None if rows follow the graph's order."""
+    if wanted in held:
+        return wanted
     names = () if held.keys() & _OF_EDGES else ROW_IDS
     return next((name for name in names if held.get(name) is not None and name not in taken), None)
 
 
-def _may_be_row_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str:
+def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
     """How rows are taken by an array that may be their ids; "" where there is none."""
     own = {name: held[name] for name in USUAL_IDS if isinstance(held.get(name), np.ndarray)}
-    name = None if held.keys() & _OF_EDGES else id_column(own, (), num_vertices, "")
-    if name is None or are_in_order(own[name], ids_of(num_vertices)):
+    name = None if held.keys() & _OF_EDGES else id_column(own, (), graph, "")
+    if name is None or are_in_order(own[name], ids_of(graph)):
         return ""
     return f"; `keys` id={name} takes rows by it"
 
 
-def _own_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str | None:
+def _own_ids(held: Mapping[str, Any], graph: Graph) -> str | None:
     """The name of the ids that the graph took from the same source, or None."""
-    found = ids_beside(held, count_of(num_vertices))
-    if found is None or isinstance(num_vertices, int):
-        return None
-    same = np.array_equal(like_ids_of(found[1], num_vertices), ids_of(num_vertices))
-    return found[0] if same else None
+    name, ids = ids_beside(held, graph.num_vertices) or (None, None)
+    same = ids is not None and np.array_equal(like_ids_of(ids, graph), ids_of(graph))
+    return name if same else None
 
 
 def _warn_of_unused(
@@ -445,37 +414,35 @@ def _warn_of_unused(
         warn(f"{where}not taken: {_listed(unused, MOST_LISTED)}{whose}{missing}")
 
 
-def _mask_of(value: Any, num_vertices: int | Graph, what: str) -> npt.NDArray[np.bool_]:
+def _mask_of(value: Any, graph: Graph, what: str) -> npt.NDArray[np.bool_]:
     """The mask of a list of vertex numbers."""
-    count = count_of(num_vertices)
+    count = graph.num_vertices
     numbers = as_array(value, what)
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
     check_list(numbers, what, "iu", "vertex numbers")
-    wrong = (numbers < 0) | (numbers >= count)
-    if wrong.any():
+    if (k := first_outside(numbers, count)) is not None:
         raise InputError(
-            f"{what} holds vertex '{numbers[wrong][0]}', out of range 0..{count - 1}"
-            f"{why_not(int(numbers.max()) + 1, num_vertices)}"
+            f"{what} holds vertex '{numbers[k]}', out of range 0..{count - 1}"
+            f"{why_not(int(numbers.max()) + 1, graph)}"
         )
     mask = np.zeros(count, np.bool_)
     mask[numbers] = True
     return mask
 
 
-def _mask_of_ids(value: Any, ids: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
+def _mask_of_ids(value: Any, ids: Array, what: str) -> npt.NDArray[np.bool_]:
     """The mask, over rows with these ids, of a list of ids."""
     listed = as_array(value, what).reshape(-1)
     if are_names(ids):
         listed = names_of(listed)
     check_list(listed, what, "S" if are_names(ids) else "iu", "vertex ids")
-    wrong = ~np.isin(listed, ids)
-    if wrong.any():
-        raise InputError(f"{what} holds the id {show(listed[wrong][0])}, which no row has")
+    if (k := first_true(~np.isin(listed, ids))) is not None:
+        raise InputError(f"{what} holds the id {show(listed[k])}, which no row has")
     return np.isin(ids, listed)
 
 
-def _of_0_and_1(mask: npt.NDArray[Any], rows: int, what: str, key: str) -> npt.NDArray[Any]:
+def _of_0_and_1(mask: Array, rows: int, what: str, key: str) -> Array:
     """Integers of 0 and 1 as booleans; InputError for what looks like a list of vertices."""
     if mask.dtype.kind not in "iu" or not mask.ndim:
         return mask
@@ -490,7 +457,7 @@ def _of_0_and_1(mask: npt.NDArray[Any], rows: int, what: str, key: str) -> npt.N
     )
 
 
-def _of_split(mask: npt.NDArray[Any], split: str | None, what: str) -> npt.NDArray[Any]:
+def _of_split(mask: Array, split: str | None, what: str) -> Array:
     """One column of masks that have one for every split."""
     if mask.ndim == 2 and mask.shape[1] == 1:
         mask = mask[:, 0]
@@ -502,7 +469,8 @@ def _of_split(mask: npt.NDArray[Any], split: str | None, what: str) -> npt.NDArr
     return mask
 
 
-def _read_array_file(name: str) -> dict[str, npt.NDArray[Any]]:
+def _read_array_file(name: str) -> dict[str, Array]:
+    """The features, labels or targets of an .npy file."""
     check_readable(name)
     check_kind(name, "npy")
     array = map_array(name)

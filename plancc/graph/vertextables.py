@@ -6,9 +6,9 @@ import csv
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from math import prod
 from typing import Any, BinaryIO
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, warn
 from plancc.graph.formats import data_keys
-from plancc.graph.graph import Graph
+from plancc.graph.graph import Graph, first_true
 from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.rowids import (
     ROW_IDS,
@@ -31,10 +31,13 @@ from plancc.graph.rowids import (
 )
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, input_errors, is_number, open_input
-from plancc.graph.vertexchecks import count_of, finite
+from plancc.graph.vertexchecks import finite
 from plancc.graph.vertexdata import ALIASES, MASKS, SOURCE_KEYS
 from plancc.text import shown
 
+Columns = dict[str, npt.NDArray[Any] | None]
+"""Columns of a table, or arrays made of these, by name; None: not read."""
+Keys = Mapping[str, str] | None
 MOST_NAMES = 1 << 26
 """Longest line of column names, in bytes."""
 _NUMBERED = {
@@ -44,9 +47,7 @@ _NUMBERED = {
 """Names of columns that are a matrix together."""
 
 
-def read_table(
-    name: str, num_vertices: int | Graph, keys: Mapping[str, str] | None
-) -> tuple[dict[str, npt.NDArray[Any] | None], str]:
+def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
     """Columns of numbers by their names, and the name of the ids as of `arrays_of_columns`.
 
     Without names one column is the labels, several the features; perhaps behind ids.
@@ -59,55 +60,50 @@ def read_table(
     if "index" not in words:  # pandas writes no name of it
         words = [word or "index" for word in words]
     if all(map(is_number, words)):
-        return _without_names(name, mark, words, num_vertices, keys)
+        return _without_names(name, mark, words, graph, keys)
     if len(set(words)) != len(words) or len(words) != len(first[0] or words):
         raise InputError(f"{name}: {len(words)} column names for {len(first[0])} columns")
-    wanted = wanted_columns(words, keys)
+    wanted = dict.fromkeys(wanted_columns(words, keys))
     if not wanted and any(map(is_number, words)):
         raise InputError(
             f"{name}, line 1: neither numbers alone nor names of columns: above ids that are names "
             "write a line of names, as id,f0,label"
         )
-    texts, vertices = list[str](), ids_of(num_vertices)
     rows = [row for row in first if len(row) == len(words)]
     samples = dict(zip(words, zip(*rows, strict=True), strict=True)) if rows else {}
+    texts, vertices = list[str](), ids_of(graph)
     if are_names(vertices):
+        ids, known = data_keys(keys).get("id"), {*vertices.tolist()}
         for word in words:
-            is_named = is_id_name(word) or word == data_keys(keys).get("id")
-            given = names_of(np.array(samples.get(word, ("",))))
-            if is_named or (word not in wanted and np.isin(given, vertices).all()):
+            are_ids = all(each.encode() in known for each in samples.get(word, ("",)))
+            if is_id_name(word) or word == ids or (word not in wanted and are_ids):
                 texts.append(word)
-        wanted = [word for word in wanted if word not in texts]
+                wanted.pop(word, None)
     others = [
         word
         for word, given in samples.items()
-        if word not in (*wanted, *texts) and may_be_ids(word, given)
+        if word not in wanted and word not in texts and may_be_ids(word, given)
     ]
-    columns: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(words)
+    place = {word: k for k, word in enumerate(words)}
+    kinds = _names_of(keys)
+
+    def read(chosen: list[str], dtype: npt.DTypeLike = np.float64) -> Columns:
+        if not chosen:
+            return {}
+        booleans = tuple(place[word] for word in chosen if kinds.get(word) in MASKS)
+        reading = TableReading(tuple(place[word] for word in chosen), booleans, tuple(words))
+        table = read_numbers(name, mark, skipped=1, dtype=dtype, reading=reading)
+        return dict(zip(chosen, table.T, strict=True))
+
+    columns: Columns = dict.fromkeys(words)
     try:
-        columns |= _columns(name, mark, words, [*wanted, *others], keys)
+        columns |= read([*wanted, *others])
     except InputError:  # perhaps of a column that is not needed
         if not others:
             raise
-        columns |= _columns(name, mark, words, wanted, keys)
-    for word in texts:
-        only = TableReading((words.index(word),), (), tuple(words))
-        column = read_numbers(name, mark, skipped=1, dtype=np.str_, reading=only)[:, 0]
-        columns[word] = names_of(np.char.strip(column))
-    return arrays_of_columns(columns, keys, name, num_vertices)
-
-
-def _columns(
-    name: str, mark: str, words: list[str], wanted: list[str], keys: Mapping[str, str] | None
-) -> dict[str, npt.NDArray[Any]]:
-    """The wanted columns of numbers of a table with a line of names."""
-    if not wanted:
-        return {}
-    known, columns = _names_of(keys), [words.index(word) for word in wanted]
-    booleans = (k for k in columns if known.get(words[k]) in MASKS)
-    reading = TableReading(tuple(columns), tuple(booleans), tuple(words))
-    table = read_numbers(name, mark, skipped=1, reading=reading)
-    return dict(zip(wanted, table.T, strict=True))
+        columns |= read([*wanted])
+    columns |= {word: names_of(np.char.strip(read([word], np.str_)[word])) for word in texts}
+    return arrays_of_columns(columns, keys, name, graph)
 
 
 def _words(stream: BinaryIO, mark: str, name: str) -> list[str]:
@@ -125,15 +121,10 @@ def _words(stream: BinaryIO, mark: str, name: str) -> list[str]:
 
 
 def _without_names(
-    name: str,
-    mark: str,
-    words: list[str],
-    num_vertices: int | Graph,
-    keys: Mapping[str, str] | None,
-) -> tuple[dict[str, npt.NDArray[Any] | None], str]:
-    table, found = read_numbers(name, mark), dict[str, npt.NDArray[Any] | None]()
-    count, ids = count_of(num_vertices), ""
-    if data_keys(keys).get("id") != "" and is_of_ids(table, num_vertices):
+    name: str, mark: str, words: list[str], graph: Graph, keys: Keys
+) -> tuple[Columns, str]:
+    table, found, ids = read_numbers(name, mark), Columns(), ""
+    if data_keys(keys).get("id") != "" and is_of_ids(table, graph):
         warn(
             f"{name}: the first column holds {table[:, 0].min():.0f}..{table[:, 0].max():.0f}, "
             "every vertex once: rows are of these (a line of names, as f0,f1, says otherwise)"
@@ -142,79 +133,71 @@ def _without_names(
     if table.shape[1] == 1:
         found["labels"] = class_numbers(table[:, -1], f"{name}: the column")
         return found, ids
-    if are_names(ids_of(num_vertices)) and is_running("index", table[:, 0]):
+    if are_names(ids_of(graph)) and is_running("index", table[:, 0]):
         warn(f"{name}: the first column counts the rows, and is taken as a feature")
-    if len(table) == count + 1 and words == [str(k) for k in range(len(words))]:
+    if len(table) == graph.num_vertices + 1 and words == [str(k) for k in range(len(words))]:
         warn(
             f"{name}: the first line, {','.join(words[:3])}..., is taken as names: there are "
-            f"{count:,} lines besides, as many as vertices"
+            f"{graph.num_vertices:,} lines besides, as many as vertices"
         )
         table = table[1:]
     found["features"] = table.astype(np.float32)
     return found, ids
 
 
-def _names_of(keys: Mapping[str, str] | None) -> dict[str, str]:
+def _names_of(keys: Keys) -> dict[str, str]:
     """What is in a column, by its name."""
     chosen = data_keys(keys)
-    named = {
-        name: key
-        for key in SOURCE_KEYS
-        for name in (key, *ALIASES.get(key, ()))
-        if key not in chosen
-    }
+    usual = (key for key in SOURCE_KEYS if key not in chosen)
+    named = {name: key for key in usual for name in (key, *ALIASES.get(key, ()))}
     return named | {name: key for key, name in chosen.items() if name}
 
 
-def _numbered(key: str, names: Iterable[str], keys: Mapping[str, str] | None) -> list[str]:
+def _numbered(names: Iterable[str], known: Mapping[str, str]) -> dict[str, list[str]]:
     """Columns of a matrix by number, as f0, f1, ... or 0, 1, ..., unless it has a name."""
-    known, groups = _names_of(keys), dict[str, dict[int, str]]()
-    for name in names:
-        if known.get(name) == key:
-            return []
-        if name not in known and (match := _NUMBERED[key].fullmatch(name)):
-            groups.setdefault(match[1], {})[int(match[2])] = name
-    for prefix, group in groups.items():
-        first, last = min(group), max(group)
-        if first <= 1 and last - first + 1 == len(group) and (prefix or len(group) > 1):
-            return [group[k] for k in sorted(group)]
-    return []
+    names, found = list(names), dict[str, list[str]]()
+    there = {known[name] for name in names if name in known}
+    for key, pattern in _NUMBERED.items():
+        groups = dict[str, dict[int, str]]()
+        for name in names if key not in there else ():
+            if name not in known and (match := pattern.fullmatch(name)):
+                groups.setdefault(match[1], {})[int(match[2])] = name
+        for prefix, group in groups.items():
+            first, last = min(group), max(group)
+            whole = first <= 1 and last - first + 1 == len(group) and (prefix or len(group) > 1)
+            if whole and key not in found:
+                found[key] = [group[k] for k in sorted(group)]
+    return found
 
 
-def wanted_columns(names: Iterable[str], keys: Mapping[str, str] | None) -> list[str]:
+def wanted_columns(names: Iterable[str], keys: Keys) -> list[str]:
     """The columns that are read."""
-    names = list(names)
-    known = {
-        *_names_of(keys),
-        *ROW_IDS,
-        *(w for key in _NUMBERED for w in _numbered(key, names, keys)),
-    }
-    return [name for name in names if name in known]
+    names, known = list(names), _names_of(keys)
+    wanted = {*known, *ROW_IDS, *chain.from_iterable(_numbered(names, known).values())}
+    return [name for name in names if name in wanted]
 
 
 def arrays_of_columns(
-    columns: Mapping[str, npt.NDArray[Any] | None],
-    keys: Mapping[str, str] | None,
-    where: str,
-    num_vertices: int | Graph,
-) -> tuple[dict[str, npt.NDArray[Any] | None], str]:
+    columns: Columns, keys: Keys, where: str, graph: Graph
+) -> tuple[Columns, str]:
     """Arrays of vertex data from columns; those that are not read are None.
 
     Returns them and the name of the ids of the rows: what `keys` say, or `id_column`; "": none.
     """
-    known, groups = _names_of(keys), {key: _numbered(key, columns, keys) for key in _NUMBERED}
-    numbered = {name for group in groups.values() for name in group}
+    known = _names_of(keys)
+    groups = _numbered(columns, known)
+    numbered = {*chain.from_iterable(groups.values())}
     ids = data_keys(keys).get("id")
     if ids is None or (ids and ids not in columns):
-        ids = id_column(columns, {*known, *numbered}, num_vertices, where) or ""
-    found: dict[str, npt.NDArray[Any] | None] = {}
+        ids = id_column(columns, {*known, *numbered}, graph, where) or ""
+    found = Columns()
     for name, column in columns.items():
         key, what = known.get(name, ""), f"{where}: column '{shown(name, 40)}'"
         is_text = column is not None and column.dtype.kind == "S" and name != ids
         if is_text and (key or name in numbered):
             raise InputError(f"{what} holds 'string', not numbers (pandas.factorize numbers words)")
-        if name in numbered:
-            continue
+        if name in numbered or (name != ids and not key and is_running(name, column)):
+            continue  # an index of rows holds nothing
         if column is None or is_text or not (key or name == ids):
             found[name] = None
         elif name == ids or key in ("labels", "clusters"):
@@ -225,8 +208,6 @@ def arrays_of_columns(
             found[name] = column == 1
         else:
             found[name] = column.reshape(len(column), prod(column.shape[1:]))
-        if name != ids and not key and is_running(name, column):
-            del found[name]  # it holds nothing
     for key, group in groups.items():
         parts = []
         for name in group:
@@ -234,8 +215,7 @@ def arrays_of_columns(
             parts.append(finite(part, what) if key == "features" else part)
             if part.ndim != 1:
                 raise InputError(f"{what} holds lists, not numbers")
-        if group:
-            found[data_keys(keys).get(key, key)] = np.stack(parts, axis=1)
+        found[data_keys(keys).get(key, key)] = np.stack(parts, axis=1)
     return found, ids
 
 
@@ -292,8 +272,9 @@ def read_numbers(
                 converters=None if reading is None else dict.fromkeys(reading.booleans, _truth),
             )
     except (ValueError, UnicodeDecodeError) as error:
-        words = _wrong_word(shown(error), lambda row: line_of(path, row, skipped), reading)
-        raise InputError(f"{os.fspath(path)}{words}") from error
+        raise InputError(
+            f"{os.fspath(path)}{_wrong_word(shown(error), path, skipped, reading)}"
+        ) from error
     return table
 
 
@@ -312,15 +293,14 @@ def line_of(path: StrPath, row: int, skipped: int) -> int:
         return next(islice(rows, row, None), row + 1 + skipped)
 
 
-def _wrong_word(words: str, line_at: Callable[[int], int], reading: TableReading | None) -> str:
+def _wrong_word(words: str, path: StrPath, skipped: int, reading: TableReading | None) -> str:
     """What numpy says of a table, with the line in the file and the column by name."""
     match = re.fullmatch(
         r"could not convert string (.*) to \w+ at row (\d+), column (\d+)\.", words
     )
     if match is None:
-        words = re.sub(r"; use `usecols`.*", "", words)
-        return f": not a table of numbers: {words}"
-    line, column = line_at(int(match[2])), int(match[3])
+        return f": not a table of numbers: {re.sub('; use `usecols`.*', '', words)}"
+    line, column = line_of(path, int(match[2]), skipped), int(match[3])
     name, advice = f"{column}", "pandas.factorize numbers words"
     if reading is not None and reading.names:
         name = f"'{shown(reading.names[column - 1], 40)}'"
@@ -339,10 +319,9 @@ def _wrong_word(words: str, line_at: Callable[[int], int], reading: TableReading
 def class_numbers(column: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.int64]:
     """Class numbers; NaN, an unknown class, is -1."""
     known = np.where(np.isnan(column), -1, column)
-    wrong = (known != np.floor(known)) | (np.abs(known) > 2**53)
-    if wrong.any():
+    if (k := first_true((known != np.floor(known)) | (np.abs(known) > 2**53))) is not None:
         raise InputError(
-            f"{what} holds '{known[wrong][0]}', not the number of a class; a column of real "
+            f"{what} holds '{known[k]}', not the number of a class; a column of real "
             "numbers to learn is called targets"
         )
     return known.astype(np.int64)

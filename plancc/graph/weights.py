@@ -23,13 +23,7 @@ from plancc.graph.rowids import ROW_IDS, id_column, ids_of, is_of_ids
 from plancc.graph.textfile import StrPath, check_readable, fail, input_errors, is_number, open_input
 from plancc.graph.vertexdata import VertexData
 from plancc.graph.vertexsources import read_vertex_data, vertex_data_of
-from plancc.graph.vertextables import (
-    MOST_NAMES,
-    TableReading,
-    class_numbers,
-    line_of,
-    read_numbers,
-)
+from plancc.graph.vertextables import MOST_NAMES, TableReading, class_numbers, line_of, read_numbers
 from plancc.graph.wholeweights import RULE, first_wrong
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from plancc.errors import InputError, warn
 from plancc.graph.canonical import both_ways, build_graph
 from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.graph import Graph, Source, check_num_vertices, first_true
 from plancc.graph.named_ids import as_ids
 from plancc.graph.textfile import (
     StrPath,
@@ -168,11 +168,7 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
     """The reader of a format whose texts `parse` takes apart."""
 
     def read(
-        path: StrPath,
-        *,
-        pattern: bool = False,
-        columns: Sequence[str] | None = None,
-        **flags: bool,
+        path: StrPath, *, pattern: bool = False, columns: Sequence[str] | None = None, **flags: bool
     ) -> Graph:
         check_readable(path)
         found = parse(path)
@@ -203,11 +199,9 @@ def _between(found: _Found, row: Any, column: Any) -> tuple[Any, Any]:
     """Row and column of the edges of a two-mode network."""
     turned = np.array(found.mutual, np.bool_) & (column < found.rows)
     row, column = np.where(turned, column, row), np.where(turned, row, column)
-    wrong = (row >= found.rows) | (column < found.rows)
-    if wrong.any():
-        line = found.lines[int(np.argmax(wrong))]
+    if (k := first_true((row >= found.rows) | (column < found.rows))) is not None:
         between = f"the first {found.rows} vertices, the rows, to the others"
-        fail(found.path, line, f"an edge does not lead from {between}")
+        fail(found.path, found.lines[k], f"an edge does not lead from {between}")
     return row, column - found.rows
 
 

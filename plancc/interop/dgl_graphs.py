@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.formats import Held
-from plancc.graph.optional import library
+from plancc.graph.formats import Held, library
 from plancc.graph.textfile import StrPath, check_readable
 from plancc.graph.types import in_words
 from plancc.graph.vertexdata import as_array

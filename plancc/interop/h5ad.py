@@ -131,11 +131,7 @@ def _matrix(file: Any, name: str) -> Any:
 
 
 def read_h5ad(
-    path: StrPath,
-    *,
-    pattern: bool = False,
-    keys: Mapping[str, str] | None = None,
-    **flags: bool,
+    path: StrPath, *, pattern: bool = False, keys: Mapping[str, str] | None = None, **flags: bool
 ) -> Graph:
     """Read a graph of the observations of an AnnData.
 

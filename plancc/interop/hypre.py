@@ -64,7 +64,5 @@ def _write_comm(path: Path, part: Part, halo: Int64Array) -> None:
 
 
 EXPORT = Export(
-    "hypre's IJ matrix and communication package of every rank; needs no hypre",
-    write,
-    doubles=True,
+    "hypre's IJ matrix and communication package of every rank; needs no hypre", write, doubles=True
 )

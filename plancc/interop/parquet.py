@@ -18,12 +18,11 @@ from plancc.errors import InputError, warn
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.claims import warn_of_two_sides
-from plancc.graph.formats import Format, join_names
-from plancc.graph.graph import Graph, Source
+from plancc.graph.formats import Format, join_names, library
+from plancc.graph.graph import Graph, Source, first_true
 from plancc.graph.ids import ID_OPTIONS, PiecewiseEdges, edge_columns, number
 from plancc.graph.listed_edges import is_listing
 from plancc.graph.named_ids import Names, names_of, sorted_names, warn_of_empty, whole_names
-from plancc.graph.optional import library
 from plancc.graph.rowids import SAMPLE, by_numbers, is_id_name, may_be_ids, say_order
 from plancc.graph.textfile import StrPath, check_readable, show
 from plancc.graph.union import Entries
@@ -373,9 +372,8 @@ def _is_text(arrow: Any, kind: Any) -> bool:
 def _ids(column: Any, what: str) -> npt.NDArray[np.int64]:
     _check_nulls(column, what, "ids")
     ids: npt.NDArray[Any] = column.to_numpy()
-    wrong = (ids < 0) | (ids > np.iinfo(np.int64).max)
-    if wrong.any():
-        raise InputError(f"{what} holds '{ids[wrong][0]}', not a vertex id")
+    if (k := first_true((ids < 0) | (ids > np.iinfo(np.int64).max))) is not None:
+        raise InputError(f"{what} holds '{ids[k]}', not a vertex id")
     return ids.astype(np.int64, copy=False)
 
 

@@ -19,14 +19,15 @@ from plancc.errors import InputError, warn
 from plancc.graph.canonical import as_values, build_graph, check_edge_index, detect_direction
 from plancc.graph.edge_features import LEFT_OUT
 from plancc.graph.formats import Format, Held
-from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.graph import Graph, Source, check_num_vertices, first_outside
 from plancc.graph.listed_edges import EdgeFeatures, ListedEdges
 from plancc.graph.rowids import vertex_ids
 from plancc.graph.textfile import StrPath, show
 from plancc.graph.types import Relation, check_relation, in_words
-from plancc.graph.union import Entries, united, with_ids
+from plancc.graph.union import Entries, IntArray, united, with_ids
 from plancc.graph.vertexdata import ALIASES, KEYS, MASKS, as_array
 
+Array = npt.NDArray[Any]
 Record = dict[Any, Any]
 """By name; of a graph of types a record for every type by name, and for every relation by (source,
 name, destination)."""
@@ -55,9 +56,9 @@ def graph_of_record(
     Raises:
         InputError
     """
-    flags = {name: on for name, on in reading.items() if name != "pattern"}
     if is_typed(record):
         return _graph_of_types(record, where, source, **reading)
+    pattern = reading.pop("pattern", False)
     pair, values, weights = record.get(graph_key), None, "'adj_t'"
     if pair is None and record.get("adj_t") is not None:
         n, row, col, values = _of_sparse(record["adj_t"], where)
@@ -67,13 +68,10 @@ def graph_of_record(
     else:
         col, row = edge_index_of(pair, where)
         n = _num_vertices(record, row, col, where)
-        what = f"{where}: '{graph_key}'"
-        _check_ends(pair=(col, row), num_vertices=n, what=what, cure=_cure(record, n))
+        _check_ends((col, row), n, f"{where}: '{graph_key}'", _cure(record, n))
         weights, values = _weights(record, len(row), where, n)
-    if reading.get("pattern"):
-        values = None
     source = replace(source, weights=weights)
-    graph = build_graph(n, row, col, values, source=source, **flags)
+    graph = build_graph(n, row, col, None if pattern else values, source=source, **reading)
     return replace(detect_direction(graph), original_ids=vertex_ids(record, n))
 
 
@@ -90,41 +88,34 @@ def _graph_of_types(record: Record, where: str, source: Source, **reading: bool)
             column, row = edge_index_of(each["edge_index"], what)
             values = None if reading.get("pattern") else _weights(each, len(row), what)[1]
             entries[relation] = row, column, values
-    ends: dict[str, list[npt.NDArray[np.integer]]] = {
-        name: [] for name in record if isinstance(name, str) and not name.startswith("_")
-    }
+    named = (name for name in record if isinstance(name, str) and not name.startswith("_"))
+    ends = {name: [np.empty(0, np.int64)] for name in named}
     for (start, _, end), (row, column, _) in entries.items():
         ends.setdefault(start, []).append(column)
         ends.setdefault(end, []).append(row)
     counts = {}
     for name, used in ends.items():
-        vertices = np.concatenate([np.empty(0, np.int64), *used])
+        vertices = np.concatenate(used)
         what = f"{where}: type {show(name)}"
         counts[name] = _num_vertices(record.get(name) or {}, vertices, vertices, what)
     graph = united(counts, entries, source)
     return with_ids(graph, [vertex_ids(record.get(name), n) for name, n in counts.items()])
 
 
-def edge_index_of(edge_index: Any, where: str) -> npt.NDArray[np.integer]:
+def edge_index_of(edge_index: Any, where: str) -> IntArray:
     """An edge_index as integers of shape (2, edges)."""
     return check_edge_index(as_array(edge_index, f"{where}: 'edge_index'"), where)
 
 
-def _check_ends(
-    pair: tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]],
-    num_vertices: int,
-    what: str,
-    cure: str,
-) -> None:
+def _check_ends(pair: tuple[IntArray, IntArray], num_vertices: int, what: str, cure: str) -> None:
     """InputError for a vertex number that is out of range; the message says where it is."""
     for side, ends in enumerate(pair):
-        wrong = (ends < 0) | (ends >= num_vertices)
-        if wrong.any():
-            k = int(np.argmax(wrong))
+        if (k := first_outside(ends, num_vertices)) is not None:
+            wrong = np.count_nonzero((ends < 0) | (ends >= num_vertices))
+            told = f"vertex '{ends[k]}' is out of range 0..{num_vertices - 1}"
+            way = cure if ends[k] >= 0 else "vertices are numbered from 0"
             raise InputError(
-                f"{what}[{side}, {k}]: vertex '{ends[k]}' is out of range 0..{num_vertices - 1} "
-                f"({np.count_nonzero(wrong):,} of {len(ends):,} entries): "
-                f"{cure if ends[k] >= 0 else 'vertices are numbered from 0'}"
+                f"{what}[{side}, {k}]: {told} ({wrong:,} of {len(ends):,} entries): {way}"
             )
 
 
@@ -139,9 +130,7 @@ def _cure(record: Record, num_vertices: int) -> str:
     return f"'{name}' has {num_vertices:,} rows{''.join(more)}; give a row for every vertex"
 
 
-def _num_vertices(
-    record: Record, row: npt.NDArray[np.integer], col: npt.NDArray[np.integer], where: str
-) -> int:
+def _num_vertices(record: Record, row: IntArray, col: IntArray, where: str) -> int:
     given = record.get("num_nodes")
     if given is not None:
         given = as_array(given, f"{where}: 'num_nodes'")
@@ -157,26 +146,22 @@ def _num_vertices(
             of_edges = rows == len(row) > n
             if name in _FEATURES or (rows >= n and not of_edges):
                 return rows
-            also = ", as many as there are edges" * of_edges
-            warn(
-                f"{where}: '{name}' has {rows:,} rows{also}, and 'edge_index' names vertex "
-                f"{n - 1:,}: it is not taken for the number of vertices"
-            )
-    warn(
-        f"{where}: neither 'num_nodes' nor data of vertices is there: taken as {n:,} vertices, up "
-        "to the largest in 'edge_index'"
-    )
+            told = f"'{name}' has {rows:,} rows{', as many as there are edges' * of_edges}"
+            why = f"'edge_index' names vertex {n - 1:,}: it is not taken for the number of vertices"
+            warn(f"{where}: {told}, and {why}")
+    taken = f"taken as {n:,} vertices, up to the largest in 'edge_index'"
+    warn(f"{where}: neither 'num_nodes' nor data of vertices is there: {taken}")
     return n
 
 
 def _weights(
     record: Record, edges: int, where: str, vertices: int = -1
-) -> tuple[str, npt.NDArray[Any] | None]:
+) -> tuple[str, Array | None]:
     """Name of the edges' values, and one for each edge.
 
     `vertices`: Rows of what is of vertices; -1: the record has nothing of these.
     """
-    taken: tuple[str, npt.NDArray[Any] | None] = "", None
+    taken: tuple[str, Array | None] = "", None
     for name in _WEIGHTS:
         if record.get(name) is None:
             continue
@@ -185,16 +170,12 @@ def _weights(
             values = values[:, 0]
         if name != "edge_weight" and (values.ndim == 2 or taken[0]):
             columns = values.shape[1] if values.ndim == 2 else 1
-            warn(
-                f"{where}: '{name}' has {columns} columns and {LEFT_OUT} "
-                "('edge_weight'); `edge_features` source keeps them all"
-            )
+            kept = "('edge_weight'); `edge_features` source keeps them all"
+            warn(f"{where}: '{name}' has {columns} columns and {LEFT_OUT} {kept}")
             continue
         if values.shape != (edges,):
-            raise InputError(
-                f"{where}: '{name}' of shape {values.shape} must have one value for each of the "
-                f"{edges} edges"
-            )
+            rule = f"must have one value for each of the {edges} edges"
+            raise InputError(f"{where}: '{name}' of shape {values.shape} {rule}")
         taken = f"'{name}'", as_values(values, f"{where}: '{name}'")
     shapes = {name: tuple(getattr(record[name], "shape", ())) for name in record}
     others = [
@@ -206,8 +187,7 @@ def _weights(
         and not str(name).endswith("index")
     ]
     if others:
-        words = f"{where}: not taken: {', '.join(others)} of edges; 'edge_weight' is their weight"
-        warn(words)
+        warn(f"{where}: not taken: {', '.join(others)} of edges; 'edge_weight' is their weight")
     return taken
 
 
@@ -218,10 +198,10 @@ def edges_of_record(record: Record, where: str, graph_key: str = "edge_index") -
     """
     if is_typed(record):
         every = (name for name in record if isinstance(name, tuple))
-        known = {
-            each: edges_of_record(record[each], f"{where}: {in_words(each)}") for each in every
-        }
-        return {each: found.features for each, found in known.items() if found is not None}
+        known = (
+            (each, edges_of_record(record[each], f"{where}: {in_words(each)}")) for each in every
+        )
+        return {each: found.features for each, found in known if found is not None}
     found = (record.get(name) for name in ("edge_attr", "edge-feat", "edge_feat", "edge_weight"))
     features = next((each for each in found if each is not None), None)
     if features is None or record.get(graph_key) is None:
@@ -230,16 +210,12 @@ def edges_of_record(record: Record, where: str, graph_key: str = "edge_index") -
     features = as_array(features, f"{where}: features of edges")
     features = features[:, None] if features.ndim == 1 else features
     if features.ndim != 2 or len(features) != len(row) or features.dtype.kind not in "biuf":
-        raise InputError(
-            f"{where}: features of edges are of shape {features.shape} and type {features.dtype}; "
-            f"give a row of numbers for each of the {len(row)} edges"
-        )
+        told = f"features of edges are of shape {features.shape} and type {features.dtype}"
+        raise InputError(f"{where}: {told}; give a row of numbers for each of the {len(row)} edges")
     return EdgeFeatures(ListedEdges(row, column), features)
 
 
-def _of_sparse(
-    matrix: Any, where: str
-) -> tuple[int, npt.NDArray[np.integer], npt.NDArray[np.integer], npt.NDArray[Any] | None]:
+def _of_sparse(matrix: Any, where: str) -> tuple[int, IntArray, IntArray, Array | None]:
     """(n, row, column, values) of a sparse tensor of torch."""
     what = f"{where}: 'adj_t'"
     shape = tuple(getattr(matrix, "shape", ()))

@@ -19,7 +19,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.files import open_file
 from plancc.graph.bounds import check_unpacked
-from plancc.graph.optional import library
+from plancc.graph.formats import library
 from plancc.graph.textfile import StrPath, check_readable
 from plancc.text import shown
 

@@ -49,5 +49,5 @@ class AutoModel(Model):
         return tuple(dict.fromkeys(name.strip() for name in names))
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """InputError: each candidate has a problem of its own (`plancc.owners.choice.choose`)."""
+        """InputError: each candidate has another problem (`plancc.owners.choice.choose`)."""
         raise InputError("model 'auto' has no problem of its own: it compares other models' plans")

@@ -21,7 +21,7 @@ class Model(ABC):
     """A frozen dataclass that turns a normalised matrix into a `Problem`; its fields are options.
 
     The class attributes say what a model is. The pipeline, the search, sweeps, process grids and
-    the command line read them; none of them asks for a model's name.
+    the command line read them, and do not ask for a model's name.
 
     Attributes:
         layout: Layout of its plans: "row", "edge", "grid", "feature", or "any" (it chooses among
@@ -30,7 +30,7 @@ class Model(ABC):
             "edge" wrap theirs in an `EdgeProblem`). None: it assigns owners without a partitioner.
         searched: Whether `plancc.search` looks for owners, unless the user names a partitioner.
         default_objective: What is minimised where the user names no objective; None: nothing is.
-        own_objectives: Objectives beside those of the search, which its partitioner minimises
+        own_objectives: Objectives besides the search's, which its partitioner minimises
             (`with_objective`). A model whose default is one of them is searched on request only.
         minimised: Objectives that its problem states exactly, so that a partitioner's answer needs
             no refinement.
@@ -39,7 +39,7 @@ class Model(ABC):
         of_batches: Whether the objective is the expected volume of mini-batches (classes derived
             from `StochasticModel` only).
         competes: Whether model auto may try it.
-        swept: Whether it has owners of its own for any number of ranks, so that a sweep can predict
+        swept: Whether it gives owners for any number of ranks, so that a sweep can predict
             it.
         assigns_blocks: Whether a row model can assign rows to the blocks of a process grid.
         even_random: Whether rows are owned at random in equal numbers: the halo then follows from

@@ -12,13 +12,7 @@ from plancc.graph.graph import Graph
 from plancc.models.base import Model
 from plancc.models.capacities import Capacities, relative_capacities
 from plancc.models.problem import Assignment
-from plancc.models.weights import (
-    Balance,
-    capacities_of,
-    check_num_parts,
-    combined,
-    vertex_weights,
-)
+from plancc.models.weights import Balance, capacities_of, check_num_parts, combined, vertex_weights
 
 
 def block_owner(

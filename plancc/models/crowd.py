@@ -9,7 +9,7 @@ import numpy as np
 from plancc.graph.graph import Graph
 
 HUB = 2.0
-"""A row or column of so many times the even share of those who may hold it is too heavy."""
+"""A row or column above this multiple of a part's even share is too heavy."""
 MAX_GAINS = 2**29
 """Nonzeros times parts up to which full rows cost little."""
 

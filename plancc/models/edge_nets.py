@@ -31,7 +31,7 @@ def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
-    """Expand nets of the columns, then fold nets of the rows, without those of one pin.
+    """Expand nets of the columns, then fold nets of the rows, without nets of one pin.
 
     Parameters:
         indptr: int64[n + 1].
@@ -46,6 +46,7 @@ def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
         nonzero_vertex (int32[num_nonzeros]): With which.
     """
     n = len(indptr) - 1
+    # Nets 0..n-1 are columns (expand), n..2n-1 rows (fold); each has its own vertex as a pin.
     size = np.ones(2 * n, dtype=np.int64)
     weight = np.zeros(n, dtype=np.int64)
     nonzero_vertex = np.empty(len(indices), dtype=np.int32)
@@ -56,6 +57,7 @@ def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
             nonzero_vertex[k] = v
             weight[v] += 1
             if i != j:
+                # At its column a nonzero is a partial sum of the row, at its row it reads a column.
                 size[n + i if with_column[k] else j] += 1
     num_nets = 0
     for e in range(2 * n):
@@ -73,6 +75,7 @@ def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
     pins = np.empty(net_ptr[num_nets], dtype=np.int32)
     for e in range(2 * n):
         if size[e] > 1:
+            # the own vertex comes first
             pins[end[e]] = e % n
             end[e] += 1
     for i in range(n):

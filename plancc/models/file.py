@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.fields import option
-from plancc.graph.graph import Graph
+from plancc.graph.graph import Graph, first_true
 from plancc.graph.partvector import read_part_vector
 from plancc.graph.rowids import warn_of_lines
 from plancc.models.base import Model
@@ -77,9 +77,7 @@ def part_vector(
         raise InputError(f"{where}: {given.size} part numbers for {n} vertices")
     if given.dtype.kind not in "iu":
         raise InputError(f"{where}: part numbers must be integers, not {given.dtype}")
-    wrong = (given < least) | (given >= num_parts)
-    if wrong.any():
-        vertex = int(np.argmax(wrong))
+    if (vertex := first_true((given < least) | (given >= num_parts))) is not None:
         raise InputError(
             f"{where}: vertex {vertex} is in part {int(given[vertex])}; "
             f"with {num_parts} parts they are numbered 0..{num_parts - 1}"

@@ -45,7 +45,7 @@ class FineGrainModel(EdgeModel):
     partitioned_first: ClassVar[bool] = True
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Full rows and columns: a partitioner of so many nonzeros gains little there."""
+        """Full rows and columns: a partitioner gains little on that many nonzeros."""
         crowd = Crowd.of(matrix, num_parts)
         if crowd is None:
             return ""
@@ -56,8 +56,8 @@ class FineGrainModel(EdgeModel):
     ) -> EdgeProblem:
         """Build the problem; `seed` is not used.
 
-        Vertex k is nonzero k of the CSR, then come those of missing diagonals. Nets of columns come
-        before nets of rows; those of one pin are left out. Sources are the diagonal's vertices.
+        Vertex k is nonzero k of the CSR, then come missing diagonals. Nets of columns come
+        before nets of rows; nets of one pin are left out. Sources are the diagonal's vertices.
 
         Raises:
             InputError: `num_parts` is not in 1..num_vertices, `balance` is not "nnz", or nonzeros

@@ -24,12 +24,12 @@ class LibraModel(EdgeModel):
 
     Libra (Xie, Yan, Li and Zhang, "Distributed power-law graph computing", NIPS 2014) as Md et al.
     2021 uses it (section 5.1). Nonzeros (i, j) and (j, i) are one edge and stay together; one
-    without the other is an edge of its own. A part *holds* a vertex if it has an edge of it. The
+    without the other is an edge by itself. A part *holds* a vertex if it has an edge of it. The
     candidates of an edge are, in turn,
 
     1. the parts that hold both ends,
-    2. those that hold the end with fewer nonzeros,
-    3. those that hold the other end,
+    2. parts that hold the end with fewer nonzeros,
+    3. parts that hold the other end,
     4. all parts;
 
     it goes to the least loaded of the first candidates with room. Load is counted in nonzeros; a

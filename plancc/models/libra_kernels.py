@@ -35,12 +35,13 @@ def degrees(indptr: Any, indices: Any) -> Any:
                 diagonal[i] = True
             else:
                 in_column[indices[k]] += 1
+        # all of the row but the diagonal
         in_row[i] = indptr[i + 1] - indptr[i] - diagonal[i]
     return in_row, in_column, diagonal
 
 
 class Ahead(NamedTuple):
-    """The nonzeros between a vertex and those of a higher rank, by column.
+    """The nonzeros between a vertex and vertices of a higher rank, by column.
 
     Attributes:
         start, end (int64[n]): The nonzeros (i, j) of column j with a higher rank of i are
@@ -77,6 +78,7 @@ def _fill(indptr: Any, indices: Any, rank: Any, end: Any, pairs: Any) -> None:
     for i in range(len(rank)):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
+            # Only nonzeros whose column comes first: rows visited later see them from there.
             if rank[j] < rank[i]:
                 pairs[end[j], 0] = i
                 pairs[end[j], 1] = k
@@ -118,6 +120,9 @@ def assign_edges(
     first = np.zeros(num_parts, dtype=np.int64)  # diagonals among the load
     seen = np.zeros(len(by_rank), dtype=np.bool_)
     low, place = np.int64(0), np.int64(0)
+    # Vertices in ascending number of nonzeros; each assigns its edges to vertices of a higher
+    # rank. Row entries `a` and column entries `b` are merged by the other end: a pair (i, j),
+    # (j, i) is one edge of weight 2.
     for r in range(len(by_rank)):
         u = by_rank[r]
         a, a_end = indptr[u], indptr[u + 1]
@@ -135,10 +140,13 @@ def assign_edges(
             s = np.int64(rank[v])
             weight = np.int64(in_row) + np.int64(in_column)
 
+            # The keys of parts without room are `full` and more.
             full = (room - weight + 1) * _LOAD
+            # 1. the least loaded part that holds both ends
             best = _least_of(held, r, s, key)
             old = best < full
             if not old:
+                # 2. that holds the end with fewer nonzeros; 3. the other end; 4. any part
                 best = _least_of(held, r, r, key)
                 if best >= full:
                     best = _least_of(held, s, s, key)
@@ -148,10 +156,12 @@ def assign_edges(
             c = best % _LOAD
             key[c] += weight * _LOAD
             if not old:  # else c holds both
+                # Set the bit of part c: 64 parts in a word.
                 for x in (r, s):
                     held[x, c // 64] |= np.uint64(1) << np.uint64(c % 64)
                     if not seen[x]:
                         seen[x] = True
+                        # A vertex brings its diagonal to the first part that holds it.
                         stored = diagonal[by_rank[x]]
                         key[c] += stored * _LOAD
                         first[c] += stored
@@ -202,7 +212,7 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
     """Owner of every vertex, int32[n], by rank: of the parts that hold it the least loaded.
 
     Parameters:
-        order (int64[n]): Ranks, in the order in which vertices choose; those that no part holds
+        order (int64[n]): Ranks, in the order in which vertices choose; vertices that no part holds
             take the least loaded of all.
         held: As `assign_edges` fills it.
         load (int64[num_parts]): Of the edges; a row counts 1.

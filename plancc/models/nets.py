@@ -30,6 +30,7 @@ def column_nets(indptr: Any, indices: Any) -> Any:
     n = len(indptr) - 1
     size = np.zeros(n, dtype=np.int64)
     for i in range(n):
+        # A net needs its own row as a pin, whether or not the diagonal is stored.
         missing = 1
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
@@ -43,6 +44,7 @@ def column_nets(indptr: Any, indices: Any) -> Any:
         num_nets += size[j] > 1
     net_ptr = np.zeros(num_nets + 1, dtype=np.int64)
     column = np.empty(num_nets, dtype=np.int32)
+    # `end[j]`: where the next pin of net j goes; -1: the net has one pin and is left out.
     end = np.full(n, -1, dtype=np.int64)
     net = 0
     for j in range(n):
@@ -52,6 +54,7 @@ def column_nets(indptr: Any, indices: Any) -> Any:
             column[net] = j
             net += 1
 
+    # Rows come in ascending order, and so do the pins of every net.
     pins = np.empty(net_ptr[num_nets], dtype=np.int32)
     for i in range(n):
         missing = True
@@ -102,6 +105,7 @@ def _marks(net_ptr: Any, pins: Any, size: Any, source: Any) -> Any:
         code = np.uint64(0)
         for k in range(net_ptr[e], net_ptr[e + 1]):
             weight = np.uint64(size[k] if len(size) > 0 else 1)
+            # A sum of hashes does not depend on the order of pins; odd factors tell sizes apart.
             code += _mixed(pins[k]) * (np.uint64(2) * weight - np.uint64(1))
         if len(source) > 0:
             code ^= _mixed(-source[e] - 2)
@@ -123,6 +127,7 @@ def _merge_sorted(
         num_pins = net_ptr[e + 1] - net_ptr[e]
         if kept > 0:
             before = first[kept - 1]
+            # Equal nets are neighbours in the order: add the cost to the first of them.
             as_many = net_ptr[before + 1] - net_ptr[before] == num_pins
             if as_many and mark[before] == mark[e]:
                 total[kept - 1] += cost[e]
@@ -156,7 +161,7 @@ class NetUnion:
             what has been seen.
 
     Attributes:
-        num_nets (int): Of all blocks, before merging, those of one pin among them.
+        num_nets (int): Of all blocks, before merging, including nets of one pin.
         num_pins (int): Held at the moment.
     """
 

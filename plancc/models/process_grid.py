@@ -94,11 +94,11 @@ class ProcessGridModel(Model):
 
     @abstractmethod
     def shape(self, num_ranks: int) -> Shape:
-        """The grid of so many ranks.
+        """The grid of a number of ranks.
 
         Raises:
-            InputError: No grid of these options has so many ranks; the message names those that
-                have, and numbers of ranks near by that would do.
+            InputError: No grid of these options has this number of ranks; the message names grids
+                that do, and numbers near by that would fit.
         """
 
     @property
@@ -228,7 +228,7 @@ class Cagnet3DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """The most even grid, and those of one process column."""
+        """The most even grid, and grids of one process column."""
         layers = _divisors(num_ranks)[1:]
         shapes = [_shapes(num_ranks, 3)[0], *(f"{num_ranks // k}x1x{k}" for k in layers)]
         return [{"grid": shape} for shape in dict.fromkeys(shapes)]
@@ -287,7 +287,7 @@ def _check_ranks(num_ranks: int) -> None:
 
 
 def _given(grid: str | tuple[int, ...], dimensions: int, num_ranks: int) -> tuple[int, ...]:
-    """The sizes of a grid that the user names, which must have so many ranks."""
+    """The sizes of a grid that the user names, which must have the given number of ranks."""
     sizes = _sizes(grid, dimensions)
     if math.prod(sizes) != num_ranks:
         raise InputError(
@@ -308,7 +308,7 @@ def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
 
 
 def _shapes(num_ranks: int, dimensions: int) -> list[str]:
-    """Grids of so many ranks as text, the most even ones first."""
+    """Grids of a number of ranks as text, the most even ones first."""
     divisors = _divisors(num_ranks)
     sizes = [(a, num_ranks // a) for a in divisors]
     if dimensions == 3:

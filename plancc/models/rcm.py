@@ -13,13 +13,7 @@ from plancc.models.base import Model
 from plancc.models.block import block_owner
 from plancc.models.pattern import symmetrised
 from plancc.models.problem import Assignment
-from plancc.models.weights import (
-    Balance,
-    capacities_of,
-    check_num_parts,
-    combined,
-    vertex_weights,
-)
+from plancc.models.weights import Balance, capacities_of, check_num_parts, combined, vertex_weights
 
 
 def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) -> int:

@@ -68,7 +68,7 @@ class StochasticModel(Model):
             12).
         batches ("auto" or int): "auto": exact probabilities where the sampler has them, else as
             many batches as it takes; a number: that many batches.
-        sampler_options: Options of the sampler; those that are left out take its defaults.
+        sampler_options: Options of the sampler; options that are left out take its defaults.
         vertex_data: Training mask and clusters, for samplers that need them.
     """
 
@@ -108,7 +108,7 @@ class StochasticModel(Model):
 
     @classmethod
     def option_fields(cls) -> dict[str, Field[Any]]:
-        """Its own options and those of all samplers."""
+        """Options of the model and of all samplers."""
         own = {each.name: each for each in options_of(cls)}
         return own | sampler_options() | own
 
@@ -131,7 +131,7 @@ class StochasticModel(Model):
         return replace(self, vertex_data=vertex_data)
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """A row that most rows need, in so many parts that gains of moves cost too much."""
+        """A row that most rows need, in too many parts for gains of moves to be cheap."""
         needed = np.bincount(matrix.indices, minlength=matrix.num_vertices)
         vertex = int(needed.argmax())
         most = int(needed[vertex])
@@ -214,7 +214,7 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
 
 
 def batches_of(nets: int, nets_per_batch: float) -> int:
-    """Batches that have so many nets, at least 1; 1 too where they have none whatever happens."""
+    """Batches that have this number of nets, at least 1; 1 also where no batch has a net."""
     return max(1, math.ceil(nets / nets_per_batch)) if nets_per_batch > 0 else 1
 
 
@@ -225,7 +225,7 @@ class NetSample:
     Attributes:
         hypergraph: With costs (how many batches have this net) and sources; vertex weights are 1.
         num_batches: Fewer than asked for where the pins reached their bound, or time was up.
-        num_nets: Of all batches before merging, those of one pin among them.
+        num_nets: Of all batches before merging, including nets of one pin.
         vertices_seen, nonzeros_seen: Shares of the vertices that may take part, and of the nonzeros
             off the diagonal, that occurred in any batch.
         full: Whether the pins reached their bound.

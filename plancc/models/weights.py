@@ -39,7 +39,7 @@ class Balance:
 
             - "nnz": nonzeros of the row, the work of its product (Demirci et al. 2022, section
               4.3.1, ``w(v_i) = |cols(A(i, :))|``);
-            - "rows": 1 for every row; of a graph of types, those of each type by themselves;
+            - "rows": 1 for every row; of a graph of types, rows of each type separately;
             - "weights": the vertex weights of the graph (`plancc.graph.weights`); several per
               vertex are as many constraints;
             - "work": multiply-adds that the row costs in one forward pass, ``sum_k nonzeros *
@@ -126,7 +126,7 @@ class Balance:
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
 
     def without_limits(self) -> Balance:
-        """The same names, none with limits of its own."""
+        """The same names, without separate limits."""
         return replace(self, allowed={})
 
 

@@ -35,11 +35,7 @@ from plancc.search.record import Judge, Record, SearchResult
 
 
 def find_edge_owners(
-    matrix: Graph,
-    task: Task,
-    balance: Balance,
-    observer: Observer,
-    report: Report | None = None,
+    matrix: Graph, task: Task, balance: Balance, observer: Observer, report: Report | None = None
 ) -> Ownership:
     """Owners of the rows and nonzeros of `matrix`; see `plancc.owners.find.find_owners`.
 
@@ -56,11 +52,7 @@ def find_edge_owners(
 
 
 def _found(
-    matrix: Graph,
-    task: Task,
-    balance: Balance,
-    observer: Observer,
-    report: Report | None,
+    matrix: Graph, task: Task, balance: Balance, observer: Observer, report: Report | None
 ) -> Ownership:
     """The same, under whatever numbers the parts have."""
     if task.searches:

@@ -14,11 +14,7 @@ STOPPED = "the search was stopped before its end; these are the best owners so f
 
 
 def find_owners(
-    matrix: Graph,
-    task: Task,
-    balance: Balance,
-    observer: Observer,
-    report: Report | None = None,
+    matrix: Graph, task: Task, balance: Balance, observer: Observer, report: Report | None = None
 ) -> Ownership:
     """Owners of the rows of `matrix`, and of its nonzeros for an edge plan.
 

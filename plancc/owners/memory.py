@@ -1,6 +1,6 @@
 """Whether a compile fits into the memory that there is.
 
-Numbers are those of `plancc.search.footprint`.
+`plancc.search.footprint` has the numbers.
 """
 
 from __future__ import annotations

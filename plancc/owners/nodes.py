@@ -112,7 +112,7 @@ def _together(one: SearchResult, two: SearchResult) -> SearchResult:
 
 @dataclass(frozen=True, eq=False)
 class _Share:
-    """A search of its own.
+    """A separate search.
 
     Attributes:
         rows, nonzeros (int64[...]): The rows and nonzeros of the whole that it finds owners for.

@@ -1,6 +1,6 @@
 """What is asked for, checked before a graph is read: a task, its balance, a grid if there is one.
 
-Owners of the rows of a process grid are found as those of any row plan, by the model of its blocks.
+Owners of the rows of a process grid are found as for any row plan, by the model of its blocks.
 """
 
 from __future__ import annotations

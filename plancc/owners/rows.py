@@ -62,11 +62,7 @@ class _Rows:
 
 
 def find_row_owners(
-    matrix: Graph,
-    task: Task,
-    balance: Balance,
-    observer: Observer,
-    report: Report | None = None,
+    matrix: Graph, task: Task, balance: Balance, observer: Observer, report: Report | None = None
 ) -> Ownership:
     """Owners of the rows of `matrix`; see `plancc.owners.find.find_owners`."""
     model, options, num_parts = task.model, task.options, task.num_parts
@@ -181,7 +177,7 @@ def _versions(tried: Sequence[Trial]) -> str:
 
 
 def partitioned(problem: Hypergraph | WeightedGraph, task: Task, limits: Limits) -> Ownership:
-    """What one partitioner answers; the owners are those of the problem's vertices."""
+    """What one partitioner answers: owners of the problem's vertices."""
     result = partition(problem, task.num_parts, task.options, limits=limits)
     how = {
         "partitioner": result.partitioner,

@@ -36,7 +36,7 @@ class Start:
         least_nonzeros, most_nonzeros: Nonzeros of the matrix below and above which it is not made.
         clustered: Whether it partitions the graph between clusters (`plancc.passes.clusters`).
         mild: Whether it is only for graphs whose degrees differ little for graphs with hubs, as
-            those of authors (`plancc.search.starts.is_mild`).
+            graphs of authors (`plancc.search.starts.is_mild`).
     """
 
     rank: Mapping[str, int]
@@ -77,7 +77,7 @@ class Adapter:
             `partition` moves vertices afterwards.
         max_total: Largest sum of weights or costs that its integers hold; larger ones are scaled
             down.
-        auto_rank: Place among those that "auto" and the start of a search choose from, by kind of
+        auto_rank: Place in the choice of "auto" and of the start of a search, by kind of
             problem: the installed one of the largest number is taken. Left out: only by its name.
             The built-in ones have 0 (builtin), 20 and 30.
         strong_rank: The same for a start that effort best and expected volumes add: slow, but good.

@@ -9,7 +9,7 @@ net of each vertex with its neighbours for the volume):
    overweight parts. Presets "eco" and "strong" take several partitions along, and drop some on
    every level: the finer it is, the more it costs, and the better it tells which of them ends best.
 
-Steps 1 and 3 are those of the V-cycles in ``plancc/passes/multilevel.py``.
+Steps 1 and 3 are steps of the V-cycles in ``plancc/passes/multilevel.py``.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
             for k in range(low, high):
                 owner[order[k]] = first
             continue
+        # Two searches: the first finds a far end, the second orders the vertices from there.
         for _ in range(2):
             searches += 1
             _search(nets, order[low:high], region, net_seen, searches)
@@ -51,12 +52,14 @@ def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
         for k in range(low, high):
             total += weight[order[k]]
         left = parts // 2
+        # Cut the order where the left half has its share of the weight.
         wanted = total * (shares[first : first + left].sum() / shares[first : first + parts].sum())
         reached = 0
         middle = low
         while middle < high and reached + weight[order[middle]] / 2 < wanted:
             reached += weight[order[middle]]
             middle += 1
+        # every part keeps at least one vertex
         middle = max(min(middle, high - (parts - left)), min(low + left, high))
         todo.append((low, middle, first, left))
         todo.append((middle, high, first + left, parts - left))

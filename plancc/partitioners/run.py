@@ -227,10 +227,7 @@ def _mended(
 
 
 def _limits(
-    weights: npt.NDArray[np.int64],
-    num_parts: int,
-    options: PartitionOptions,
-    given: Limits | None,
+    weights: npt.NDArray[np.int64], num_parts: int, options: PartitionOptions, given: Limits | None
 ) -> Limits:
     """Limits for a problem's weights; the model may have others than are given."""
     limits = Limits(weights, num_parts, options.epsilon, options.capacities)
@@ -319,7 +316,7 @@ def _candidates(
 
 
 def check_accepts(partitioner: str, kind: type) -> None:
-    """InputError if a partitioner takes no problems of a kind; it names those that do, and the
+    """InputError if a partitioner takes no problems of a kind; it names others that do, and the
     model that suits the partitioner."""
     adapter: Adapter = PARTITIONERS[partitioner]
     if kind not in adapter.accepts:

@@ -13,7 +13,7 @@ def least_volume(nets: Nets, limits: Limits) -> int:
     """Rows that every partition within the limits moves at least.
 
     The pins of a net fill as many parts as it takes to hold their weight, the roomiest ones at
-    best. So only nets heavier than a part count: those of hubs. Graphs without any have bound 0.
+    best. So only nets heavier than a part count: nets of hubs. Graphs without any have bound 0.
     """
     weight = net_weights(nets)
     room = np.sort(limits.limit, axis=0)[::-1].cumsum(axis=0)

@@ -20,7 +20,7 @@ class Context:
         limits: Of the vertices of the problem, or of nonzeros that have an owner each.
         seed: The same seed gives the same owners, unless the deadline passes.
         threads: The owners do not depend on it, unless the deadline passes.
-        deadline: No sweep starts after it, but for those that restore the balance.
+        deadline: No sweep starts after it, except sweeps that restore the balance.
         time (EpochTime, for objective "time" only): Of the matrix.
         movable (bool[nnz], optional): Nonzeros that may be elsewhere than their rows; None: all.
         held (bool[n], optional): Rows of an edge partition that keep their owner; None: none.

@@ -31,7 +31,7 @@ class Deadline:
         return cls(np.inf if seconds is None else wall_seconds() + seconds, stop)
 
     def earlier(self, seconds: float) -> Deadline:
-        """Another one, so many seconds before; never stays never, and at once at once."""
+        """The deadline this many seconds earlier; never stays never, at once stays at once."""
         return replace(self, at=self.at - seconds) if np.isfinite(self.at) else self
 
     def seconds_left(self) -> float:

@@ -1,7 +1,7 @@
 """Refinement around vertices that stay where they are.
 
 All fixed vertices of a part are one vertex of a smaller hypergraph, and every part may hold one of
-these, by a constraint of its own. So every pass may be used as it is: in the end the parts are
+these, by a separate constraint. So every pass may be used as it is: in the end the parts are
 numbered by the fixed vertex that they have.
 """
 
@@ -89,13 +89,13 @@ class Around:
         return self.problem.fixed[self.problem.fixed >= 0]
 
     def inside(self, owner: Owner) -> Owner:
-        """Owners of the problem's vertices, by those of the given ones."""
+        """Owners of the problem's vertices, from owners of the given vertices."""
         found = np.empty(self.problem.num_vertices, np.int32)
         found[self.label] = owner
         return found
 
     def outside(self, owner: Owner) -> Owner:
-        """Owners of the given vertices, by those of the problem's; fixed ones are in their part."""
+        """Owners of the given vertices, from the problem's; fixed ones are in their part."""
         return numbered_by(self._parts, owner, self.limits.num_parts)[self.label]
 
     def holds(self, owner: Owner) -> bool:
@@ -119,7 +119,7 @@ def refine_around(
     problem: Hypergraph,
     context: Context,
 ) -> Owner:
-    """Refined owners, those of fixed vertices the same.
+    """Refined owners; fixed vertices keep theirs.
 
     Parameters:
         fixed: bool[num_vertices].

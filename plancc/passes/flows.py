@@ -3,7 +3,7 @@
 On meshes and road networks hardly any single move lowers the volume. A minimum cut around the
 boundary of two parts moves whole layers at once (`plancc.passes.kernels.flows`). Pairs are solved
 in rounds (active block scheduling: Sanders and Schulz, 2011): the first takes all pairs of parts
-that share nets, the others those of which a part has changed. A round consists of batches of
+that share nets, the others pairs of which a part has changed. A round consists of batches of
 disjoint pairs, which are solved side by side; the result does not depend on the number of threads.
 """
 
@@ -144,7 +144,7 @@ def _unevenness(nets: Nets) -> float:
 
 
 def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Places of pairs in which no part comes twice, as many as go in their order; all in turn."""
+    """Batches of disjoint pairs, each filled greedily in order, until all have come: places."""
     left = np.arange(len(pairs))
     while len(left) > 0:
         free = np.ones(num_parts, dtype=np.bool_)

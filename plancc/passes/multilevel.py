@@ -85,7 +85,7 @@ class Sweeps:
     """Sweeps over the vertices of a partition; all methods but `price_unit` change its state.
 
     Attributes:
-        deadline: No sweep starts after it, and no coarser level, but for those that restore the
+        deadline: No sweep starts after it, and no coarser level, except sweeps that restore the
             balance.
         goal: What they lower.
         threads: For sweeps and cuts, which give the same with any number.
@@ -292,11 +292,7 @@ class Sweeps:
         return int(search.rows[0]), finished
 
     def anneal_and_cut(
-        self,
-        nets: Nets,
-        state: State,
-        prices: tuple[float, ...] | None = None,
-        cuts: Cuts = CUTS,
+        self, nets: Nets, state: State, prices: tuple[float, ...] | None = None, cuts: Cuts = CUTS
     ) -> None:
         """Sweep with rising prices, or without any within the limit, then cut."""
         if prices is not None and len(prices) == 0:

@@ -3,7 +3,7 @@
 What a pass saves is said where `python -m benchmarks ablation` has measured it: values without the
 pass over those with it, geometric means over graphs.
 
-A pass takes its numbers as a value and has those below unless it is given others. Those of the
+A pass takes its numbers as a value; the defaults are below. Numbers of the
 efforts are in `plancc.search.presets`. Compiled loops read the plain constants at the end.
 """
 
@@ -86,14 +86,14 @@ class Cuts:
     max_pins: int = 1000  # nets with more pins are left out of minimum cuts
     max_spread: int = 32  # nets that touch more parts make no two of them neighbours
     # Neighbours of an average part above which nothing is tried: parts of meshes have 4 to 20,
-    # while those of graphs with hubs touch nearly all others, and cuts between two of them save
+    # while parts of graphs with hubs touch nearly all others, and cuts between two of them save
     # little.
     max_neighbours: int = 24
     # Mean square of the nets' sizes over the square of their mean above which nothing is tried
     # either: 1.0 to 1.6 in meshes and road networks, 1.8 to 12 in graphs of people and papers.
     max_unevenness: float = 2.5
     max_rounds: int = 10
-    # Nodes that one cut may look at, over those of its network; then it ends with what it has.
+    # Nodes that one cut may look at, over nodes of its network; then it ends with what it has.
     # Meshes and road networks take 20 to 170, owners at random thousands.
     max_work: int = 300
     # Share of the volume that a round must save for another one to follow.
@@ -132,7 +132,7 @@ class Ejection:
 
     chain: int = 8  # most moves of a chain
     ejectable: int = 64  # vertices of a full part that it chooses from
-    # Gains that chains may compute, over those of the sweeps before: with hubs, chains cost many
+    # Gains that chains may compute, over gains of the sweeps before: with hubs, chains cost many
     # times the sweeps and save little.
     work: int = 2
     rounds: int = 6

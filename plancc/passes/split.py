@@ -20,7 +20,7 @@ def resplit(owner: npt.NDArray[np.int32], matrix: Graph, context: Context) -> np
     partitions of Kayaaslan, Aykanat and Ucar, "1.5D parallel sparse matrix-vector multiply", SIAM
     J. Sci. Comput. 2018), exact by Hopcroft and Karp's matching and Koenig's theorem. Where there
     are several, the one is taken that relieves the heavier of the two parts. Nonzeros within a
-    part go with the lighter side, as in `MediumGrainModel`; those of the diagonal never go with
+    part go with the lighter side, as in `MediumGrainModel`; nonzeros of the diagonal never go with
     their columns.
 
     Parameters:

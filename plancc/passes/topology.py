@@ -57,7 +57,7 @@ class MapToTopology:
             int32[n]: `owner` itself if its numbering stays.
 
         Raises:
-            InputError: The topology has not one rank for every part.
+            InputError: The topology does not have one rank for every part.
         """
         self.topology.check(num_parts)
         number = self._numbering(pairs)
@@ -83,7 +83,7 @@ class MapToTopology:
         ends = [_swap(weight, node, kind, nodes, self.sweeps) for node in starts]
         node = min(ends, key=lambda node: _between(pairs, node))
         # Nodes in the order of their first parts, parts of a node in the order that they had.
-        # Those of equal size only: ranks of a node are where the topology has them.
+        # Only nodes of equal size change places: the topology fixes the ranks of a node.
         _, first = np.unique(node, return_index=True)
         order = np.lexsort((first, ranks))
         of_size = np.argsort(ranks, kind="stable")

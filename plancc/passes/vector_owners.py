@@ -23,23 +23,23 @@ class VectorOwners:
         parts with nonzeros of row v     1 3 4
 
     Row v of H and of the product have one owner, so a part on both lists saves two moved rows, one
-    on either list one. The owner saves as many as any part can; which of those it is follows from
-    the rows that the parts send and receive, those of most rows first (the idea of Bisseling and
+    on either list one. The owner saves as many as any part can; which of them follows from
+    the rows that the parts send and receive, parts of most rows first (the idea of Bisseling and
     Meesen, *Communication balancing in parallel sparse matrix-vector multiplication*, ETNA 2005,
     here for one owner of both vectors). Sweeps after that revise the owners one by one.
 
     Attributes:
-        sweeps: At most so many revisions of all owners.
+        sweeps: Most revisions of all owners.
     """
 
     sweeps: int = 8
 
     def refine(self, owners: Owners, matrix: Graph, context: Context) -> Owners:
-        """New owners of rows, and of nonzeros, of which only those of the diagonal change.
+        """New owners of rows, and of nonzeros, of which only the diagonal changes.
 
         Never raises the volume of the given owners, nor (at the same volume) the rows that the
         busiest part sends or receives. Rows without a nonzero off the diagonal, in row and column,
-        keep their owner. No part gets above the limit of nonzeros because those of the diagonal
+        keep their owner. No part gets above the limit of nonzeros because nonzeros of the diagonal
         follow their owners, unless it was before.
 
         Raises:
@@ -180,7 +180,7 @@ def _assign(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _is_foreign(ptr, part, v, q):  # type: ignore[no-untyped-def]
-    """Whether part q has nothing of vertex v."""
+    """Whether part q holds no nonzero of vertex v."""
     for a in range(ptr[v], ptr[v + 1]):  # noqa: SIM110 - numba knows no all(...)
         if part[a] == q:
             return False

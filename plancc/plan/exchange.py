@@ -48,11 +48,12 @@ class Side:
     row: Any
 
     @classmethod
-    def of_rank(cls, peer: Int32Array, row_ptr: Int64Array, row: IntArray | None = None) -> Side:
+    def of_rank(cls, peer: IntArray, row_ptr: Int64Array, row: IntArray | None = None) -> Side:
         """The side of one rank; without `row`, of places 0, 1, 2, ... in the order of messages."""
         if row is None:
             row = np.arange(row_ptr[-1])
-        return cls(np.array([0, len(peer)]), peer, row_ptr, row.astype(np.int32, copy=False))
+        peer, row = (each.astype(np.int32, copy=False) for each in (peer, row))
+        return cls(np.array([0, len(peer)]), peer, row_ptr, row)
 
     @property
     def num_messages(self) -> int:
@@ -131,7 +132,7 @@ class Side:
         limit = int(self.row.max(initial=0)) + 1
         key = np.unique((peer * limit + self.row)[peer != rank])
         peers, row_ptr = runs(key // limit)
-        return Side(np.array([0, len(peers)]), peers, row_ptr, key % limit)
+        return Side(np.array([0, len(peers)]), peers.astype(np.int32), row_ptr, key % limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +216,7 @@ def interval(number: IntArray, starts: Int64Array) -> Int64Array:
     return np.searchsorted(starts, number, side="right") - 1
 
 
-def runs(keys: Int64Array) -> tuple[Int32Array, Int64Array]:
+def runs(keys: Int64Array) -> tuple[Int64Array, Int64Array]:
     """The distinct values of a sorted list, and the offsets of their runs."""
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    return keys[starts].astype(np.int32), np.append(starts, len(keys)).astype(np.int64)
+    return keys[starts], np.append(starts, len(keys)).astype(np.int64)

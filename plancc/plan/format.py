@@ -14,14 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plancc.errors import InputError
 from plancc.graph.bounds import CLASSES, CLASSES_PER_CLASS, most_clusters
+from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
 from plancc.graph.types import Types
 from plancc.graph.vertexdata import KEYS, MASKS, DataByType, VertexData
 from plancc.plan.exchange import Exchange, Side
 from plancc.plan.grid import Grid
 from plancc.plan.links import PartLinks
+from plancc.plan.route import HOPS, RELAYS, Route
 from plancc.plan.topology import Topology
-from plancc.plan.values import HOPS, LINKS, STEPS, Header
+from plancc.plan.values import LINKS, STEPS, Header
+from plancc.text import shown
 
 FORMAT = "plancc-plan"
 MAJOR, MINOR = 1, 12
@@ -44,10 +48,7 @@ TEXTS: dict[str, tuple[Callable[[str], Any], int]] = {
     "grid": (Grid.parse, 64),  # sizes of ten digits
     "topology": (Topology.parse, 60_000),  # HDF5 keeps attributes of 64 KiB
 }
-"""Texts that the root group may have, named as fields of the header: what reads one, and its most
-characters."""
-RELAYS_ATTRIBUTE = "relays"
-"""Attribute of the root group of a plan whose hops lead over any parts: 1."""
+"""Texts that the root group may have: what reads one, and its most characters."""
 TYPES_ATTRIBUTES = ("types", "relations")
 """Attributes of the root group of a plan with types: `Types.texts`."""
 LINKS_ATTRIBUTE = "links"
@@ -62,7 +63,7 @@ ROOT_ATTRIBUTES = (
     *STORAGE_ATTRIBUTES,
     *HEADER_TYPES,
     *TEXTS,
-    RELAYS_ATTRIBUTE,
+    RELAYS,
     *TYPES_ATTRIBUTES,
     LINKS_ATTRIBUTE,
 )
@@ -226,14 +227,79 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 def header_attributes(header: Header) -> dict[str, str | int | bool]:
     """The attributes of the root group that describe the product."""
     found = {name: getattr(header, name) for name in HEADER_TYPES}
-    found |= {name: str(each) for name in TEXTS if (each := getattr(header, name)) is not None}
-    if header.relays:
-        found[RELAYS_ATTRIBUTE] = True
+    if header.grid is not None:
+        found["grid"] = str(header.grid)
+    if header.route is not None:
+        found |= header.route.attributes()
     if header.types is not None:
         found |= zip(TYPES_ATTRIBUTES, header.types.texts(), strict=True)
     if header.links is not None:
         found[LINKS_ATTRIBUTE] = header.links
     return found
+
+
+def header_of(attributes: Mapping[str, Any]) -> Header:
+    """The inverse of `header_attributes`; other attributes are passed over.
+
+    Raises:
+        InputError: For one that is missing or wrong, and for a header that no plan has.
+    """
+    values: dict[str, Any] = {}
+    for name, kind in HEADER_TYPES.items():
+        value = attributes.get(name)
+        if kind is bool and value in (0, 1):
+            value = bool(value)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise InputError(f"header attribute '{name}' is missing or not {kind.__name__}")
+        values[name] = value
+    texts = {name: _parsed(name, str(attributes[name])) for name in TEXTS if name in attributes}
+    route = Route.read(attributes, texts.get("topology"))
+    header = Header(
+        **values,
+        grid=texts.get("grid"),
+        route=route,
+        types=_types_of(attributes),
+        links=attributes.get(LINKS_ATTRIBUTE),
+    )
+    if LINKS_ATTRIBUTE in attributes and type(header.links) is not int:
+        raise InputError(f"header attribute '{LINKS_ATTRIBUTE}' is no whole number")
+    if header.layout not in LAYOUTS:
+        layouts = ", ".join(LAYOUTS)
+        raise InputError(f"layout '{shown(header.layout)}'; this plancc reads: {layouts}")
+    if header.normalization not in NORMALIZATIONS:
+        raise InputError(f"unknown normalization '{shown(header.normalization)}'")
+    n, p, nnz = header.num_vertices, header.num_parts, header.num_nonzeros
+    kinds = 1 if header.types is None else len(header.types.relations)
+    if not (1 <= p <= n <= MAX_VERTICES and 0 <= nnz <= kinds * n * n):
+        raise InputError(f"impossible header: {n} vertices, {nnz} nonzeros, {p} parts")
+    if problem := header.problem():
+        raise InputError(problem)
+    return header
+
+
+def _parsed(name: str, text: str) -> Any:
+    """The value of one of `TEXTS`."""
+    parse, longest = TEXTS[name]
+    if len(text) > longest or not text.isprintable():
+        raise InputError(f"header attribute '{name}' is no {name}: {shown(text, 40)}")
+    try:
+        found = parse(text)
+    except InputError as error:
+        raise InputError(f"header attribute {error}") from None
+    if str(found) != text:
+        raise InputError(f"header attribute '{name}' is '{text}'; write '{found}'")
+    return found
+
+
+def _types_of(attributes: Mapping[str, Any]) -> Types | None:
+    """The types that `TYPES_ATTRIBUTES` say; None: there are none."""
+    if not any(name in attributes for name in TYPES_ATTRIBUTES):
+        return None
+    try:
+        return Types.parse(*(str(attributes.get(name, "")) for name in TYPES_ATTRIBUTES))
+    except InputError as error:
+        names = " and ".join(f"'{name}'" for name in TYPES_ATTRIBUTES)
+        raise InputError(f"header attributes {names}: {error}") from None
 
 
 def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]]:

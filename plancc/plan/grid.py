@@ -123,11 +123,6 @@ class Grid:
         return "feature" if self.scheme == "feature" else "grid"
 
     @property
-    def has_uneven_chunks(self) -> bool:
-        """Whether the process columns of "1.5d" multiply with different numbers of blocks."""
-        return self.scheme == "1.5d" and self.rows % self.columns > 0
-
-    @property
     def num_ranks(self) -> int:
         return self.rows * self.columns * self.layers
 

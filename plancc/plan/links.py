@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from plancc.graph.listed_edges import places_in
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, interval, offsets, runs
+from plancc.plan.receive_sets import exchange_of_messages
 
 OF_SPLITS = {"train": (0,), "val": (1, 3), "test": (2, 4)}
 """Kinds of the links and of the fixed negatives of every split, by number."""
@@ -97,15 +98,9 @@ def exchange_of_rows(
         receiver, owner, row: int64[volume], sorted by receiver, then owner, then row, which is
             numbered as its owner does.
     """
-
-    def side(mine: Int64Array, peer: Int64Array, row: Int64Array) -> Side:
-        keys, row_ptr = runs(mine * parts + peer)
-        ptr = offsets(np.bincount(keys // parts, minlength=parts))
-        return Side(ptr, (keys % parts).astype(np.int32), row_ptr, row.astype(np.int32))
-
-    by_owner = np.lexsort((row, receiver, owner))
-    send = side(owner[by_owner], receiver[by_owner], row[by_owner])
-    return Exchange(send, side(receiver, owner, row))
+    keys, row_ptr = runs(receiver * parts + owner)
+    ends = (each.astype(np.int32) for each in np.divmod(keys, parts))
+    return exchange_of_messages(*ends, row_ptr, row.astype(np.int32), parts)
 
 
 def places_of(

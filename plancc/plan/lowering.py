@@ -36,10 +36,10 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.types import first_of_columns
 from plancc.kernel import njit
-from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, offsets
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, offsets
 from plancc.plan.links import exchange_of_rows, lower_links
 from plancc.plan.plan import Plan
-from plancc.plan.receive_sets import by_part, grouped, list_marked, mark, offsets_of
+from plancc.plan.receive_sets import by_part, exchange_of_messages, grouped, list_marked, mark
 from plancc.plan.values import LINKS, Exchanges, Header
 
 _Chunks = list[tuple[Int32Array, ...]]
@@ -381,32 +381,4 @@ def _exchange(chunks: _Chunks, num_parts: int) -> Exchange:
     """
     columns = zip(*chunks, strict=True)
     halo_row, lengths, receiver, sender = (np.concatenate(column) for column in columns)
-    row_ptr = offsets(lengths)
-    ptr = offsets_of(receiver, num_parts)
-    send = by_sender(receiver, sender, row_ptr, halo_row, num_parts)
-    return Exchange(Side(*send), Side(ptr, sender, row_ptr, halo_row))
-
-
-@njit(cache=True, nogil=True)
-def by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore[no-untyped-def]
-    """Messages by receiver, sorted by sender: the fields of their `Side`."""
-    ptr = offsets_of(sender, num_senders)
-    peer = np.empty(len(sender), dtype=np.int32)
-    out_ptr = np.zeros(len(sender) + 1, dtype=np.int64)
-    free = ptr[:-1].copy()
-    for k in range(len(sender)):
-        at = free[sender[k]]
-        free[sender[k]] = at + 1
-        peer[at] = receiver[k]
-        out_ptr[at + 1] = row_ptr[k + 1] - row_ptr[k]
-    for k in range(len(sender)):
-        out_ptr[k + 1] += out_ptr[k]
-    out = np.empty(len(row), dtype=np.int32)
-    free[:] = ptr[:-1]
-    for k in range(len(sender)):
-        at = free[sender[k]]
-        free[sender[k]] = at + 1
-        shift = out_ptr[at] - row_ptr[k]
-        for a in range(row_ptr[k], row_ptr[k + 1]):
-            out[a + shift] = row[a]
-    return ptr, peer, out_ptr, out
+    return exchange_of_messages(receiver, sender, offsets(lengths), halo_row, num_parts)

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from plancc.errors import InputError
-from plancc.graph.columns import columns_of
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
@@ -55,8 +54,7 @@ def source_graph_of(plan: Plan) -> Graph:
         InputError: The matrix does not tell it: its edges have weights, or normalising has dropped
             edges into empty rows.
     """
-    header, matrix = plan.header, typed_graph_of(plan)
-    matrix = replace(matrix, columns=columns_of(relation=matrix.relation))
+    header, matrix = plan.header, typed_graph_of(plan).without_read_columns()
     values = matrix.values
     assert values is not None
     scaled, loops = header.normalization != "none", header.self_loops

@@ -25,7 +25,7 @@ from plancc.plan.exchange import Exchange, Int64Array, Side, interval, runs
 from plancc.plan.links import links_of_rank, places_of
 from plancc.plan.parts import Part, PartRange
 from plancc.plan.rank_parts import RankParts
-from plancc.plan.routed import RankRows, in_hops, keeps_groups
+from plancc.plan.routed import RankRows, exchange_of_rank
 from plancc.plan.values import LINKS
 
 
@@ -80,11 +80,10 @@ def merge(block: PartRange, held: RankParts) -> Part:
     if fold is not None:  # owners receive it
         fold = Exchange(of_others(folded), owned(fold.receive))
     expand = Exchange(owned(block.exchanges.expand.send), of_others(halo))
-    if keeps_groups(held.header.topology, ranks):
-        rows = RankRows(rank, ranks, row0, own)
-        expand = in_hops("expand", expand, block.exchanges, halo, rows)
-        if fold is not None:
-            fold = in_hops("fold", fold, block.exchanges, folded, rows)
+    rows = RankRows(held, row0, own)
+    expand = exchange_of_rank("expand", expand, block.exchanges, halo, rows)
+    if fold is not None:
+        fold = exchange_of_rank("fold", fold, block.exchanges, folded, rows)
     return Part(
         index=rank,
         num_parts=len(ranks) - 1,

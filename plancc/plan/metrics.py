@@ -41,6 +41,16 @@ class StepTraffic(NamedTuple):
             receive.messages_per_part(),
         )
 
+    def reversed(self) -> StepTraffic:
+        """The traffic of the messages back."""
+        return StepTraffic(self.received, self.sent, self.messages_received, self.messages_sent)
+
+    def times(self, width: int | Int64Array) -> StepTraffic:
+        """Words and messages of rows of this width (of every part); none without a column."""
+        full = np.asarray(width) > 0
+        sent, received, *messages = self
+        return StepTraffic(sent * width, received * width, *(each * full for each in messages))
+
 
 @dataclass(frozen=True)
 class Traffic:

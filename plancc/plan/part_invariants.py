@@ -21,8 +21,7 @@ from plancc.plan.links import link_problems
 from plancc.plan.parts import Claims, PartRange
 from plancc.plan.rank_parts import RankParts
 from plancc.plan.route_invariants import route_invariants
-from plancc.plan.topology import Topology
-from plancc.plan.values import LINKS, OF_ROWS
+from plancc.plan.values import LINKS, OF_ROWS, Header
 from plancc.sampling.counter import mix
 
 MATRIX_FAULTS = {
@@ -47,14 +46,14 @@ MESSAGE_FAULTS = {
 
 
 def part_invariants(
-    parts: PartRange, num_interior: Int64Array, topology: Topology | None
+    parts: PartRange, num_interior: Int64Array, header: Header
 ) -> Iterator[tuple[str, str]]:
     """(invariant, what breaks it or "") of some parts, vertex data and other parts left out.
 
     Parameters:
         parts: Its offsets rise and end at the lengths of the arrays.
         num_interior (int64[last - first]): Of these parts.
-        topology: As of `Header`.
+        header: Of their plan.
     """
     rows = np.diff(parts.part_ptr)
     places = np.full(len(rows), parts.part_ptr[-1])
@@ -71,10 +70,9 @@ def part_invariants(
     )
     yield from _matrix(parts, num_interior, own)
     yield "matrix/value is finite", "" if all_finite(parts.value) else "NaN or infinity"
-    if parts.edge_features is not None:
-        wrong = not all_finite(parts.edge_features)
-        yield "matrix/edge_features are finite", "NaN or infinity" * wrong
-    yield from route_invariants(parts, topology)
+    for name in parts.read_columns:
+        yield f"matrix/{name} are finite", "NaN or infinity" * (not all_finite(parts.columns[name]))
+    yield from route_invariants(parts, header.route)
     if parts.links is not None:
         received = parts.exchanges[LINKS].receive
         yield from link_problems(parts.links, parts.part_ptr, parts.first, received)

@@ -14,7 +14,8 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.grid import Grid
 from plancc.plan.links import PartLinks
-from plancc.plan.routed import RankRows, in_hops
+from plancc.plan.rank_parts import RankParts
+from plancc.plan.routed import RankRows, exchange_of_rank
 from plancc.plan.values import LINKS, Exchanges
 
 
@@ -148,10 +149,6 @@ class Part(WithColumns):
         """Local rows that go to `peer`, in the order of the message; empty if none do."""
         return self.expand.send.message(peer)
 
-    def receive_set(self, peer: int) -> Int32Array:
-        """Local columns that `peer` fills, in the order of the message; empty if it sends none."""
-        return self.num_rows + self.expand.receive.message(peer)
-
 
 @dataclass(frozen=True)
 class PartRange(WithColumns):
@@ -184,24 +181,19 @@ class PartRange(WithColumns):
         """Plan order of the first row."""
         return int(self.part_ptr[self.first])
 
-    def only_part(self, num_interior: int) -> Part:
-        """The part that a range of one part is."""
+    def only_part(self, num_interior: int, held: RankParts) -> Part:
+        """The part that a range of one part is; `held` by a rank alone."""
         assert self.last == self.first + 1
-        rows = RankRows(
-            self.first,
-            np.arange(len(self.part_ptr)),
-            self.first_row,
-            np.arange(len(self.global_id), dtype=np.int32),
-        )
+        rows = RankRows(held, self.first_row, np.arange(len(self.global_id), dtype=np.int32))
         expand = self.exchanges.expand
         halo = Side.of_rank(expand.receive.peer, expand.receive.row_ptr)
         expand = Exchange(expand.send, halo)
-        expand = in_hops("expand", expand, self.exchanges, self.place_of_halo(), rows)
+        expand = exchange_of_rank("expand", expand, self.exchanges, self.place_of_halo(), rows)
         fold = self.exchanges.fold
         if fold is not None:
             folded = Side.of_rank(fold.send.peer, fold.send.row_ptr)
             fold = Exchange(folded, fold.receive)
-            fold = in_hops("fold", fold, self.exchanges, self.place_of_folded(), rows)
+            fold = exchange_of_rank("fold", fold, self.exchanges, self.place_of_folded(), rows)
         linked = self.exchanges.get(LINKS)
         if linked is not None:
             arrives = Side.of_rank(linked.receive.peer, linked.receive.row_ptr)

@@ -89,7 +89,7 @@ class Plan(WithColumns):
             ones first in a row, distinct but for parallel relations.
         value: float32 or float64[num_nonzeros].
         columns: What nonzeros carry beside their values.
-        exchanges: The messages of every step; without hops unless the header has a topology.
+        exchanges: The messages of every step; with hops where the header has a route.
         original_id (int64 or bytes[num_vertices], or None): The source's ids of the vertices 0..n-1
             where they differ, indexed by vertex; names as UTF-8 (`plancc.graph.named_ids`).
         provenance: How the plan was made: str, int, float or bool values.
@@ -146,10 +146,10 @@ class Plan(WithColumns):
         if not 0 <= index < self.num_parts:
             raise InputError(f"part {index}: the plan has parts 0..{self.num_parts - 1}")
         parts = self.all_parts.of_parts(index, index + 1)
-        part = parts.only_part(int(self.num_interior[index]))
+        held = RankParts(replace(self.header, grid=None), index, np.arange(self.num_parts + 1))
+        part = parts.only_part(int(self.num_interior[index]), held)
         rows = np.arange(self.part_ptr[index], self.part_ptr[index + 1])
-        row_header = replace(self.header, grid=None)
-        claims = claims_of(parts, RankParts(row_header, index, np.arange(self.num_parts + 1)))
+        claims = claims_of(parts, held)
         return replace(part, vertex_data=self.vertex_data.take(rows), claims=claims)
 
     @cached_property

@@ -19,7 +19,6 @@ from plancc.plan.part_invariants import data_invariants, part_invariants
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
 from plancc.plan.receive_sets import offsets_of
-from plancc.plan.route_invariants import crossing_invariants
 
 
 def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -28,14 +27,13 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "rows/global_id is a permutation", _permutation(plan)
     yield "matrix/row_ptr rises from 0 to nnz", _rises(plan.row_ptr, plan.header.num_nonzeros)
     yield "layout edge has a fold, layout row has none", _fold_as_said(plan)
-    yield "the grid fits layout, parts and vertices", plan.header.grid_problem()
-    yield "the topology fits layout and parts", plan.header.topology_problem()
+    yield from plan.header.invariants()
     for step, tables in plan.exchanges.items():
         for end, table in (("send", tables.send), ("recv", tables.receive)):
             problem = _rises(table.ptr, table.num_messages) or _rises(table.row_ptr, table.volume)
             yield f"{step}/{end} tables are well formed", problem
     yield "matrix/row_ptr has every local row", _local_rows(plan)
-    yield from part_invariants(plan.all_parts, plan.num_interior, plan.header.topology)
+    yield from part_invariants(plan.all_parts, plan.num_interior, plan.header)
     if plan.links is not None:
         yield "the links fit layout and types", plan.header.links_problem()
         yield "every link has its number", numbers_problem(plan.links, plan.header.links or 0)
@@ -43,7 +41,6 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     for step, tables in plan.exchanges.items():
         of_step = "" if step == "expand" else f" of the {step}"
         yield f"sends and receives{of_step} mirror each other", _mirrors(tables)
-    yield from crossing_invariants(plan.exchanges, plan.header.topology)
     if plan.fold is not None:
         yield "every nonzero is there once", _once(plan, plan.all_parts)
     if plan.header.types is not None:

@@ -22,9 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanError
-from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
 from plancc.graph.mapped import MappedRows
-from plancc.graph.types import Types
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.attributes import digest_of_attributes, is_plain, stored
 from plancc.plan.container import Container
@@ -38,9 +36,6 @@ from plancc.plan.format import (
     FOLDED,
     FORMAT,
     GROUPS,
-    HEADER_TYPES,
-    LAYOUTS,
-    LINKS_ATTRIBUTE,
     LOCAL_ROWS,
     MAJOR,
     MINOR,
@@ -49,15 +44,13 @@ from plancc.plan.format import (
     PART_PTR,
     PIECE_FORMAT,
     PIECES,
-    RELAYS_ATTRIBUTE,
     ROOT_ATTRIBUTES,
     STORAGE_ATTRIBUTES,
-    TEXTS,
     TYPE_PTR,
-    TYPES_ATTRIBUTES,
     FileDataset,
     dataset_of,
     datasets_of,
+    header_of,
     vertex_data_from_arrays,
 )
 from plancc.plan.metrics import Metrics
@@ -65,7 +58,7 @@ from plancc.plan.part_invariants import check
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.rank_parts import check_num_ranks
-from plancc.plan.values import LINKS, STEPS, Header
+from plancc.plan.values import LINKS, Header
 from plancc.text import shown
 
 FEATURES = "vertex_data/features"
@@ -505,11 +498,7 @@ class PlanFile:
         """Refuse messages of steps that the header does not ask for."""
         for step in EXCHANGES:
             if step not in self.header.steps() and self._container.is_there(step, h5py.Group):
-                missing = LINKS_ATTRIBUTE if step == LINKS else "topology"
-                said = f"without the attribute '{missing}'"
-                if step in STEPS or (step != LINKS and self.header.has_hops):
-                    said = f"of layout '{self.header.layout}'"
-                raise self._error(f"/{step} in a plan {said}")
+                raise self._error(f"/{step} in a plan {self.header.lacks(step)}")
 
     def _add_sizes(self, step: str) -> None:
         """Learn how many messages and rows a step or a hop has, or links: all its tables do."""
@@ -549,60 +538,12 @@ class PlanFile:
                 f"format version {version}; this plancc reads {MAJOR}.x from {MAJOR}.{OLDEST} on: "
                 f"{advice}"
             )
-        values: dict[str, Any] = {}
-        for name, kind in HEADER_TYPES.items():
-            value = attributes.get(name)
-            if kind is bool and value in (0, 1):
-                value = bool(value)
-            if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-                raise self._error(f"header attribute '{name}' is missing or not {kind.__name__}")
-            values[name] = value
-        for name in TEXTS:
-            if name in attributes:
-                values[name] = self._parsed(name, str(attributes[name]))
-        if RELAYS_ATTRIBUTE in attributes:
-            if attributes[RELAYS_ATTRIBUTE] != 1:
-                raise self._error(f"header attribute '{RELAYS_ATTRIBUTE}' is not 1")
-            values["relays"] = True
-        if any(name in attributes for name in TYPES_ATTRIBUTES):
-            texts = (str(attributes.get(name, "")) for name in TYPES_ATTRIBUTES)
-            try:
-                values["types"] = Types.parse(*texts)
-            except InputError as error:
-                names = " and ".join(f"'{name}'" for name in TYPES_ATTRIBUTES)
-                raise self._error(f"header attributes {names}: {error}") from None
-        if LINKS_ATTRIBUTE in attributes:
-            per_link = values["links"] = attributes[LINKS_ATTRIBUTE]
-            if not isinstance(per_link, int) or isinstance(per_link, bool):
-                raise self._error(f"header attribute '{LINKS_ATTRIBUTE}' is no whole number")
-        header = Header(**values)
-        if header.layout not in LAYOUTS:
-            raise self._error(
-                f"layout '{shown(header.layout)}'; this plancc reads: {', '.join(LAYOUTS)}"
-            )
-        if header.normalization not in NORMALIZATIONS:
-            raise self._error(f"unknown normalization '{shown(header.normalization)}'")
-        n, p, nnz = header.num_vertices, header.num_parts, header.num_nonzeros
-        kinds = 1 if header.types is None else len(header.types.relations)
-        if not (1 <= p <= n <= MAX_VERTICES and 0 <= nnz <= kinds * n * n):
-            raise self._error(f"impossible header: {n} vertices, {nnz} nonzeros, {p} parts")
-        if problem := header.problem():
-            raise self._error(problem)
+        try:
+            header = header_of(attributes)
+        except InputError as error:
+            raise self._error(str(error)) from None
         self.content_sha256 = str(attributes.get("content_sha256", ""))
         return header
-
-    def _parsed(self, name: str, text: str) -> Any:
-        """The value of one of `TEXTS`."""
-        parse, longest = TEXTS[name]
-        if len(text) > longest or not text.isprintable():
-            raise self._error(f"header attribute '{name}' is no {name}: {shown(text, 40)}")
-        try:
-            found = parse(text)
-        except InputError as error:
-            raise self._error(f"header attribute {error}") from None
-        if str(found) != text:
-            raise self._error(f"header attribute '{name}' is '{text}'; write '{found}'")
-        return found
 
     def _check_names(self) -> None:
         """Refuse unknown names, which only a higher minor version may bring."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from plancc.graph.graph import Graph
 from plancc.kernel import njit
-from plancc.plan.exchange import Int32Array, Int64Array
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 
 ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
@@ -92,6 +92,44 @@ def _by_part(indptr, indices, nonzero_owner, num_parts, rows, position):  # type
             free[nonzero_owner[k]] = e + 1
             row[e], column[e], at[e] = r, position[indices[k]], k
     return ptr, row, column, at
+
+
+def exchange_of_messages(
+    receiver: Int32Array, sender: Int32Array, row_ptr: Int64Array, row: Int32Array, num_parts: int
+) -> Exchange:
+    """The exchange of all parts' messages, which are sorted by receiver, then sender.
+
+    Parameters:
+        receiver, sender: int32[num_messages].
+        row_ptr, row: As of `plancc.plan.exchange.Side`.
+    """
+    send = by_sender(receiver, sender, row_ptr, row, num_parts)
+    return Exchange(Side(*send), Side(offsets_of(receiver, num_parts), sender, row_ptr, row))
+
+
+@njit(cache=True, nogil=True)
+def by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore[no-untyped-def]
+    """Messages by receiver, sorted by sender: the fields of their `Side`."""
+    ptr = offsets_of(sender, num_senders)
+    peer = np.empty(len(sender), dtype=np.int32)
+    out_ptr = np.zeros(len(sender) + 1, dtype=np.int64)
+    free = ptr[:-1].copy()
+    for k in range(len(sender)):
+        at = free[sender[k]]
+        free[sender[k]] = at + 1
+        peer[at] = receiver[k]
+        out_ptr[at + 1] = row_ptr[k + 1] - row_ptr[k]
+    for k in range(len(sender)):
+        out_ptr[k + 1] += out_ptr[k]
+    out = np.empty(len(row), dtype=np.int32)
+    free[:] = ptr[:-1]
+    for k in range(len(sender)):
+        at = free[sender[k]]
+        free[sender[k]] = at + 1
+        shift = out_ptr[at] - row_ptr[k]
+        for a in range(row_ptr[k], row_ptr[k + 1]):
+            out[a + shift] = row[a]
+    return ptr, peer, out_ptr, out
 
 
 @njit(cache=True, nogil=True)

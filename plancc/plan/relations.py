@@ -78,7 +78,7 @@ def relation_traffic(plan: Plan) -> list[RelationTraffic]:
         if plan.fold is not None and folded is not None:
             number = np.cumsum(~parts.is_own_row()) - 1
             used = number[local_row[is_of & folded]]
-            steps["fold"] = _reversed(_step(plan.fold.send, used, plan.num_parts))
+            steps["fold"] = _step(plan.fold.send, used, plan.num_parts).reversed()
         found.append(RelationTraffic(relation, int(is_of.sum()), steps))
     return found
 
@@ -105,7 +105,3 @@ def _step(side: Side, used: npt.NDArray[np.int64], num_parts: int) -> StepTraffi
     pairs = np.unique(to * num_parts + start)
     counted = start, to, pairs % num_parts, pairs // num_parts
     return StepTraffic(*(np.bincount(each, minlength=num_parts) for each in counted))
-
-
-def _reversed(step: StepTraffic) -> StepTraffic:
-    return StepTraffic(step.received, step.sent, step.messages_received, step.messages_sent)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from plancc.kernel import njit
+from plancc.plan.exchange import Int64Array
 from plancc.plan.parts import PartRange
-from plancc.plan.topology import Topology
+from plancc.plan.route import Route
 from plancc.plan.values import STEPS, Exchanges
 
 ROUTE_FAULTS = {
@@ -36,9 +37,11 @@ OF_NODES = (1, 2)
 """Those of hops between nodes only."""
 
 
-def route_invariants(parts: PartRange, topology: Topology | None) -> Iterator[tuple[str, str]]:
+def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[str, str]]:
     """(invariant, what breaks it or "") of the hops of these parts; none of plans without hops."""
-    node = np.zeros(0, np.int32) if topology is None else topology.node_of_rank()
+    if route is None:
+        return
+    node = route.node_of_part()
     for step in filter(parts.exchanges.hops, STEPS):
         needed, hops = parts.exchanges.needed(step), parts.exchanges.hops(step)
         ends = [table for hop in hops for table in (hop.send, hop.receive)]
@@ -51,10 +54,12 @@ def route_invariants(parts: PartRange, topology: Topology | None) -> Iterator[tu
             parts.first,
         )
         for kind, (invariant, problem) in ROUTE_FAULTS.items():
-            if topology is None and kind in OF_NODES:
+            if route.topology is None and kind in OF_NODES:
                 continue
             broken = problem.format(part=part, place=place) if kind == fault else ""
             yield invariant.format(step=step), broken
+    if route.topology is not None and parts.last - parts.first == len(parts.part_ptr) - 1:
+        yield from _crossing(parts.exchanges, node.astype(np.int64))
 
 
 @njit(cache=True, nogil=True, plain=True)
@@ -68,6 +73,7 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
     came = np.zeros(part_ptr[-1], np.int8)  # 1 + hop in which a row arrives; 4: it is an own row
     used = np.zeros(part_ptr[-1], np.bool_)
     for i in range(len(needed_ptr) - 1):
+        # Own rows are there at the start; a hop may send what arrived in an earlier one.
         part = first + i
         came[part_ptr[part] : part_ptr[part + 1]] = 4
         for hop in range(3):
@@ -88,6 +94,7 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
                 if not relays and (node[peer[k]] == node[part]) != (hop != 1):
                     return 1, part, peer[k]
                 for e in range(row_ptr[k], row_ptr[k + 1]):
+                    # a row arrives once
                     if came[row[e]]:
                         return 4, part, row[e]
                     came[row[e]] = 1 + hop
@@ -96,6 +103,7 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
             if not came[needed[e]]:
                 return 5, part, needed[e]
             used[needed[e]] = True
+        # Set the marks of this part back; every row that arrived must have been sent on or needed.
         came[part_ptr[part] : part_ptr[part + 1]] = 0
         for hop in range(3):
             ptr, peer, row_ptr, row = ends[2 * hop + 1]
@@ -106,13 +114,8 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
     return 0, 0, 0
 
 
-def crossing_invariants(
-    exchanges: Exchanges, topology: Topology | None
-) -> Iterator[tuple[str, str]]:
-    """As `route_invariants`: which nodes of a plan send to each other in several messages."""
-    if topology is None:
-        return
-    node = topology.node_of_rank().astype(np.int64)
+def _crossing(exchanges: Exchanges, node: Int64Array) -> Iterator[tuple[str, str]]:
+    """As `route_invariants`, of all parts: nodes that send to each other in several messages."""
     for step in filter(exchanges.hops, STEPS):
         cross, problem = exchanges.hops(step)[1].send, ""
         sender = np.repeat(node, np.diff(cross.ptr))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, IntArray, offsets
-from plancc.plan.topology import Topology
+from plancc.plan.rank_parts import RankParts
 from plancc.plan.values import Exchanges
 
 
@@ -72,40 +72,32 @@ class RankRows:
     """The rows of a rank.
 
     Attributes:
-        ranks (int64[num_ranks + 1]): First part of every rank.
+        held: The parts that have them.
         first_row: First of its rows in plan order.
         local (int32[rows]): Local number of every row, in plan order.
     """
 
-    rank: int
-    ranks: Int64Array
+    held: RankParts
     first_row: int
     local: Int32Array
 
 
-def keeps_groups(groups: Topology | None, ranks: Int64Array) -> bool:
-    """Whether no rank has parts of several groups; `ranks` is as of `RankRows`.
-
-    Without groups every part is one of its own.
-    """
-    first = np.arange(ranks[-1]) if groups is None else groups.first_ranks()
-    return bool(np.isin(first, ranks).all())
-
-
-def in_hops(
+def exchange_of_rank(
     step: str, exchange: Exchange, parts: Exchanges, needed: IntArray, rows: RankRows
 ) -> Exchange:
-    """The exchange of a rank, with its share in the hops of its parts; itself where there are none.
+    """The exchange of a rank with its share in the hops of its parts.
+
+    Itself where these have none, and where the rank has parts of several nodes.
 
     Parameters:
         parts: Of this rank's parts.
         needed (int[needed rows]): Places of the rows that the rank needs, in the order in which it
             numbers them.
     """
-    hops = parts.hops(step)
-    if not hops:
+    held, route = rows.held, rows.held.header.route
+    if route is None or not route.keeps_groups(held.ranks):
         return exchange
-    collect, *later = (hop.merged(rows.rank, rows.ranks) for hop in hops)
+    collect, *later = (hop.merged(held.rank, held.ranks) for hop in parts.hops(step))
     last_row, sent = rows.first_row + len(rows.local), np.concatenate([h.send.row for h in later])
     own = np.unique(sent[(sent >= rows.first_row) & (sent < last_row)])
     stage = np.concatenate([own, *(hop.receive.row for hop in (collect, *later))])

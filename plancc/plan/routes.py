@@ -21,10 +21,11 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
-from plancc.plan.lowering import by_sender
+from plancc.plan.links import exchange_of_rows
 from plancc.plan.plan import Plan
+from plancc.plan.route import HOPS, Route
 from plancc.plan.topology import Topology
-from plancc.plan.values import HOPS, STEPS, Exchanges
+from plancc.plan.values import STEPS, Exchanges
 
 
 def hops_of(
@@ -85,10 +86,9 @@ def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan
     Raises:
         InputError: If the groups have not one rank for every part, or ranks share parts.
     """
-    topology = groups if relays is None else None
-    header = replace(plan.header, topology=topology, relays=relays is not None)
+    route = Route(groups if relays is None else None)
     groups.check(plan.num_parts)
-    if problem := header.topology_problem():
+    if problem := route.problem(plan.header.layout, plan.num_parts):
         raise InputError(problem)
     exchanges = Exchanges(plan.exchanges)
     for step in filter(plan.exchanges.get, STEPS):
@@ -96,7 +96,7 @@ def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan
         owned = exchange.send if step == "expand" else exchange.receive
         hops = hops_of(owned, plan.part_ptr, groups, relays or 3)
         exchanges |= {f"{step}_{hop}": each for hop, each in zip(HOPS, hops, strict=True)}
-    return replace(plan, header=header, exchanges=exchanges)
+    return replace(plan, header=replace(plan.header, route=route), exchanges=exchanges)
 
 
 def routed_like(plan: Plan, old: Plan) -> Plan:
@@ -104,7 +104,7 @@ def routed_like(plan: Plan, old: Plan) -> Plan:
     if old.header.topology is not None:
         return with_routes(plan, old.header.topology)
     recorded = re.fullmatch(r"(\S+) in ([23]) hops", str(old.provenance.get("relays")))
-    if not old.header.relays or recorded is None:
+    if old.header.route is None or recorded is None:
         return plan
     return with_routes(plan, Topology.parse(recorded[1]), int(recorded[2]))
 
@@ -181,25 +181,19 @@ def _relays(messages: _Messages, once: _Once, topology: Topology) -> Int32Array:
 def _step(
     sender: Int32Array, receiver: Int32Array, place: Int64Array, part_ptr: Int64Array
 ) -> Exchange:
-    """Both tables of these rows; a row that is there twice travels once."""
+    """The exchange of these rows; a row that is there twice travels once."""
     parts, rows = len(part_ptr) - 1, int(part_ptr[-1])
+    pair = sender.astype(np.int64) * parts + receiver
     if parts * parts * rows < 2**63:
-        key = np.unique((sender.astype(np.int64) * parts + receiver) * rows + place)
-        pair, place = np.divmod(key, rows)
-        sender, receiver = (each.astype(np.int32) for each in np.divmod(pair, parts))
+        pair, place = np.divmod(np.unique(pair * rows + place), rows)
     else:
-        order = np.lexsort((place, receiver, sender))
-        sender, receiver, place = sender[order], receiver[order], place[order]
+        order = np.lexsort((place, pair))
+        pair, place = pair[order], place[order]
         new = np.ones(len(order), dtype=np.bool_)
-        new[1:] = (np.diff(sender) != 0) | (np.diff(receiver) != 0) | (np.diff(place) != 0)
-        sender, receiver, place = sender[new], receiver[new], place[new]
-    starts = np.ones(len(place), dtype=np.bool_)
-    starts[1:] = (np.diff(sender) != 0) | (np.diff(receiver) != 0)
-    at = np.flatnonzero(starts)
-    of, peer = sender[at], receiver[at]
-    ptr = np.searchsorted(of, np.arange(parts + 1))
-    send = Side(ptr, peer, np.append(at, len(place)), place.astype(np.int32))
-    return Exchange(send, Side(*by_sender(of, peer, send.row_ptr, send.row, parts)))
+        new[1:] = (np.diff(pair) != 0) | (np.diff(place) != 0)
+        pair, place = pair[new], place[new]
+    # from the receivers, whose place those who send take here
+    return exchange_of_rows(*np.divmod(pair, parts), place, parts).reversed()
 
 
 @njit(cache=True, nogil=True)

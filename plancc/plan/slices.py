@@ -88,7 +88,7 @@ def read_part(
     parts, num_interior = _read_parts(file, *held.parts_to_read)
     data = vertex_data or _read_own_data(file, held, parts.part_ptr)
     check(data_invariants(data, file.header.num_vertices), file.path)
-    alone = parts.only_part(int(num_interior[0])) if _runs_alone(held) else None
+    alone = parts.only_part(int(num_interior[0]), held) if _runs_alone(held) else None
     if file.header.grid is not None:
         part = share_of_rank(held, parts, alone, data)
     elif alone is not None:
@@ -130,7 +130,7 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
         **fields,
     )
     num_interior = arrays["rows/num_interior"]
-    check(part_invariants(parts, num_interior, header.topology), file.path)
+    check(part_invariants(parts, num_interior, header), file.path)
     if parts.links is not None:
         check([sources_problem(parts.links, header.links or 0)], file.path)
     return parts, num_interior

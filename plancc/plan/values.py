@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from plancc.graph.types import Types
 from plancc.plan.exchange import Exchange, Side
 from plancc.plan.grid import Grid
+from plancc.plan.route import HOPS, Route
 from plancc.plan.topology import Topology
 
 STEPS = ("expand", "fold")
@@ -15,8 +17,6 @@ LINKS = "links"
 """The exchange of the targets of links; rows are those of the owners, as in the expand."""
 OF_ROWS = (*STEPS, LINKS)
 """Exchanges whose rows are numbered as their owners do; those of hops are places in plan order."""
-HOPS = ("collect", "cross", "spread")
-"""The hops of a step, in their order."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,10 @@ class Header:
         self_loops: Whether the identity was added before normalising.
         grid: Which ranks share a part, in layouts "grid" and "feature"; None: every part has one
             rank.
-        topology: Which parts share a node, of a plan that has hops between nodes; None: it has
-            none.
+        route: Where rows travel in hops; None: they go straight from part to part.
         types: The types of the vertices, and their relations; None: vertices are of one type.
         links: Negatives of every validation and test link; 0: they share them; None: the plan has
             no links.
-        relays: Whether the plan has hops that lead over any parts.
     """
 
     layout: str
@@ -46,15 +44,19 @@ class Header:
     normalization: str
     self_loops: bool
     grid: Grid | None = None
-    topology: Topology | None = None
+    route: Route | None = None
     types: Types | None = None
     links: int | None = None
-    relays: bool = False
 
     @property
-    def has_hops(self) -> bool:
-        """Whether rows travel in hops, between nodes or over relays."""
-        return self.relays or self.topology is not None
+    def topology(self) -> Topology | None:
+        """Which parts share a node, of a plan with hops between nodes; None: there are none."""
+        return None if self.route is None else self.route.topology
+
+    @property
+    def ranks_per_node(self) -> int | None:
+        """Ranks of every node of the topology; None: they differ, or there is none."""
+        return None if self.topology is None else self.topology.ranks_per_node
 
     @property
     def num_ranks(self) -> int:
@@ -62,15 +64,20 @@ class Header:
         return self.num_parts if self.grid is None else self.grid.num_ranks
 
     def problem(self) -> str:
-        """Why grid, topology, types or links do not fit the rest; "" if all do."""
+        """Why grid, route, types or links do not fit the rest; "" if all do."""
         return (
-            self.grid_problem()
-            or self.topology_problem()
+            next((problem for _, problem in self.invariants() if problem), "")
             or self.types_problem()
             or self.links_problem()
         )
 
-    def grid_problem(self) -> str:
+    def invariants(self) -> Iterator[tuple[str, str]]:
+        """(invariant, what breaks it or "") of the grid and of the route."""
+        yield "the grid fits layout, parts and vertices", self._grid_problem()
+        problem = "" if self.route is None else self.route.problem(self.layout, self.num_parts)
+        yield "the topology fits layout and parts", problem
+
+    def _grid_problem(self) -> str:
         """Why the grid does not fit layout, parts and vertices; "" if it does."""
         grid = self.grid
         if grid is None:
@@ -85,23 +92,6 @@ class Header:
             )
         if grid.num_ranks > self.num_vertices:
             return f"grid '{grid}' has {grid.num_ranks} ranks for {self.num_vertices} vertices"
-        return ""
-
-    def topology_problem(self) -> str:
-        """Why topology or relays do not fit layout and parts; "" if they do, or are not there."""
-        topology = self.topology
-        if self.has_hops and self.layout not in ("row", "edge"):
-            hops = "relays" if topology is None else f"topology '{topology}'"
-            return f"{hops} in a plan of layout '{self.layout}'"
-        if topology is None:
-            return ""
-        if self.relays:
-            return f"relays in a plan with topology '{topology}'"
-        if topology.num_ranks != self.num_parts:
-            return (
-                f"topology '{topology}', of {topology.num_ranks} ranks, in a plan of "
-                f"{self.num_parts} parts"
-            )
         return ""
 
     def types_problem(self) -> str:
@@ -123,10 +113,18 @@ class Header:
             return f"links in a plan with {'a grid' if self.types is None else 'types'}"
         return f"{self.links} negatives of a link" if self.links < 0 else ""
 
+    def lacks(self, step: str) -> str:
+        """Why a plan has no messages of a step that is none of `steps`, after "in a plan"."""
+        if step == LINKS:
+            return "without the attribute 'links'"
+        if step in STEPS or self.route is not None:
+            return f"of layout '{self.layout}'"
+        return "without the attribute 'topology'"
+
     def steps(self) -> tuple[str, ...]:
         """The steps whose messages a plan has, and its links, by their names in the file."""
         steps = STEPS if self.layout == "edge" else STEPS[:1]
-        hops = HOPS if self.has_hops else ()
+        hops = () if self.route is None else HOPS
         links = () if self.links is None else (LINKS,)
         return (*steps, *(f"{step}_{hop}" for step in steps for hop in hops), *links)
 

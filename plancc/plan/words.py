@@ -100,16 +100,9 @@ class RowMessages(Transfer):
     width: int | Int64Array
 
     def counts(self, num_ranks: int) -> Counts:
-        sent, received, messages_sent, messages_received = self.step
-        found, full = Counts.zero(num_ranks), np.asarray(self.width) > 0
-        if self.reverse:
-            sent, received = received, sent
-            messages_sent, messages_received = messages_received, messages_sent
-        found.words_sent += sent * self.width
-        found.words_received += received * self.width
-        found.messages_sent += messages_sent * full
-        found.messages_received += messages_received * full
-        return found
+        words = self.step.times(self.width)
+        words = words.reversed() if self.reverse else words
+        return Counts(*words, *np.zeros((2, num_ranks), np.int64))
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.plan.topology import Topology
 from plancc.registry import check_choice, nearest
 from plancc.text import shown
 
@@ -267,13 +266,11 @@ class Machine:
         _check(self)
         object.__setattr__(self, "speed", tuple(self.speed))
 
-    def on_nodes(self, topology: Topology) -> Machine:
-        """The machine with as many ranks on a node as a topology has.
+    def on_nodes(self, ranks: int | None) -> Machine:
+        """The machine with so many ranks on a node; None: with its own.
 
-        Machines with speeds of the ranks of a node keep their own; so do all if the nodes of the
-        topology differ.
+        Machines with speeds of the ranks of a node keep their own.
         """
-        ranks = topology.ranks_per_node
         if ranks is None or len(self.speed) == self.node.ranks:
             return self
         return replace(self, node=replace(self.node, ranks=ranks))

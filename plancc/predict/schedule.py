@@ -19,6 +19,7 @@ from plancc.kernel import njit
 from plancc.plan.convolutions import Convolution
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import StepTraffic
+from plancc.plan.route import HOPS
 from plancc.plan.words import Counts, RowMessages, Transfer, count
 from plancc.predict.memory import Memory
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from plancc.predict.pipelines import Pipeline
 
 STEPS = (
-    *("expand", "collect", "cross", "spread"),
+    *("expand", *HOPS),
     *("multiply", "fold", "collectives", "dense", "all-reduce"),
 )
 """Steps of an epoch, in the order of tables; expand and fold may be in hops."""
@@ -58,6 +59,10 @@ class Pairs:
     def reversed(self) -> Pairs:
         """The messages back."""
         return Pairs(self.num_ranks, self.target, self.source, self.rows, self.hops)
+
+    def by_step(self, name: str) -> dict[str, Pairs]:
+        """The exchanges in which the rows travel, by `STEPS`: the hops, or else the step `name`."""
+        return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
         """Traffic of every rank between nodes and in total; kept for the next call."""
@@ -109,16 +114,6 @@ class PointToPoint(Transfer):
     width: int | Int64Array
     step: str = "expand"
     is_late: bool = False
-
-    def moved(self, rows: StepTraffic) -> StepTraffic:
-        """Words and messages of rows; those without a column do not travel. Not reversed."""
-        full = np.asarray(self.width) > 0
-        return StepTraffic(
-            rows.sent * self.width,
-            rows.received * self.width,
-            rows.messages_sent * full,
-            rows.messages_received * full,
-        )
 
     def counts(self, num_ranks: int) -> Counts:
         found = RowMessages(self.pairs.step, self.width, reverse=self.reverse)

@@ -385,8 +385,8 @@ class WorkTimes:
 
     def _messages(self, of: PointToPoint) -> Float64Array:
         split = of.pairs.by_node(self._machine.node.ranks)
-        between = of.moved(split.between)
-        inside = (all_ - out for all_, out in zip(of.moved(split.total), between, strict=True))
+        between, total = (each.times(of.width) for each in split)
+        inside = (all_ - out for all_, out in zip(total, between, strict=True))
         return self._exchange(StepTraffic(*inside), between)
 
     def _exchange(self, inside: StepTraffic, between: StepTraffic) -> Float64Array:

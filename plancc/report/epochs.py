@@ -15,7 +15,7 @@ from typing import Any
 from plancc.errors import InputError
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
-from plancc.plan.topology import Topology
+from plancc.plan.values import Header
 from plancc.predict.machine import Machine
 from plancc.predict.passes import DEFAULT_DIMS
 from plancc.predict.predictor import Predictor, default_predictor
@@ -104,15 +104,13 @@ class Basis:
                     found.predictor, dims=(*inner, (inner[1:] or DEFAULT_DIMS[1:])[-1])
                 )
                 found = replace(found, predictor=predictor)
-            return found.on_nodes(file.header.topology)
+            return found.on_nodes_of(file.header)
         except InputError as error:
             raise InputError(f"{file.path}: {error}") from None
 
-    def on_nodes(self, topology: Topology | None) -> Basis:
-        """The basis with as many ranks on a node as the topology has, if there is one."""
-        if topology is None:
-            return self
-        machine = self.predictor.machine.on_nodes(topology)
+    def on_nodes_of(self, header: Header) -> Basis:
+        """The basis with as many ranks on a node as the plan with this header is for."""
+        machine = self.predictor.machine.on_nodes(header.ranks_per_node)
         return replace(self, predictor=replace(self.predictor, machine=machine))
 
     @classmethod
@@ -190,8 +188,7 @@ class EpochTimes:
     def of_plan(cls, plan: Plan) -> EpochTimes:
         """The times of a plan in memory, by its own machine and widths."""
         provenance = plan.provenance
-        basis = Basis.of(provenance, DataWidths.of(plan.vertex_data))
-        basis = basis.on_nodes(plan.header.topology)
+        basis = Basis.of(provenance, DataWidths.of(plan.vertex_data)).on_nodes_of(plan.header)
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
 
     def beside(self, plan: Plan) -> float | None:

@@ -40,19 +40,18 @@ from plancc.predict.schedules import (
     training_vertices,
 )
 from plancc.predict.schedules.plan_tables import rank_of_parts
+from plancc.predict.schedules.row import traffic_of
 from plancc.report.costs import (
-    RelayCost,
-    TopologyCost,
     TrainingCost,
     grid_pass_costs,
     read_product,
-    read_topology_cost,
 )
 from plancc.report.epochs import Basis, EpochTimes, recorded_random
 from plancc.report.grid_traffic import ProductTraffic
 from plancc.report.passes import PassCost, SampledCost, sampled_costs
 from plancc.report.payback import Payoff, Spending, search_seconds
-from plancc.report.provenance import decoded, recorded_topology
+from plancc.report.provenance import decoded
+from plancc.report.routes import RelayCost, TopologyCost, chosen_topology, read_topology_cost
 
 T = TypeVar("T")
 ID = "rows/original_id"
@@ -213,7 +212,7 @@ def report(
         check_plan(file)
         grid = file.header.grid
         basis = basis or Basis.read(file, dims, machine)
-        topology = _chosen_topology(file, source.num_ranks, topology)
+        topology = chosen_topology(file, source.num_ranks, topology)
         if boundary_sampling:
             file.check_row_plan("boundary sampling")
         in_layers = dims if grid is None else None
@@ -272,7 +271,7 @@ class _Source:
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
         self.file, self.num_ranks = file, num_ranks
         self.merged = num_ranks < file.header.num_parts
-        self.has_hops = file.header.has_hops and not self.merged
+        self.route = None if self.merged else file.header.route
 
     @cached_property
     def plan(self) -> Plan:
@@ -312,7 +311,7 @@ class _Source:
             return traffic(self.matrix, self.owners, self.num_ranks)
         if self.file.header.layout == "edge":
             return self.plan.traffic()
-        return _read_traffic(self.file)
+        return traffic_of(read_tables(self.file.path, blocks=False))
 
     def random(self, counted: bool) -> Metrics:
         """Figures of a random partition: those of the file, unless they are to be counted."""
@@ -324,7 +323,7 @@ class _Source:
         if dims is None:
             return None
         owned = self.owners, self.parts
-        return TrainingCost.of(self.plan, self.matrix, *owned, dims, self.has_hops)
+        return TrainingCost.of(self.plan, self.matrix, *owned, dims, self.route is not None)
 
     def random_training(self, dims: Sequence[int] | None) -> TrainingCost | None:
         """`training` with the owners of a random partition."""
@@ -352,8 +351,9 @@ class _Source:
 
     def relays(self) -> RelayCost | None:
         """Traffic over relays; None: there are none."""
-        with_relays = self.has_hops and self.file.header.relays
-        return RelayCost.of(read_tables(self.file.path)) if with_relays else None
+        if self.route is None or self.route.topology is not None:
+            return None
+        return RelayCost.of(read_tables(self.file.path))
 
     @cached_property
     def random_owners(self) -> Owners:
@@ -364,41 +364,8 @@ class _Source:
         return traffic(self.matrix, self.random_owners, self.num_ranks)
 
 
-def _chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
-    """The given topology, or the plan's own; InputError if it does not suit the plan."""
-    grid = file.header.grid
-    exchanges_rows = grid is None or grid.exchanges_rows
-    if given is not None:
-        if not exchanges_rows:
-            raise InputError(
-                f"{file.path}: ranks of grid '{grid}' do not exchange what the parts of a row plan "
-                "do; a topology is for row and edge plans, and for cagnet-1d with `sparse`"
-            )
-        given.check(num_ranks)
-        return given
-    return recorded_topology(file.attributes("provenance"), num_ranks) if exchanges_rows else None
-
-
 def check_plan(file: PlanFile) -> None:
     """PlanError if this is a plan that `plancc verify` refuses: nothing is printed of such."""
     file.check_content()
     check_tables(file)
     file.check_figures(lambda: summarize(_Source(file, file.header.num_parts).parts))
-
-
-def _read_traffic(file: PlanFile) -> Traffic:
-    """Load and communication of every part from the offsets alone."""
-    part_ptr = file.read("rows/part_ptr")
-    row_ptr = file.read("matrix/row_ptr")
-    counts = {}
-    for end in ("send", "recv"):
-        ptr, _, rows = file.read_messages(f"expand/{end}")
-        counts[end] = (np.diff(rows[ptr]), np.diff(ptr))
-    return Traffic(
-        rows=np.diff(part_ptr),
-        nonzeros=np.diff(row_ptr[part_ptr]),
-        sent=counts["send"][0],
-        received=counts["recv"][0],
-        messages_sent=counts["send"][1],
-        messages_received=counts["recv"][1],
-    )

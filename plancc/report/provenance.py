@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.plan.topology import Topology
 from plancc.predict.machine import Machine
 
 TRIED_FIGURES = ("seconds", "value", "volume", "overload", "best")
@@ -19,16 +18,6 @@ CANDIDATE_FIGURES = (
     *("epoch_seconds", "memory", "seconds", "chosen"),
 )
 """Figures that a candidate of model auto may have."""
-
-
-def recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topology | None:
-    """The topology that a plan was compiled for, if that is what the ranks make up."""
-    try:
-        topology = Topology.parse(str(provenance.get("topology", "")))
-        topology.check(num_ranks)
-    except InputError:
-        return None
-    return topology
 
 
 def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:

@@ -80,6 +80,7 @@ def at_place(x: Any, n: Any, key: Any) -> Any:
     """
     a, b = _grid(n)
     while True:
+        # Undo the rounds of the network in reverse order: two halves, each by the other's hash.
         left, right = x // b, x % b
         for k in range(ROUNDS - 2, -1, -2):
             right -= _share(key, k + 1, left, b)
@@ -89,6 +90,7 @@ def at_place(x: Any, n: Any, key: Any) -> Any:
             if left < 0:
                 left += a
         x = left * b + right
+        # The grid is a little larger than n: walk on until the place is below n.
         if x < n:
             return x
 

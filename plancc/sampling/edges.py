@@ -73,6 +73,7 @@ def _factors(vertices: Any, rows: Any, columns: Any, keep: float, key: Any) -> A
     factors = np.zeros(len(rows), dtype=np.float64)
     for k in range(len(rows)):
         i, j = vertices[rows[k]], vertices[columns[k]]
+        # the mean of a kept edge is its value: scale by 1 / keep; a diagonal is always kept
         if _is_kept(bits(key, i), i, j, keep):
             factors[k] = 1.0 if i == j else 1.0 / keep
     return factors
@@ -87,6 +88,7 @@ def _kept(indptr: Any, indices: Any, keep: float, key: Any) -> Any:
     for i in range(len(indptr) - 1):
         row_key = bits(key, i)
         for a in range(indptr[i], indptr[i + 1]):
+            # kept, or overwritten by the next one
             columns[size] = indices[a]
             size += _is_kept(row_key, i, indices[a], keep)
         ptr[i + 1] = size

@@ -23,6 +23,7 @@ def ascending(numbers: Any) -> Any:
     for x in numbers:
         most = max(most, x)
     shift, mask = 0, (1 << DIGIT) - 1
+    # Radix sort: one stable counting sort per digit, the lowest digit first.
     while most >> shift > 0:
         place = np.zeros(mask + 2, dtype=np.int64)
         for x in found:
@@ -85,6 +86,7 @@ def place_in(ascending: Any, x: Any) -> Any:
 @njit(cache=True, nogil=True)
 def lower_bound(ascending: Any, x: Any, low: Any, high: Any) -> Any:
     """The first of the places low to high - 1 with a number of at least x, or `high`."""
+    # binary search
     while low < high:
         middle = (low + high) // 2
         if ascending[middle] < x:
@@ -105,6 +107,7 @@ def order_by_vertex(ptr: Any, columns: Any, vertices: Any) -> Any:
     for i in range(len(ptr) - 1):
         row = slice(ptr[i], ptr[i + 1])
         places[row] = np.argsort(vertices[columns[row]])
+        # ascending where every place is itself
         for k in range(ptr[i + 1] - ptr[i]):
             ascending &= places[ptr[i] + k] == k
     return places, ascending

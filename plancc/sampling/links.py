@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from plancc.errors import InputError
 from plancc.fields import option
@@ -26,6 +27,8 @@ class LinkSampler(NeighbourSampler):
     Attributes:
         num_links, negatives: Training links, and negatives of each.
     """
+
+    owners_draw: ClassVar[str] = "ends of links"
 
     num_links: int = option(0, internal=True)
     negatives: int = option(1, internal=True)

@@ -35,11 +35,14 @@ class NeighbourSampler(SizedSampler):
         batch_size (int): Number of seeds.
         fanouts: One per layer, each at least 1, the first for the layer nearest the output (the
             first hop from the seeds, as in PyG's ``num_neighbors``).
+        column: Name of the column of nonzeros whose numbers have subsets of their own; then the
+            rows of a block are rows of the one before it too. "": there is none.
     """
 
     name: ClassVar[str] = "neighbour"
     needs: ClassVar[tuple[str, ...]] = ("pattern",)
     of_training: ClassVar[bool] = True
+    column: ClassVar[str] = ""
 
     fanouts: tuple[int, ...] = option(
         help="columns sampled per row, a number per layer, the output layer first",
@@ -159,6 +162,7 @@ def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
     for k in range(len(rows)):
         first, itself, kept = row_ptr[rows[k]], diagonals[rows[k]], slice(ptr[k], ptr[k + 1])
         by_place = len(by_vertex) == 0
+        # Places count by ascending vertex; `by_vertex` turns them into the order of the slice.
         if not by_place and itself < sizes[k]:
             itself = by_vertex[first + itself]
         by_place |= len(places[kept]) == sizes[k]
@@ -199,6 +203,7 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
     for k in range(len(vertices)):
         kept, nonzeros = places[ptr[k] : ptr[k + 1]], sizes[k]
         if len(kept) < nonzeros:
+            # The mean over kept nonzeros stands for the mean over all: scale = degree / fan-out.
             scales[k] = (nonzeros - (itself[k] < nonzeros)) / fanout
         draw_subset(kept, nonzeros, itself[k], fanout, bits(key, vertices[k]))
     return ptr, places, scales
@@ -226,6 +231,8 @@ def _by_insertion(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
     if itself < nonzeros:
         found[0], size = itself, 1
     for last in range(nonzeros - len(found), nonzeros - size):  # of the places but the diagonal
+        # Floyd: draw from the first `last + 1` places; if the place is taken, take `last` itself.
+        # Places skip the diagonal, so from there on they are one higher.
         place = below(bits(key, last - nonzeros + len(found)), last + 1)
         if not _inserted(found, size, place + (place >= itself)):
             _inserted(found, size, last + (last >= itself))
@@ -258,6 +265,7 @@ def _inserted(ascending: Any, end: int, x: Any) -> bool:
         a -= 1
     if a > 0 and ascending[a - 1] == x:
         return False
+    # shift the larger ones by one place
     for b in range(end, a, -1):
         ascending[b] = ascending[b - 1]
     ascending[a] = x

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,9 @@ class RelationSampler(NeighbourSampler):
     Attributes:
         of_relations: `fanouts` of every relation, in the order of the graph's.
     """
+
+    owners_draw: ClassVar[str] = "neighbours in relations"
+    column: ClassVar[str] = "relation"
 
     of_relations: tuple[tuple[int, ...], ...] = option((), internal=True)
 
@@ -54,6 +57,7 @@ def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
     for k in range(len(rows)):
         ptr[k + 1], first = ptr[k], row_ptr[rows[k]]
         a, end = first, row_ptr[rows[k] + 1]
+        # Nonzeros of a row stand by relation in `order`: one stretch for each.
         while a < end:
             last = _end_of_relation(order, relation, first, a, end)
             ptr[k + 1] += min(last - a, fanouts[relation[first + order[a]]])
@@ -70,6 +74,7 @@ def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
             r, size = relation[first + order[a]], last - a
             kept = places[at : at + min(size, fanouts[r])]
             draw_subset(kept, size, size, fanouts[r], bits(bits(key, r), vertices[rows[k]]))
+            # as in `subsets`, for each relation
             scales[r] = size / len(kept)
             for place in kept:
                 nonzeros[at] = first + order[a + place]
@@ -85,6 +90,7 @@ def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
 def _end_of_relation(order: Any, relation: Any, first: Any, a: Any, end: Any) -> Any:
     """Where the nonzeros of a row end that are of the relation of the one at place a of `order`."""
     low, of_first = a + 1, relation[first + order[a]]
+    # binary search for the first nonzero of another relation
     while low < end:
         middle = (low + end) // 2
         if relation[first + order[middle]] == of_first:

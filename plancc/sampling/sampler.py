@@ -53,11 +53,13 @@ class Sampler(ABC):
         needs: What a `Population` must have for `batch`: "pattern", "train_mask", "clusters".
         of_training: Whether batches are drawn from the training vertices, where a mask says which
             they are.
+        owners_draw: What the owners of rows alone can draw, in words; "": every rank draws batches.
     """
 
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()
     of_training: ClassVar[bool] = False
+    owners_draw: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_options(self)

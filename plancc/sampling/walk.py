@@ -114,4 +114,5 @@ def _place(nonzeros: Any, itself: Any, random: Any) -> Any:
     if degree == 0:
         return -1
     place = below(random, degree)
+    # places from the diagonal on are one higher: the walk never takes it
     return place + (place >= itself)

@@ -191,7 +191,7 @@ class EdgeJob(RefiningJob):
         yield from self._rows_first()
 
     def assigned(self) -> Member:
-        """Owners without a search for nonzeros: those of libra, by rows where it cannot be."""
+        """Owners without a search for nonzeros: libra's, or by rows where libra cannot run."""
         if not self.combines or self.options.capacities is not None:
             return self.from_rows(self.options.seed)
         begin, matrix, options = wall_seconds(), self.matrix, self.options

@@ -116,7 +116,7 @@ def make_steps(job: RowJob, refine: Callable[[RowJob, list[Owners]], None]) -> N
     """Make the steps of all efforts up to the one asked for: more effort is never worse.
 
     Parameters:
-        refine: Called after those of each effort, with the owners that it found for the volume.
+        refine: Called after each effort, with the owners that it found for the volume.
     """
     until = job.deadline
     for effort in EFFORTS[: EFFORTS.index(job.effort) + 1]:

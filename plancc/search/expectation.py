@@ -64,7 +64,7 @@ class Expectation(Protocol):
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
         """Whether `problem` was made larger; `owner` was found on it, and suits it too well.
 
-        `best` is the value of the best owners so far, those that refinement started from included.
+        `best` is the value of the best owners so far, including the start of the refinement.
         """
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
@@ -181,7 +181,7 @@ class SampledExpectation:
         return replace(problem, vertex_weights=self._weights)
 
     def _smoothed(self) -> Hypergraph:
-        """The sample's nets, and every nonzero off the diagonal once more as a net of its own.
+        """The sample's nets, and every nonzero off the diagonal once more as a separate net.
 
         What no batch has shown yet is not free: each nonzero has a prior of one observation
         (Laplace's rule of succession). A small sample is little more than the edge cut, in a large
@@ -262,7 +262,7 @@ class SampledExpectation:
         return how, notes
 
     def _gap(self, owner: Owner, num_parts: int) -> float:
-        """What fresh batches move more than those of the sample, over what they move."""
+        """Rows that fresh batches move beyond the sample's batches, as a share of their rows."""
         fresh = self.value(owner, num_parts)
         return (fresh - self._on_sample(owner, num_parts)) / fresh if fresh > 0 else 0.0
 
@@ -273,7 +273,7 @@ class SampledExpectation:
     def _held_out(self, owner: Owner, num_parts: int) -> npt.NDArray[np.int64]:
         """Volumes of the held-out batches; the first owners say how many it takes.
 
-        Those of the last owners are kept: they are asked for several times.
+        Values of the last owners are kept: they are asked for several times.
         """
         for known, volumes in tuple(self._judged):
             if known is owner:

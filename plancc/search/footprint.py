@@ -20,7 +20,7 @@ class ProblemSizes:
     Attributes:
         nonzeros: Of the normalised matrix, one for every row on the diagonal.
         mirrored: Share of the others whose mirror image is a nonzero too.
-        weighted: Whether the graph has values of its own.
+        weighted: Whether the graph has values.
         constraints: Balances.
         uneven: Whether some rows have many more nonzeros than others
             (`plancc.search.starts.is_uneven`): then coarser levels hardly have fewer.

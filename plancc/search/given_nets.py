@@ -34,7 +34,7 @@ def check_fixed(fixed: Owner, limits: Limits) -> None:
     if (load > most).any():
         part, which = np.argwhere(load > most)[0]
         raise InputError(
-            f"fixed vertices: those of part {part} have {load[part, which]:,} of "
+            f"fixed vertices of part {part} have {load[part, which]:,} of "
             f"'{limits.names[which]}', and a part may have {int(most[part, which]):,}: fix fewer "
             "there, or raise `epsilon`"
         )

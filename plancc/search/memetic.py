@@ -2,7 +2,7 @@
 
 A memetic search, as KaHyPar-E (Andre, Schlag and Schulz, 2018): V-cycles whose clusters respect two
 members combine them, V-cycles with new clusters mutate one, and a child takes the place of the most
-similar of those that it is better than, so that the population stays diverse. Where it has become
+similar among the worse members, so that the population stays diverse. Where it has become
 alike, or finds nothing better for long, it starts again with new members beside the best one.
 """
 
@@ -47,7 +47,7 @@ class Members:
     def add(self, child: Member) -> bool:
         """Take a child in: whether it was.
 
-        A full population gives up the member most similar to the child of those that are worse. A
+        A full population gives up the member most similar to the child, among the worse members. A
         child that is the same as a member, net by net, is none.
         """
         apart = [self.distance(child, member) for member in self.members]
@@ -100,7 +100,7 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     fewer (`Evolution.visited`), or as soon as it would start again.
 
     Parameters:
-        job: Whose steps so far are those that found the founders.
+        job: Its steps so far have found the founders.
         founders: The first members; nothing that is returned first is worse than the best of them.
     """
     if not founders:
@@ -174,7 +174,7 @@ def _starts(job: RowJob) -> list[_Start]:
 def _grown(
     job: RowJob, founders: list[Member], starts: list[_Start], first_seconds: float
 ) -> list[Member]:
-    """Members beside the founders, each from another start; with a budget as many as it allows.
+    """Members beside the founders, each from another start; with a budget what it allows.
 
     Where the first slow start is clearly better than a quick one and the founders, more slow ones
     come next, and new members have twice the time: combination with much worse ones is of no use.
@@ -215,7 +215,7 @@ def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -
 def _grow(
     job: RowJob, tasks: list[tuple[_Start, int]], until: float, first_seconds: float
 ) -> list[Member | None]:
-    """Members from starts and seeds; None for those that failed, or for which it is too late."""
+    """Members from starts and seeds; None for starts that failed or came too late."""
 
     def grow(start: _Start, seed: int) -> Member | None:
         late = wall_seconds() > until or job.deadline.passed()
@@ -228,7 +228,7 @@ def _grow(
 
 
 def _member(job: RowJob, start: _Start, seed: int) -> Member | None:
-    """A start with a chain of V-cycles of its own."""
+    """A start with a separate chain of V-cycles."""
     owner = start.make(seed, EVOLUTION.start_share)
     if owner is None:
         return None

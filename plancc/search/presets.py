@@ -1,6 +1,6 @@
 """Every number that searches are tuned by: kinds of graphs, efforts, populations, samples, memory.
 
-Those of the passes are in `plancc.passes.presets`.
+`plancc.passes.presets` has the numbers of the passes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plancc.passes.presets import CUTS, PRICES
 class Kinds:
     """Where one kind of graph ends and another one begins (`plancc.search.starts.kind_of`)."""
 
-    hub: float = 8.0  # neighbours of a hub, over those of the average vertex
+    hub: float = 8.0  # neighbours of a hub, over neighbours of the average vertex
     hub_edges: float = 0.01  # share of the edges that hubs have in a graph of kind hubs
     popular: float = 3.0  # the same of vertices with fewer neighbours over the average,
     many: int = 64  # but many,
@@ -22,7 +22,7 @@ class Kinds:
     # Mean square of the degrees over the square of their mean above which they are uneven: 1.0 to
     # 1.6 in meshes and road networks (`plancc.passes.presets.Cuts.max_unevenness`).
     uneven: float = 1.7
-    mild: float = 5.0  # and up to which those of a graph with hubs are mildly so
+    mild: float = 5.0  # and up to which hubs are mild
     wide: float = 0.7  # share of the rows on the boundary above which a graph is wide or dense,
     thin: float = 0.1  # and below which it is thin
 
@@ -35,7 +35,7 @@ class OfKind:
     """What efforts do on one kind of graph."""
 
     cuts: bool  # whether parts have few neighbours, so that minimum cuts between them pay
-    # Starts of effort balanced besides the first: those of other partitioners and presets, then all
+    # Starts of effort balanced besides the first: other partitioners and presets, then all
     # of them with another seed. On meshes a start is quick, and decides much.
     others: int
     # Most V-cycles after the first and after the other starts; the one that combines both is the
@@ -48,7 +48,7 @@ class OfKind:
     # times as long there, and save as little as another V-cycle.
     scout_cycles: int
     member_cycles: int  # most V-cycles of a new member of effort best
-    # Prices of overweight in the sweeps that make a child; those that made better children are
+    # Prices of overweight in the sweeps that make a child; prices that made better children are
     # taken more often. Where weight is as cheap as for a new member, what the parents have found is
     # taken apart; without prices sweeps stay within the limit.
     child_prices: tuple[tuple[float, ...], ...]
@@ -264,7 +264,7 @@ class Samples:
     # Batches of the first sample that refinement works on, unless told otherwise.
     min_batches: int = 64
     growth: int = 4  # factor by which the sample grows
-    # Share by which fresh batches may move more rows than those of the sample; above it, it grows.
+    # Share by which fresh batches may move more rows than the sample's batches; above it, it grows.
     max_gap: float = 0.02
     # Least share by which growth must lower what fresh batches move, unless owners were the best.
     min_progress: float = 0.01

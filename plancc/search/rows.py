@@ -40,23 +40,9 @@ from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
 from plancc.search.job import RefiningJob
-from plancc.search.presets import (
-    IMPROVED,
-    OF_KIND,
-    QUICK_CUTS,
-    SINGLE_CUTS,
-    OfKind,
-    Starts,
-)
+from plancc.search.presets import IMPROVED, OF_KIND, QUICK_CUTS, SINGLE_CUTS, OfKind, Starts
 from plancc.search.record import Member
-from plancc.search.starts import (
-    Beginning,
-    beginnings,
-    highest,
-    is_mild,
-    kind_of,
-    tightest,
-)
+from plancc.search.starts import Beginning, beginnings, highest, is_mild, kind_of, tightest
 
 if TYPE_CHECKING:
     from plancc.search.expectation import Expectation
@@ -312,7 +298,7 @@ class RowJob(RefiningJob):
 
         Parameters:
             adapter: None: the best one that is installed; for `base` from then on the same.
-            seeds: The first is that of the owners; those of the others are kept until they are
+            seeds: The first is the seed of the owners; owners of the others are kept until they are
                 asked for.
             share: Of the time left, for the partitioner; None: whatever the budget says.
             needed: Whether its failure is a warning.
@@ -394,7 +380,7 @@ class RowJob(RefiningJob):
         return Member(self.limits.overload(state.sums), value, rows, owners, state.spread)
 
     def of_rows(self, owner: Owner) -> Owner:
-        """Owners of the rows of the matrix, by those of a member."""
+        """Owners of the rows of the matrix, from a member's owners."""
         return owner
 
     def member(self, owner: Owner) -> Member:
@@ -469,12 +455,7 @@ class RowJob(RefiningJob):
         return self.note_state("V-cycle within the limit", begin, state)
 
     def chain(
-        self,
-        owner: Owner,
-        seed: int,
-        cycles: int,
-        cuts: Cuts | None = CUTS,
-        quick: bool = False,
+        self, owner: Owner, seed: int, cycles: int, cuts: Cuts | None = CUTS, quick: bool = False
     ) -> Member:
         """Sweeps and V-cycles one after the other, from where the last one ended.
 

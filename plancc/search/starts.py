@@ -12,7 +12,7 @@ dense  besides, nearly every row is on the boundary, as in small matrices with l
 thin   few rows are, and degrees are even, as in roads: minimum cuts decide, sweeps spoil the start
 =====  ===========================================================================================
 
-Partitioners of several weights cut longer boundaries than those of one. Where one limit is tighter
+A partitioner cuts longer boundaries with several weights than with one. Where one limit is tighter
 than the others, as that of rows in ``nnz:0.1,rows``, a start that balances it alone is tried first
 on even graphs (`tightest`), and kept if it holds the others too, or nearly so on a thin graph.
 """
@@ -112,7 +112,7 @@ def beginnings(
 ) -> Iterator[Beginning]:
     """Starts of the installed partitioners on a kind of graph, the best first.
 
-    There are none where the best partitioner of graphs has no starts of its own: it then begins by
+    There are none where the best partitioner of graphs brings no starts: it then begins by
     `auto_rank`, as does whoever stands in where nothing else is installed. Where vertices have
     several weights and boundaries are long, partitioners of one weight are for effort best only:
     what they miss is dear to restore.
@@ -155,7 +155,7 @@ def highest(hypergraphs: bool, graphs: bool = True) -> list[Beginning]:
     """Every installed partitioner with its highest preset, the quickest first.
 
     Parameters:
-        hypergraphs, graphs: What may be partitioned; those that take both have hypergraphs.
+        hypergraphs, graphs: What may be partitioned; partitioners that take both get hypergraphs.
     """
     found = []
     for adapter in PARTITIONERS.loaded().values():

@@ -24,5 +24,5 @@ def taken() -> set[str]:
 
 
 def documented(declared: type) -> bool:
-    """Whether a dataclass has a docstring of its own, not the signature that Python makes."""
+    """Whether a dataclass has a written docstring, not the signature that Python makes."""
     return bool(docstring(declared))

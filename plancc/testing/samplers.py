@@ -64,7 +64,7 @@ def kept_by(batch: Batch, k: int) -> set[tuple[int, int]]:
 
 
 def members_of(batch: Batch, n: int) -> npt.NDArray[np.int32]:
-    """Those of n vertices that take part, ascending."""
+    """The vertices of n that take part, ascending."""
     found = batch.vertices()
     return np.arange(n, dtype=np.int32) if found is None else found
 

@@ -227,6 +227,14 @@ class Checkpoints:
                 with _attempted(f"remove {path}"):
                     path.unlink(missing_ok=True)
 
+    def begin(self, learner: Learner) -> tuple[int, Validation]:
+        """`load` if the options resume, else the begin of training; closes the folder on errors."""
+        try:
+            return self.load(learner) if self._options.resume else (0, Validation())
+        except BaseException:
+            self.close()
+            raise
+
     def load(self, learner: Learner) -> tuple[int, Validation]:
         """Put the network and its optimiser where the newest whole checkpoint left them.
 
@@ -260,6 +268,7 @@ class Checkpoints:
         for here, there in zip(optimizer.state, state, strict=True):
             for key, value in here.items():
                 value.copy_(there[key])
+        learner.is_trained = facts.epoch > 0
         self._saved = None if self._damaged else facts.epoch
         self.source = str(path)
         return facts.epoch, best

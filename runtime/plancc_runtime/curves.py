@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc_runtime.rowfiles import as_bytes
 from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.row_numbers import swapped
 
 Float64Array = npt.NDArray[np.float64]
 Groups = Sequence[tuple[Float64Array, npt.NDArray[np.bool_]]]
@@ -21,7 +21,9 @@ Counts = tuple[npt.NDArray[np.complex128], npt.NDArray[np.int64]]
 """Keys in ascending order, each once, and how many vertices of each are (not of, of) its class."""
 
 
-def areas(groups: Groups, transport: Transport) -> tuple[Float64Array, Float64Array]:
+def areas(
+    groups: Groups, transport: Transport, hits: Sequence[int] | None = None
+) -> list[Float64Array]:
     """The area under the ROC curve and the average precision of every class. Collective.
 
     The area is the chance that a vertex of the class has a higher score than one that is not of it,
@@ -31,31 +33,14 @@ def areas(groups: Groups, transport: Transport) -> tuple[Float64Array, Float64Ar
     Parameters:
         groups: Of every split float64[m, classes], finite, and bool[m, classes]: this rank's
             vertices.
+        hits: Numbers K: then also means over the ranks that those of a class have among the others.
 
     Returns:
-        auc, ap : float64[groups, classes]: NaN for a class to which all or none of the vertices
-            belong; of the average precision, none.
+        float64[groups, classes] each: AUC, NaN for a class to which all or none of the vertices
+        belong; average precision, NaN for one to which none belong. With `hits` the mean of
+        1 / rank, where equal scores of others count half; for every K the share of those with fewer
+        than K others of at least their score (Hits@K of Hu et al. 2020).
     """
-    auc, ap = _means(groups, None, transport)
-    return auc, ap
-
-
-def ranks(groups: Groups, hits: Sequence[int], transport: Transport) -> list[Float64Array]:
-    """`areas`, and means over the ranks that those of a class have among the others. Collective.
-
-    Parameters:
-        groups: As of `areas`.
-
-    Returns:
-        float64[groups, classes] each: AUC; average precision; the mean of 1 / rank, where equal
-        scores of others count half; for every K of `hits` the share of those with fewer than K
-        others of at least their score (Hits@K of Hu et al. 2020).
-    """
-    return _means(groups, hits, transport)
-
-
-def _means(groups: Groups, hits: Sequence[int] | None, transport: Transport) -> list[Float64Array]:
-    """What `ranks` returns; without `hits` the areas alone. Collective."""
     classes = groups[0][0].shape[1]
     columns = len(groups) * classes
     keys, counts = _sorted_together(_counted(groups), transport)
@@ -112,25 +97,11 @@ def _sorted_together(mine: Counts, transport: Transport) -> Counts:
     size = transport.size
     if size == 1:
         return mine
-    keys, counts = mine
+    keys = mine[0]
     sample = keys[np.arange(size) * len(keys) // size] if len(keys) else keys
     samples = [np.frombuffer(each, keys.dtype) for each in transport.gather_bytes(sample.tobytes())]
     every = np.sort(np.concatenate(samples))
     splitters = every[np.arange(1, size) * len(every) // size] if len(every) else np.zeros(size - 1)
-    bounds = np.concatenate([[0], np.searchsorted(keys, splitters), [len(keys)]])
-    comes = transport.alltoall(np.diff(bounds))
-    sends, receives, parts = [], [], []
-    for peer in range(size):
-        chosen = slice(bounds[peer], bounds[peer + 1])
-        own = keys[chosen], counts[chosen]
-        if peer == transport.rank:
-            parts.append(own)
-            continue
-        if len(own[0]):
-            sends += [(peer, as_bytes(each)) for each in own]
-        if comes[peer]:
-            part = np.empty(comes[peer], keys.dtype), np.empty((comes[peer], 2), np.int64)
-            receives += [(peer, as_bytes(each)) for each in part]
-            parts.append(part)
-    transport.swap(sends, receives)
-    return _added(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    bounds = np.searchsorted(keys, splitters)
+    ranges = (swapped(np.split(each, bounds), transport, in_bytes=True) for each in mine)
+    return _added(*map(np.concatenate, ranges))

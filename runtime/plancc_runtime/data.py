@@ -30,7 +30,7 @@ from plancc_runtime.targets import Numbers, Target, kind_of
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
-    from plancc_runtime.layouts.link_batches import LinkBatch
+    from plancc_runtime.layouts.seeds import Seeds
 
 CPU = torch.device("cpu")
 DEFAULT_FEATURES = 64
@@ -58,7 +58,7 @@ class LocalData:
         replaced_masks: Splits whose masks in the plan gave way to random ones.
         random_features, random_labels: Whether they were drawn here.
         row_type (int64[num_rows] or None): Number of the type of every row, in a plan with types.
-        links: Of a mini-batch of links.
+        seeds: Of a mini-batch, if the task gives them.
     """
 
     features: Tensor
@@ -74,7 +74,7 @@ class LocalData:
     random_labels: bool = False
     replaced_masks: list[str] = field(default_factory=list)
     row_type: Tensor | None = None
-    links: LinkBatch | None = None
+    seeds: Seeds | None = None
 
     @property
     def where(self) -> Any:
@@ -94,7 +94,7 @@ class LocalData:
         targets: npt.NDArray[np.bool_],
         transport: Transport,
         size: int | None = None,
-        links: LinkBatch | None = None,
+        seeds: Seeds | None = None,
     ) -> LocalData:
         """The rows of a mini-batch, with one split: its labelled training targets. Collective.
 
@@ -104,19 +104,19 @@ class LocalData:
             rows (int64[m]): Local rows of the members that this rank owns.
             targets (bool[m]): Those whose output counts for the loss.
             size: Targets of all ranks; None: they are counted.
-            links: Of which the targets are the ends; its size is theirs.
+            seeds: Whose rows are the targets; the size is theirs.
         """
         chosen = np.flatnonzero(targets & self._training[rows])
         device = self.labels.device
         labels = self.labels.index_select(0, torch.from_numpy(rows).to(device))
         where = torch.from_numpy(chosen).to(device)
-        if links is not None:
-            size = links.size
+        if seeds is not None:
+            size = seeds.size
         elif size is None:
             found = np.array([len(chosen)], np.int64)
             transport.allreduce_sum(found)
             size = int(found[0])
-        totals: Mapping[str, float] = {"train": max(size if links is None else links.num_pairs, 1)}
+        totals: Mapping[str, float] = {"train": max(size if seeds is None else seeds.total, 1)}
         if self.target.weights is not None:
             totals = _totals(self.target, labels, {"train": where}, transport)
         return replace(
@@ -125,7 +125,7 @@ class LocalData:
             splits={"train": where},
             split_sizes={"train": size},
             totals=totals,
-            links=links,
+            seeds=seeds,
         )
 
 
@@ -153,67 +153,23 @@ def load_data(
     Raises:
         InputError: If an option contradicts the plan's data, or no training vertex has a label.
     """
-    data, seed, split = part.vertex_data, options.seed, options.split
-    num_features, num_classes = options.features, options.classes
-    width = width_of(part, options)
-    columns = _own_columns(part, width)
-    random = data.targets is None and data.labels is None
-    labels: npt.NDArray[Any]
-    if data.targets is not None:
-        labels, classes, num_vertices = data.targets, data.targets.shape[1], 0
-    else:
-        if data.labels is not None:
-            labels = data.labels
-        else:
-            labels = random_labels(part.global_id, num_classes or DEFAULT_CLASSES, seed)
-        highest = np.array([labels.max(initial=-1), part.global_id.max(initial=-1)], np.int64)
-        transport.allreduce_max(highest)
-        classes, num_vertices = (int(each) + 1 for each in highest)
-        labels = labels.astype(np.int64)
-    kind = kind_of(labels)
+    data, split = part.vertex_data, options.split
+    labels, classes, num_vertices = _labels(part, options, transport)
+    kind, width = kind_of(labels), width_of(part, options)
     known = kind.known(labels)
     if learnt is not None:
         known &= (part.global_id >= learnt.start) & (part.global_id < learnt.stop)
-
-    masks = {"train": data.train_mask, "val": data.val_mask, "test": data.test_mask}
+    masks = {s: getattr(data, f"{s}_mask") for s in SPLITS}
     given = [s for s, mask in masks.items() if mask is not None]
     if split is not None:
-        masks = dict(zip(SPLITS, random_split(part.global_id, split, seed), strict=True))
+        masks = dict(zip(SPLITS, random_split(part.global_id, split, options.seed), strict=True))
     elif data.train_mask is None:
         masks["train"] = known
     rows = {s: np.flatnonzero(m & known) for s, m in masks.items() if m is not None}
     sizes = np.array([len(rows.get(s, ())) for s in SPLITS], np.int64)
     transport.allreduce_sum(sizes)
-
     with transport.agreement():  # every rank sees the same reason
-        if options.features_on_disk and not isinstance(data.features, MappedRows):
-            raise InputError(
-                f"`features_on_disk`: {plan} is no file with features; compile the graph with some"
-            )
-        if data.features is not None and num_features not in (None, width):
-            raise InputError(
-                f"`features` {num_features}: the plan carries features of width {width}; the "
-                "option is for random features"
-            )
-        if data.targets is not None and num_classes not in (None, classes):
-            raise InputError(
-                f"`classes` {num_classes}: the plan carries targets of {classes} classes"
-            )
-        limited = num_classes is None and data.targets is None
-        if limited and (why := too_many_classes(classes, num_vertices)):
-            raise InputError(
-                f"{plan}: {why}; number the classes from 0, or give `classes` if this is right"
-            )
-        if num_classes is not None and classes > num_classes:
-            raise InputError(
-                f"`classes` {num_classes}: the plan carries labels up to {classes - 1}, "
-                f"which is {classes} classes"
-            )
-        if split is not None and data.train_mask is not None and options.mini_batches:
-            raise InputError(
-                f"`split` {','.join(map(str, split))}: mini-batches are drawn by the plan's own "
-                "masks; leave the option out, or train without mini-batches"
-            )
+        _check_data(part, options, width, classes, num_vertices, plan)
         if sizes[0] == 0:
             raise InputError(f"{plan}: {_no_training(split is not None, given)}")
         check_kind(options, kind, plan)
@@ -229,12 +185,13 @@ def load_data(
         weights = _weights(options, there[splits["train"]], classes, kind, transport)
         target = replace(target, weights=weights.to(device, dtype))
         totals = _totals(target, there, splits, transport)
+    random = data.targets is None and data.labels is None
     return LocalData(
         features=features_of(part, options, width, dtype).to(device),
         num_features=width,
-        first_column=columns.start,
+        first_column=_own_columns(part, width).start,
         labels=there,
-        num_classes=num_classes or (DEFAULT_CLASSES if random else classes),
+        num_classes=options.classes or (DEFAULT_CLASSES if random else classes),
         splits=splits,
         split_sizes=split_sizes,
         target=target,
@@ -243,6 +200,58 @@ def load_data(
         random_features=data.features is None,
         random_labels=random,
     )
+
+
+def _labels(
+    part: Part, options: TrainOptions, transport: Transport
+) -> tuple[npt.NDArray[Any], int, int]:
+    """What is to be learnt of the rank's rows, or random classes. Collective.
+
+    Returns:
+        int64[num_rows], bool or float[num_rows, classes]
+        int, int: Classes of all ranks, and vertices, as far as the numbers of both tell.
+    """
+    data = part.vertex_data
+    if data.targets is not None:
+        return data.targets, data.targets.shape[1], 0
+    labels = data.labels
+    if labels is None:
+        labels = random_labels(part.global_id, options.classes or DEFAULT_CLASSES, options.seed)
+    classes, vertices = transport.largest(labels.max(initial=-1), part.global_id.max(initial=-1))
+    return labels.astype(np.int64), classes + 1, vertices + 1
+
+
+def _check_data(
+    part: Part, options: TrainOptions, width: int, classes: int, num_vertices: int, plan: str
+) -> None:
+    """InputError for options that contradict the data of a plan, or labels that are no classes."""
+    data, wanted = part.vertex_data, options.classes
+    if options.features_on_disk and not isinstance(data.features, MappedRows):
+        raise InputError(
+            f"`features_on_disk`: {plan} is no file with features; compile the graph with some"
+        )
+    if data.features is not None and options.features not in (None, width):
+        raise InputError(
+            f"`features` {options.features}: the plan carries features of width {width}; the "
+            "option is for random features"
+        )
+    if data.targets is not None and wanted not in (None, classes):
+        raise InputError(f"`classes` {wanted}: the plan carries targets of {classes} classes")
+    limited = wanted is None and data.targets is None
+    if limited and (why := too_many_classes(classes, num_vertices)):
+        raise InputError(
+            f"{plan}: {why}; number the classes from 0, or give `classes` if this is right"
+        )
+    if wanted is not None and classes > wanted:
+        raise InputError(
+            f"`classes` {wanted}: the plan carries labels up to {classes - 1}, which is {classes} "
+            "classes"
+        )
+    if options.split is not None and data.train_mask is not None and options.mini_batches:
+        raise InputError(
+            f"`split` {','.join(map(str, options.split))}: mini-batches are drawn by the plan's "
+            "own masks; leave the option out, or train without mini-batches"
+        )
 
 
 def width_of(part: Part, options: TrainOptions) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any
@@ -20,12 +20,12 @@ from plancc.errors import InputError, PlanError
 from plancc_runtime.rowfiles import (
     Column,
     RowFile,
-    as_bytes,
     check_columns,
     check_name,
     open_row_file,
 )
 from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.row_numbers import swapped
 
 BLOCK_BYTES = 32 << 20
 """Most bytes of a block, if that is a row at least, of the numbers that it brings."""
@@ -62,15 +62,13 @@ class RowSource:
         """Bytes of a row and of its vertex."""
         return 8 + sum(a.dtype.itemsize * math.prod(a.shape[1:]) for a in self.arrays.values())
 
-    def rows(self, start: int, stop: int) -> Piece:
-        """The rows of the vertices ``start..stop-1`` that are here."""
+    def rows(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], dict[str, np.ndarray]]:
+        """The vertices ``start..stop-1`` that are here, and a row for each in all arrays."""
         first, last = np.searchsorted(self._vertices, [start, stop])
         taken = self._order[first:last]
         return self._vertices[first:last], {k: a[taken] for k, a in self.arrays.items()}
 
 
-Piece = tuple[npt.NDArray[np.int64], dict[str, np.ndarray]]
-"""Vertices, and arrays with a row for each."""
 Block = tuple[int, int, dict[str, np.ndarray] | None]
 """First and last + 1 of its vertices, and arrays with a row for each; None where not wanted."""
 
@@ -146,47 +144,29 @@ def blocks(
         stop = min(start + step, num_vertices)
         block: dict[str, np.ndarray] = {}
         for source in sources:
-            mine = source.rows(start, stop)
-            pieces = _exchange(mine, targets, transport)
+            vertices, rows = source.rows(start, stop)
+
+            def told(mine: np.ndarray) -> np.ndarray:
+                pieces = [mine[: None if k in targets else 0] for k in range(transport.size)]
+                return np.concatenate(swapped(pieces, transport, in_bytes=True))
+
+            vertices, rows = told(vertices), {name: told(each) for name, each in rows.items()}
             with transport.agreement():
                 if wanted:
-                    block |= _merged(start, stop, [mine, *pieces])
+                    block |= _merged(start, stop, vertices, rows)
         yield start, stop, block if wanted else None
 
 
-def _exchange(mine: Piece, targets: range, transport: Transport) -> list[Piece]:
-    """The rows of the other ranks, where this is a target. Collective."""
-    counts = np.zeros(transport.size, np.int64)
-    counts[list(targets)] = len(mine[0])
-    comes = transport.alltoall(counts)
-    sends, receives, pieces = [], [], []
-    for peer in range(transport.size):
-        if peer == transport.rank:
-            continue
-        if peer in targets and len(mine[0]):
-            sends += [(peer, as_bytes(each)) for each in (mine[0], *mine[1].values())]
-        if comes[peer]:
-            rows = {k: np.empty((comes[peer], *a.shape[1:]), a.dtype) for k, a in mine[1].items()}
-            vertices = np.empty(comes[peer], np.int64)
-            receives += [(peer, as_bytes(each)) for each in (vertices, *rows.values())]
-            pieces.append((vertices, rows))
-    transport.swap(sends, receives)
-    return pieces
-
-
-def _merged(start: int, stop: int, pieces: Sequence[Piece]) -> dict[str, np.ndarray]:
+def _merged(
+    start: int, stop: int, vertices: npt.NDArray[np.int64], arrays: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """The rows of vertices ``start..stop-1`` in their order."""
-    there = np.zeros(stop - start, np.bool_)
-    arrays = pieces[0][1]
-    block = {k: np.empty((stop - start, *a.shape[1:]), a.dtype) for k, a in arrays.items()}
-    for vertices, rows in pieces:
-        there[vertices - start] = True
-        for name, each in rows.items():
-            block[name][vertices - start] = each
-    if not there.all():
-        vertex = start + int(np.argmin(there))
+    place = np.full(stop - start, -1)
+    place[vertices - start] = np.arange(len(vertices))
+    if (place < 0).any():
+        vertex = start + int(np.argmin(place))
         raise PlanError(f"the plan is damaged: vertex {vertex} is in no part")
-    return block
+    return {name: each[place] for name, each in arrays.items()}
 
 
 @dataclass(frozen=True)
@@ -269,7 +249,12 @@ def save_rows(
         check_columns(name, columns)
     of_ids = Column(np.dtype(np.int64) if ids is None else ids.original.dtype, ())
     columns = {"id": of_ids, **columns}
-    with _whole_or_none(name, columns, rows.num_vertices, transport) as file:
+    with ExitStack() as stack:
+        file: RowFile | None = None
+        with transport.agreement():
+            if transport.rank == 0:
+                whole = open_row_file(name, columns, rows.num_vertices)
+                file = stack.enter_context(whole)
         for names in transport.gather(None if file is None else file.passes)[0]:
             sources = [rows.source({name: arrays[name] for name in names if name != "id"})]
             if "id" in names and ids is not None:
@@ -280,23 +265,5 @@ def save_rows(
                         if "id" in names and ids is None:
                             block["id"] = np.arange(start, stop)
                         file.write({name: block[name] for name in names})
-
-
-@contextmanager
-def _whole_or_none(
-    path: str, columns: Mapping[str, Column], num_rows: int, transport: Transport
-) -> Iterator[RowFile | None]:
-    """A block in which rank 0 has a file, which gets its name only if no rank fails."""
-    file: RowFile | None = None
-    try:
         with transport.agreement():
-            if transport.rank == 0:
-                file = open_row_file(path, columns, num_rows)
-        yield file
-        with transport.agreement():
-            if file is not None:
-                file.finish()
-    except BaseException as error:
-        if file is not None:
-            file.abandon(error)
-        raise
+            stack.close()

@@ -89,13 +89,12 @@ class Graph(EdgeGraph):
         self.labels = self.targets_of(data)
         masks = self.masks_of(data)
         self.train_mask, self.val_mask, self.test_mask = map(masks.get, SPLITS)
-        classes = np.zeros(1, np.int64)
+        classes = 0
         if self.labels is not None and self.labels.ndim == 2:
-            classes[0] = self.labels.shape[1]
+            classes = self.labels.shape[1]
         elif self.labels is not None and len(self.labels):
-            classes[0] = int(self.labels.max()) + 1
-        transport.allreduce_max(classes)
-        self.num_classes = int(classes[0])
+            classes = int(self.labels.max()) + 1
+        [self.num_classes] = transport.largest(classes)
 
     def __repr__(self) -> str:
         return (

@@ -15,6 +15,7 @@ from plancc.clock import Clock
 from plancc.errors import InputError, PlanccError
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
+from plancc_runtime.curves import areas
 from plancc_runtime.data import LocalData
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.metrics import RANKED
@@ -23,19 +24,23 @@ from plancc_runtime.optim import clip_gradients, optimizer_of
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.repeated import Repeated
 from plancc_runtime.results import Scores, Spent
-from plancc_runtime.scores import add_areas, scores_of
 from plancc_runtime.targets import ClassTarget
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
 
 if TYPE_CHECKING:
-    from plancc_runtime.layouts.ends import Directory
+    from plancc.sampling import Sampler
+    from plancc_runtime.layouts.seeds import SeedDraws
 
 AT_ONCE = 1 << 19
 """Numbers that are looked at at once."""
 Splits = dict[str, tuple[Tensor, Tensor]]
 SMALL = 1 << 18
 """Vertices up to which a device waits for the starts of kernels."""
+UNTRAINED = (
+    "the outputs are not finite before the first step: look for large numbers among the features, "
+    "which `standardize_features` scales, and among the initial weights (`init`)"
+)
 _Pass = tuple[Tensor, Tensor, list[Tensor | None]]
 """The share of the loss, the outputs without gradient, and the gradients of the parameters."""
 
@@ -45,6 +50,7 @@ class Learner:
 
     Attributes:
         optimizer: SGD, Adam or AdamW.
+        is_trained: Whether steps have changed the weights, here or in the run that this resumes.
         exchanges: Whether ranks exchange anything for `scores`, beside sums.
     """
 
@@ -56,15 +62,20 @@ class Learner:
         self.network, self.options, self.transport, self.clock = network, options, transport, clock
         self._parameters = list(network.parameters())
         self.exchanges = self.exchanges or options.metric in RANKED
-        self.optimizer = optimizer_of(options, self._parameters)
+        self.optimizer, self.is_trained = optimizer_of(options, self._parameters), False
         self._last: tuple[View, LocalData, Repeated[_Pass]] | None = None
         self._splits: WeakKeyDictionary[View, dict[str, _Split]] = WeakKeyDictionary()
 
-    def hold(self, part: Part, header: Header, resources: Resources) -> Directory | None:
+    def hold(
+        self, part: Part, header: Header, resources: Resources, sampler: Sampler | None
+    ) -> SeedDraws | None:
         """Keep what the loss reads of this rank's slice, before the first pass. Collective.
 
+        Parameters:
+            sampler: Of mini-batches.
+
         Returns:
-            Where vertices are, if it must know.
+            The seeds of mini-batches, if the sampler does not draw them.
         """
         return None
 
@@ -103,7 +114,7 @@ class Learner:
     def _pass(self, view: View, data: LocalData, step: int) -> _Pass:
         self.optimizer.zero_grad()
         network: Callable[..., Tensor] = self.network
-        if self.options.recompute:
+        if self.options.recompute and self.network.convs:  # a class of the user's has none
             from plancc_runtime.nn.recompute import recomputed
 
             network = partial(recomputed, self.network)
@@ -144,6 +155,7 @@ class Learner:
             if self.options.clip_norm is not None:  # of all ranks: the gradients are summed
                 clip_gradients(self._parameters, self.options.clip_norm)
             self.optimizer.step(rate)
+            self.is_trained = True
         self.clock.enter("")
 
     def evaluate(self, view: View, data: LocalData, where: str) -> Scores:
@@ -170,7 +182,11 @@ class Learner:
             self.transport.allreduce_sum(counts)
         if not np.isfinite(counts).all():
             self._end_diverged(counts[0, 0], where, view, data)
-        scores = scores_of(target, {name: data.split_sizes[name] for name in splits}, counts)
+        scores = Scores()
+        for name, numbers in zip(splits, counts, strict=True):
+            if size := data.split_sizes[name]:
+                for each, value in target.scores(numbers, size).items():
+                    getattr(scores, each)[name] = value
         with self.clock("allreduce"):
             self._rank(scores, splits, data)
         return scores
@@ -181,16 +197,30 @@ class Learner:
         return {name: (each.rows_of(outputs), each.labels) for name, each in splits.items()}
 
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
-        """Add the scores that compare all outputs with each other, if asked for. Collective."""
-        if isinstance(data.target, ClassTarget) and self.options.metric in RANKED:
-            add_areas(scores, data.target, splits, self.transport)
+        """Add the scores that compare all outputs with each other, if asked for. Collective.
+
+        They are the areas under curves of all classes, and their means over the classes that have
+        one; of none there is no mean.
+        """
+        target = data.target
+        if not isinstance(target, ClassTarget) or self.options.metric not in RANKED:
+            return
+        found = areas([target.ranking(*each) for each in splits.values()], self.transport)
+        for metric, by_split in zip(RANKED, found, strict=True):
+            for split, of_classes in zip(splits, by_split, strict=True):
+                there = of_classes[~np.isnan(of_classes)]
+                getattr(scores, f"{metric}_of_classes")[split] = [
+                    None if np.isnan(each) else each for each in of_classes.tolist()
+                ]
+                if len(there):
+                    getattr(scores, metric)[split] = float(there.mean())
 
     def _end_diverged(self, loss: float, where: str, view: View, data: LocalData) -> None:
         """Raise on all ranks that the loss is not finite, and where that comes from. Collective.
 
         Plans hold finite numbers, and all ranks have the same weights. A rank whose features or
         values of A are not finite, or whose weights alone, has a fault of its own. Otherwise
-        training diverged.
+        training diverged, or no step was taken yet.
         """
         held = [data.features, *(x for x in (view.x, view.fixed) if x is not None)]
         whole = [
@@ -200,7 +230,10 @@ class Learner:
         ]
         ranks, why = np.array([not each for each in whole], np.int64), ""
         self.transport.allreduce_sum(ranks)
-        if not ranks[0] and not ranks[1] and ranks[2] in (0, self.transport.size):
+        alike = not ranks[0] and ranks[2] in (0, self.transport.size)
+        if alike and not self.is_trained:  # features are finite, A X in their place perhaps not
+            why = UNTRAINED
+        elif alike and not ranks[1]:
             why = f"try a smaller `lr` than {self.options.lr:g}"
         elif not all(whole):
             names = ("values of the matrix", "features", "weights of the network")

@@ -10,7 +10,7 @@ from plancc.errors import InputError
 from plancc.plan.exchange import Int32Array
 from plancc.plan.parts import Part
 from plancc.plan.rank_parts import block_of_parts
-from plancc.plan.routed import Routed, keeps_groups
+from plancc.plan.routed import Routed
 from plancc.plan.topology import Topology
 from plancc.plan.values import Header
 from plancc_runtime.transport.base import Transport
@@ -26,7 +26,7 @@ def with_exchange(header: Header, part: Part, exchange: str, transport: Transpor
             "flat": no hops. "nodes", "relays": hops wherever the ranks are.
     """
     topology = header.topology
-    if not is_routed(part):
+    if not isinstance(part.expand, Routed):
         return part
     there = topology is None or exchange == "nodes" or fits(topology, transport.nodes_of_ranks())
     if there and topology is not None:
@@ -38,22 +38,24 @@ def with_exchange(header: Header, part: Part, exchange: str, transport: Transpor
     return replace(part, expand=part.expand.straight(), fold=fold)
 
 
-def is_routed(part: Part) -> bool:
-    """Whether rows of the slice travel in hops."""
-    return isinstance(part.expand, Routed)
+def exchange_of(header: Header, part: Part) -> str:
+    """How rows of the slice travel: "flat", "nodes" or "relays", as of `with_exchange`."""
+    if not isinstance(part.expand, Routed):
+        return "flat"
+    return "relays" if header.topology is None else "nodes"
 
 
 def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
     """Raise InputError if hops are asked for and the plan has none for these ranks."""
-    topology, parts = header.topology, header.num_parts
+    route, topology, parts = header.route, header.topology, header.num_parts
     why = ""
-    if exchange == "relays" and not header.relays:
+    if exchange == "relays" and (route is None or topology is not None):
         why = "the plan has none; compile it with `exchange` relays"
     elif exchange == "relays" and num_ranks != parts:
         why = f"the plan's are for {parts} ranks, not {num_ranks}"
-    elif exchange == "nodes" and topology is None:
+    elif exchange == "nodes" and (route is None or topology is None):
         why = "the plan has no hops between nodes; compile it with `topology` and `exchange` nodes"
-    elif exchange == "nodes" and not keeps_groups(topology, block_of_parts(parts, num_ranks)):
+    elif exchange == "nodes" and not route.keeps_groups(block_of_parts(parts, num_ranks)):
         why = (
             f"the plan is for nodes x ranks {topology}; of {num_ranks} ranks some would have parts "
             "of several nodes"

@@ -13,7 +13,6 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.fields import check_options, described, kind_of, like, option
 from plancc.plan.convolutions import CONVOLUTIONS, ConvOptions, GATOptions, SAGEOptions, of_model
-from plancc.plan.values import Header
 from plancc.registry import check_choice
 from plancc.sampling import SAMPLERS
 from plancc.threads import MOST_THREADS
@@ -48,7 +47,6 @@ ONLY_BATCHES = {
 """Why an option does not go with the full batch."""
 FULL = "full"
 """The `batch_size` of an explicit full batch."""
-OF_LINKS = ("decoder", "negatives", "exclude_links")
 BETWEEN = ("activation", "norm", "residual", "hidden")
 """Options of what stands between layers."""
 OF_A_RANK = ("threads", "device")
@@ -491,7 +489,7 @@ class TrainOptions:
         for name in () if self.mini_batches else self.chosen(ONLY_BATCHES):
             raise self._wrong(name, f"{ONLY_BATCHES[name]}; {self._no_batches()}")
         self._check_on_disk()
-        if self.recompute and self.product_order == "paper":
+        if self.recompute and self.product_order == "paper" and not is_own(self.model):
             raise InputError("`recompute`: needs the pass order, which `passes` leaves out")
         if self.delay is not None and self.fold != "delayed":
             raise self._wrong("delay", f"only fold delayed has one, not fold {self.fold}")
@@ -567,24 +565,6 @@ def refuse_twice(given: Mapping[str, Any]) -> None:
         own, other = given[name], extra[name]
         if str(own).lower() != str(other).lower():  # texts of numbers and truths will do
             raise InputError(f"`{name}` {own} and `model_options` {name}={other}: give one of them")
-
-
-def learns_links(header: Header, options: TrainOptions) -> bool:
-    """Whether links are what is learnt; not collective.
-
-    Raises:
-        InputError: If the plan has none, or an option is of what is not learnt.
-    """
-    links = options.task == "links" or (options.task == "auto" and header.links is not None)
-    if links and header.links is None:
-        raise InputError(
-            "`task` links: the plan has no links; compile it with `link_split` or `links`"
-        )
-    for name in options.chosen(("split", "class_weights", "classes")) if links else ():
-        raise InputError(f"`{name}`: is of vertices, and links are learnt; leave it out")
-    for name in () if links else options.chosen(OF_LINKS):
-        raise InputError(f"{options.setting(name)}: is for links, and vertices are learnt")
-    return links
 
 
 def check_same_options(options: TrainOptions, transport: Transport) -> None:

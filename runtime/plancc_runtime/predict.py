@@ -34,7 +34,7 @@ from plancc_runtime.transport.messages import name_ranks
 
 if TYPE_CHECKING:
     from plancc_runtime.saved import Description
-    from plancc_runtime.tasks import LearningTask
+    from plancc_runtime.tasks.base import LearningTask
 
 StrPath = str | PathLike[str]
 
@@ -127,12 +127,13 @@ def predict(
         with transport.agreement():
             of_source = read_ids(plan, opened.content, transport)
         of_all = vertices[(vertices >= of_target.start) & (vertices < of_target.stop)]
-        counts = run.predict(path, embeddings, of_source, kind, known_in(union, of_all))
+        counts = run.outputs.save(path, embeddings, of_source, kind, known_in(union, of_all))
         return Predicted(opened.header, counts, of_target.stop - of_target.start)
     first = np.arange(0 if transport.rank else len(wanted))  # rank 0 has all
     known = known_in(union, vertices[np.isin(vertices, wanted)])
-    counts = run.predict(path, embeddings, Ids(first, listed[first]), kind, known, wanted)
-    return Predicted(opened.header, counts, len(wanted), *run.words_of_outputs())
+    outputs, ids_asked = run.outputs, Ids(first, listed[first])
+    counts = outputs.save(path, embeddings, ids_asked, kind, known, wanted)
+    return Predicted(opened.header, counts, len(wanted), *outputs.words())
 
 
 def score_links(
@@ -172,7 +173,7 @@ def score_links(
     places = [f"{fspath(links)}, line {at // 2 + 1}: id" for at in first.tolist()]
     vertices = _vertices_of(ids, share, opened, everything, transport, places)
     vertices = vertices[number.reshape(pairs.shape)]
-    scored, scores = run_of(opened, options, transport).score(vertices)
+    scored, scores = run_of(opened, options, transport).outputs.score(vertices)
     columns = {
         "source": pairs[scored, 0],
         "target": pairs[scored, 1],
@@ -424,20 +425,20 @@ def _check_targets(name: str, part: Part, description: Description, transport: T
     if description.target == LinkTarget.name:
         return
     classes = description.dims[-1]
-    data, found = part.vertex_data, np.zeros(1, np.int64)
+    data, found = part.vertex_data, 0
     if data.targets is not None:
-        found[0] = data.targets.shape[1]
+        found = data.targets.shape[1]
     elif data.labels is not None:
-        found[0] = data.labels.max(initial=-1) + 1
-    transport.allreduce_max(found)
+        found = data.labels.max(initial=-1) + 1
+    [found] = transport.largest(found)
     real = data.targets is not None and kind_of(data.targets) is Numbers
     with transport.agreement():
-        if found[0] and real != (description.target == Numbers.name):
+        if found and real != (description.target == Numbers.name):
             words = ("classes", "real numbers")
             raise InputError(
                 f"{name}: the plan has {words[real]}, and the network predicts {words[not real]}"
             )
-        if found[0] > classes or (data.targets is not None and found[0] != classes):
+        if found > classes or (data.targets is not None and found != classes):
             raise InputError(
-                f"{name}: the plan has labels of {found[0]} classes, and the network has {classes}"
+                f"{name}: the plan has labels of {found} classes, and the network has {classes}"
             )

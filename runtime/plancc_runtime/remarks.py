@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from plancc_runtime.options import FULL, TrainOptions
 from plancc_runtime.results import Epoch, Scores
+from plancc_runtime.slices import Opened
 from plancc_runtime.targets import Target
+from plancc_runtime.transport.base import Transport
 
 NEAR = 0.1
 """A score is near that of a constant answer if they differ by less than this share of what is
@@ -15,7 +17,7 @@ WITH_LABELS = "compile the graph with its labels, which `data` has by the key la
 """What to do for predictions from a plan without labels."""
 
 
-def of_data(random_features: bool, random_labels: bool, what: str = "labels") -> list[str]:
+def data_remarks(random_features: bool, random_labels: bool, what: str = "labels") -> list[str]:
     """Sentences on data that teach little or nothing.
 
     Parameters:
@@ -36,7 +38,7 @@ def of_data(random_features: bool, random_labels: bool, what: str = "labels") ->
     ]
 
 
-def of_options(options: TrainOptions, between: Sequence[str], cores: int) -> list[str]:
+def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) -> list[str]:
     """Sentences on options that have no effect, or another than was meant.
 
     Parameters:
@@ -55,12 +57,13 @@ def of_options(options: TrainOptions, between: Sequence[str], cores: int) -> lis
     return found
 
 
-def of_sampler(recorded: str) -> list[str]:
-    """Sentences on a full batch that was not asked for.
-
-    Parameters:
-        recorded: The sampler that the plan was compiled for; empty: none.
-    """
+def sampler_remarks(plan: Opened, options: TrainOptions, transport: Transport) -> list[str]:
+    """Sentences on a full batch of a plan for mini-batches, if it was not asked for. Collective."""
+    if options.mini_batches or options.batch_size == FULL:
+        return []
+    with transport.agreement():
+        recorded = plan.sampler if transport.rank == 0 else ""
+    recorded = transport.gather(recorded)[0]
     if not recorded:
         return []
     return [

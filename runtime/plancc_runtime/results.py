@@ -39,7 +39,7 @@ class SplitMetrics:
         rmse, mae, r2: Of real numbers: root of the mean squared error, mean absolute error, and 1 -
             squared error / variance of the split's targets; means over the targets.
         mrr, hits_10, hits_20, hits_50, hits_100: Of links: mean reciprocal rank among negatives,
-            and Hits@K (`plancc_runtime.curves.ranks`).
+            and Hits@K (`plancc_runtime.curves.areas`).
     """
 
     accuracy: dict[str, float] = field(default_factory=dict)
@@ -218,7 +218,7 @@ class RunOutline:
         steps_per_epoch: 0 for full batch.
         pipelining: The pipeline of a feature plan, if it has one.
         remarks: Sentences on data that teach little (`plancc_runtime.remarks`).
-        hops: Whether rows travel in hops between nodes.
+        exchange: How rows travel: "flat", "nodes" or "relays" (`plancc_runtime.nodes`).
         resumed_from: The checkpoint that the run goes on from; "" if from none.
         first_epoch: The epochs before this run.
         ended: Whether these were all that the options ask for.
@@ -244,7 +244,7 @@ class RunOutline:
     steps_per_epoch: int
     pipelining: Pipelining | None
     remarks: list[str]
-    hops: bool
+    exchange: str
     resumed_from: str
     first_epoch: int
     ended: bool

@@ -14,14 +14,14 @@ import os
 import zipfile
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from os import PathLike
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from plancc.errors import InputError
+from plancc.errors import InputError, output_error
 from plancc.files import atomic_write
 from plancc.text import shown
 
@@ -78,24 +78,12 @@ def check_columns(path: str, columns: Mapping[str, Column]) -> None:
 
 
 class RowFile(ABC):
-    """A file that grows by blocks of rows, and is there when it is complete.
+    """A file that grows by blocks of rows; made by `open_row_file`."""
 
-    Parameters:
-        num_rows: Of the whole file.
-
-    Raises:
-        OutputError: From any method, if it cannot be written: nothing is left behind then.
-    """
-
-    def __init__(self, path: str, columns: Mapping[str, Column], num_rows: int) -> None:
-        self._columns = {
-            name: Column(_as_text(np.empty(0, dtype)).dtype, shape)
-            for name, (dtype, shape) in columns.items()
-        }
-        self._num_rows = num_rows
-        self._stack = ExitStack()
-        temporary = self._stack.enter_context(atomic_write(path))
-        self._guarded(self._begin, os.fspath(temporary))
+    def __init__(
+        self, path: str, temporary: str, columns: Mapping[str, Column], num_rows: int
+    ) -> None:
+        self._path, self._columns, self._num_rows = path, columns, num_rows
 
     @property
     def passes(self) -> Sequence[Sequence[str]]:
@@ -103,32 +91,17 @@ class RowFile(ABC):
         return [list(self._columns)]
 
     def write(self, block: Arrays) -> None:
-        """Add rows of the arrays of this pass."""
-        self._guarded(self._write, {name: _as_text(each) for name, each in block.items()})
-
-    def finish(self) -> None:
-        """Complete the file, and give it its name."""
-        self._guarded(self._end)
-        self._stack.close()
-
-    def abandon(self, error: BaseException) -> None:
-        """Remove what was written."""
-        self._stack.__exit__(type(error), error, error.__traceback__)
-
-    def _guarded(self, step: Any, *arguments: Any) -> None:
+        """Add rows of the arrays of this pass; OutputError if there is no room."""
         try:
-            step(*arguments)
-        except BaseException as error:
-            self.abandon(error)  # an OSError becomes an OutputError here
-            raise
-
-    @abstractmethod
-    def _begin(self, temporary: str) -> None: ...
+            self._write({name: _as_text(each) for name, each in block.items()})
+        except OSError as error:
+            raise output_error(self._path, error) from error
 
     @abstractmethod
     def _write(self, block: Arrays) -> None: ...
 
-    def _end(self) -> None:
+    def close(self) -> None:
+        """Write what is not yet in the file."""
         self._stream.close()
 
     _stream: IO[Any]
@@ -137,9 +110,9 @@ class RowFile(ABC):
 class CsvFile(RowFile):
     """Text with a header; numbers have the digits that tell them from all others of their type."""
 
-    def _begin(self, temporary: str) -> None:
-        stream = open(temporary, "w", encoding="utf-8", newline="")  # noqa: SIM115
-        self._stream = self._stack.enter_context(stream)
+    def __init__(self, path: str, temporary: str, *how: Any) -> None:
+        super().__init__(path, temporary, *how)
+        self._stream = open(temporary, "w", encoding="utf-8", newline="")  # noqa: SIM115
         csv.writer(self._stream, lineterminator="\n").writerow(_names(self._columns))
 
     def _write(self, block: Arrays) -> None:
@@ -154,39 +127,56 @@ class CsvFile(RowFile):
 class NpzFile(RowFile):
     """An array after the other, uncompressed."""
 
+    def __init__(self, path: str, temporary: str, *how: Any) -> None:
+        super().__init__(path, temporary, *how)
+        self._archive, self._name = zipfile.ZipFile(temporary, "w"), ""
+
     @property
     def passes(self) -> Sequence[Sequence[str]]:
         return [[name] for name in self._columns]
 
-    def _begin(self, temporary: str) -> None:
-        self._archive = self._stack.enter_context(zipfile.ZipFile(temporary, "w"))
-        self._name = ""
-
     def _write(self, block: Arrays) -> None:
         [(name, array)] = block.items()
         if name != self._name:
-            self._next(name)
+            if self._name:
+                self._stream.close()
+            self._name = name
+            self._stream = self._archive.open(f"{name}.npy", "w", force_zip64=True)
+            _write_header(self._stream, self._columns[name], self._num_rows)
         self._stream.write(as_bytes(array))
 
-    def _next(self, name: str) -> None:
-        if self._name:
-            self._stream.close()
-        self._name = name
-        self._stream = self._stack.enter_context(
-            self._archive.open(f"{name}.npy", "w", force_zip64=True)
-        )
-        _write_header(self._stream, self._columns[name], self._num_rows)
-
-    def _end(self) -> None:
+    def close(self) -> None:
         if self._name:
             self._stream.close()
         self._archive.close()
 
 
-def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> RowFile:
-    """A file of the format that its name asks for, which `check_name` knows."""
+@contextmanager
+def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> Iterator[RowFile]:
+    """A block with a file of the format that its name asks for, which `check_name` knows.
+
+    The file is there when the block ends without an error; else nothing is left behind.
+
+    Parameters:
+        num_rows: Of the whole file.
+
+    Raises:
+        OutputError: If it cannot be written.
+    """
     kind = NpzFile if _format(path) == ".npz" else CsvFile
-    return kind(path, columns, num_rows)
+    texts = {
+        name: Column(_as_text(np.empty(0, dtype)).dtype, shape)
+        for name, (dtype, shape) in columns.items()
+    }
+    with atomic_write(path) as temporary:
+        file = kind(path, os.fspath(temporary), texts, num_rows)
+        try:
+            yield file
+        except BaseException:
+            with suppress(OSError):  # of a full disk
+                file.close()
+            raise
+        file.close()
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields, replace
-from hashlib import sha256
-from os import PathLike, fspath
+from os import fspath
 from os.path import exists
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from plancc.errors import InputError, PlanccError, Stopped
 from plancc.files import check_target
-from plancc.registry import check_choice
-from plancc.text import shown
-from plancc_runtime.data import LocalData
 from plancc_runtime.devices import own_device
-from plancc_runtime.execution.choice import check_layout, check_widths, execution_of, network_class
-from plancc_runtime.execution.figures import words_of_outputs
-from plancc_runtime.gathering import Ids, RowsOfRank
-from plancc_runtime.kernels.spmm import KERNELS
+from plancc_runtime.execution.choice import agree, check_widths, execution_of
 from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import is_finite
 from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
-from plancc_runtime.nn import option_names
-from plancc_runtime.nn.network import Network, NetworkOptions
-from plancc_runtime.nodes import check_exchange, is_routed, with_exchange
+from plancc_runtime.networks import make_network
+from plancc_runtime.nn.network import Network
+from plancc_runtime.nodes import exchange_of, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
-from plancc_runtime.options import FULL, WATCHFUL, TrainOptions
-from plancc_runtime.predictions import check_finite, save_predictions
-from plancc_runtime.remarks import WITH_LABELS, of_options, of_sampler, remarks
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.outputs import Outputs
+from plancc_runtime.remarks import option_remarks, remarks, sampler_remarks
 from plancc_runtime.results import (
     BatchStep,
     Measure,
@@ -46,53 +38,17 @@ from plancc_runtime.results import (
     summarise,
 )
 from plancc_runtime.saved import Description
-from plancc_runtime.slices import Opened, Slice, rows_of_rank
-from plancc_runtime.targets import Target
-from plancc_runtime.tasks import LearningTask, task_of
+from plancc_runtime.slices import Opened, rows_of_rank
+from plancc_runtime.tasks import task_of
+from plancc_runtime.tasks.base import LearningTask
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.messages import name_ranks
-from plancc_runtime.views import place_of
-from plancc_runtime.weights import read_description, read_weights
 from plancc_runtime.workspace import return_memory
 
 if TYPE_CHECKING:
     from plancc_runtime.checkpoint import Checkpoints
-    from plancc_runtime.execution.drawn import Drawn
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 """Types of weights and sums."""
-OF_NETWORKS = ("model", "activation", "norm", "residual", "dropout", "standardize_features")
-"""Options that networks have under the same names."""
-
-
-def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
-    """Whether plan and options fit each other; mini-batches, if there are any; not collective.
-
-    Parameters:
-        task: Of a header as `slices.as_run` has it.
-
-    Raises:
-        InputError: If they do not.
-    """
-    header, options = task.header, task.options
-    if options.kernel != "auto":
-        check_choice("kernel", options.kernel, KERNELS)
-    check_layout(task)
-    check_exchange(header, options.exchange, num_ranks)
-    if not options.mini_batches:
-        return None
-    from plancc_runtime.execution.drawn import chosen_batches
-
-    return chosen_batches(plan, task)
-
-
-def remarks_on_plan(plan: Opened, options: TrainOptions, transport: Transport) -> list[str]:
-    """What the plan is for, if the options leave it open and it is not what they train."""
-    if options.mini_batches or options.batch_size == FULL:
-        return []
-    with transport.agreement():
-        recorded = plan.sampler if transport.rank == 0 else ""
-    return of_sampler(transport.gather(recorded)[0])
 
 
 class Run:
@@ -109,24 +65,23 @@ class Run:
         transport: Transport,
         task: LearningTask | None = None,
     ) -> None:
-        header, rows, self.content = opened.header, opened.rows, opened.content
-        self.header, self.options, self.transport = header, options, transport
-        self._name = opened.name or "the plan"
-        self._opened: Opened | None = opened
+        self.header, self.content, self.transport = opened.header, opened.content, transport
+        self._name, self._drawn_by = opened.name or "the plan", ""
         with transport.agreement():
-            self._task = task = task or task_of(header, options)
-            self._drawn = agree(opened.plan, task, transport.size)
-            rows = task.joined(rows, self._name)
-            self._opened = replace(opened, rows=rows)
+            self._task = task = task or task_of(self.header, options)
+            self._drawn = drawn = agree(opened.plan, task, transport.size)
+            rows = task.joined(opened.rows, self._name)
+            self._opened: Opened | None = replace(opened, rows=rows)
             self.options = options = replace(options, target=task.target)
-        self._remarks = [*remarks_on_plan(opened, options, transport), *task.remarks()]
-        self._drawn_by = ""
-        if self._drawn is not None and self._drawn.remark:
-            self._remarks.append(self._drawn.remark)
         cores = transport.cores_per_rank()
         self._threads = options.threads or cores
-        self._remarks += of_options(options, task.between, cores)
         torch.set_num_threads(self._threads)
+        self._remarks = [
+            *sampler_remarks(opened, options, transport),
+            *task.remarks(),
+            *([drawn.remark] if drawn is not None and drawn.remark else []),
+            *option_remarks(options, task.between, cores),
+        ]
         with transport.agreement():
             device = own_device(options.device, transport)
         self._resources = Resources(
@@ -138,33 +93,23 @@ class Run:
             kernel=options.kernel,
             device=device,
         )
-        self.rows = rows_of_rank(header, rows)
+        self.rows = rows_of_rank(self.header, rows)
         self._data = task.load(rows, self._resources, self._name)
         with transport.agreement():
             check_widths(task, self._data)
-            if self._data.random_labels and options.predict is not None:
-                raise InputError(
-                    f"`predict` {fspath(options.predict)}: {self._name} has no labels, and random "
-                    f"ones predict nothing; {WITH_LABELS}; weights that are trained already need "
-                    "no labels: plancc predict takes them"
-                )
+            task.check_data(self._data, self._name)
         dtype, clock = self._resources.dtype, self._resources.clock
         network = make_network(options, self._data, transport, dtype, task.network)
         self._learner = task.learner(network, options, transport, clock)
         with transport.agreement():
-            self._validated = _is_validated(options, self._data, task.unvalidated)
+            self._validated = task.is_validated(self._data)
         self._best, self._first = Validation(), 0
         self._checkpoints: Checkpoints | None = None
         if options.checkpoint is not None:
             from plancc_runtime.checkpoint import Checkpoints
 
             self._checkpoints = Checkpoints(options, self.content, transport)
-            try:
-                if options.resume:
-                    self._first, self._best = self._checkpoints.load(self._learner)
-            except BaseException:
-                self._checkpoints.close()
-                raise
+            self._first, self._best = self._checkpoints.begin(self._learner)
         self._log: LogWriter | None = None
         with transport.agreement():
             if options.log is not None and transport.rank == 0:
@@ -181,14 +126,13 @@ class Run:
         part = with_exchange(self.header, opened.read(transport), options.exchange, transport)
         part = in_order(part, options.row_order, options.pipeline, transport)
         part = self._task.ordered(part)
-        moved = np.array([not np.array_equal(part.global_id, opened.rows.global_id)], np.int8)
-        transport.allreduce_max(moved)
+        moved = transport.any(not np.array_equal(part.global_id, opened.rows.global_id))
         plan, self._opened = opened.plan, None
         del opened
-        if moved[0]:
+        if moved:
             self.rows = rows_of_rank(self.header, part)
             self._data = self._task.load(part, self._resources, self._name)
-        self._hops = is_routed(part)
+        self._exchange = exchange_of(self.header, part)
         self._pipelining = pipelining(part.grid, options.pipeline)
         self._use_features()
         drawn, self._drawn = self._drawn, None
@@ -199,15 +143,16 @@ class Run:
             self._drawn_by = ("owners" if by_owners else "everywhere") + f": {why}" * bool(why)
         with transport.agreement():
             if drawn is not None:
-                drawn = drawn.whole(plan, options.seed, by_owners)
+                drawn = drawn.whole(plan, self._task, by_owners)
             if options.log is not None and transport.rank == 0:
                 known = {"plan": self.content, "drawn_by": self._drawn_by}
                 if not self._first and exists(log := fspath(options.log)):
                     self._remarks.append(f"{log}: the log of an earlier run is {log}{FORMER} now")
                 self._log = LogWriter(options.log, self._first, known)
         before = self._learner.start()
-        directory = self._learner.hold(part, self.header, self._resources)
-        drawn = drawn and replace(drawn, directory=directory)
+        sampler = None if drawn is None else drawn.sampler
+        seeds = self._learner.hold(part, self.header, self._resources, sampler)
+        drawn = drawn and replace(drawn, seeds=seeds)
         self._execution = execution_of(self._task, part, self._data, self._resources, drawn)
         del part
         self._data = self._execution.prepare(self._learner.network)
@@ -237,6 +182,11 @@ class Run:
         data = self._data
         x, kind = self.network.standardized(data.features, data.where), data.row_type
         return x if kind is None else x[kind.argsort(stable=True)]
+
+    @property
+    def outputs(self) -> Outputs:
+        """What the network says of vertices; after `prepare`."""
+        return Outputs(self._task, self._learner, self._execution, self._data, self.rows)
 
     def outline(self) -> RunOutline:
         """What is known before the first epoch; after `prepare`. Collective at the first call."""
@@ -272,7 +222,7 @@ class Run:
                     *(self._checkpoints.remarks if self._checkpoints is not None else ()),
                     *self._task.remarks_on(data),
                 ],
-                hops=self._hops,
+                exchange=self._exchange,
                 resumed_from="" if self._checkpoints is None else self._checkpoints.source,
                 first_epoch=self._first,
                 ended=self._first >= self.options.epochs or self._is_past_best(),
@@ -329,9 +279,7 @@ class Run:
 
     def _stop_if_asked(self, stop: Callable[[], str]) -> None:
         """Save a checkpoint and raise `Stopped` if any rank was asked to stop."""
-        asked = np.array([bool(stop())], np.int8)
-        self.transport.allreduce_max(asked)  # counts no words
-        if not asked[0]:
+        if not self.transport.any(bool(stop())):
             return
         reason = next(name for name in self.transport.gather(stop()) if name)
         self._save()
@@ -391,91 +339,6 @@ class Run:
             )
         return metric.lowered(found["val"])
 
-    def predict(
-        self,
-        path: str | PathLike[str],
-        embeddings: int | None,
-        ids: Ids | None,
-        kind: type[Target] | None = None,
-        known: dict[str, np.ndarray] | None = None,
-        wanted: npt.NDArray[np.int64] | None = None,
-    ) -> list[int]:
-        """Write what the network says of all vertices, with its weights as they are.
-
-        Parameters:
-            path, ids: As of `predictions.save_predictions`.
-            embeddings: Layer, from 1, whose outputs are written too.
-            kind: What the network says of a vertex; by default what the run learns.
-            known (dict of str to array, optional): Columns of `predictions.known_of`; by default
-                those of the run's own data, of links those of the plan.
-            wanted (int64[m], optional): Vertices to write, in this order, instead of all: those of
-                the training split of all ranks. `ids` and `known` are theirs.
-
-        Returns:
-            How many vertices are predicted to be of every class; empty of numbers.
-        """
-        kept = {} if embeddings is None else {embeddings: torch.empty(0)}
-        view = self._execution.whole() if wanted is None else self._execution.view(0)
-        outputs = self._learner.outputs(view, self._data, kept)
-        embedding, rows = None if embeddings is None else kept[embeddings], self.rows
-        if wanted is not None:
-            mine, places = place_of(self._data.splits["train"], view.outputs)
-            rows, outputs = rows.among(mine.cpu().numpy(), wanted), outputs[places]
-            if embedding is not None and embeddings is not None:
-                for graph in view.graphs[embeddings:]:
-                    embedding = graph.targets(embedding)
-                embedding = embedding[places]
-        else:
-            learnt, (rows, ids) = rows.within(self._task.learnt)[0], self.of_learnt(ids)
-            if known is None:
-                found = self._task.known(self._data)
-                known = {name: each[learnt] for name, each in found.items()}
-            if len(learnt) < len(outputs):
-                outputs = outputs[learnt]
-                embedding = None if embedding is None else embedding[learnt]
-        kind = kind or type(self._data.target)
-        return save_predictions(
-            path, rows, outputs, embedding, kind, ids, self.transport, known or {}
-        )
-
-    def score(self, pairs: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
-        """`LinkLearner.score` by the weights as they are. Collective."""
-        learner: Any = self._learner
-        outputs = learner.outputs(self._execution.whole(), self._data)
-        places, found = learner.score(outputs, pairs)
-        return places, found
-
-    def words_of_outputs(self) -> tuple[int, int]:
-        """Words that all ranks send for outputs of training vertices, and of all. Collective."""
-        views = self._execution.view(0), self._execution.whole()
-        words = [words_of_outputs(self._learner.network, view.graphs) for view in views]
-        counts = np.array(words, np.int64)
-        self.transport.allreduce_sum(counts)
-        few, all_rows = counts.tolist()
-        return few, all_rows
-
-    def of_learnt(self, ids: Ids | None) -> tuple[RowsOfRank, Ids | None]:
-        """This rank's rows that `predictions` are of, and its share of their ids."""
-        learnt = self._task.learnt
-        return self.rows.within(learnt)[1], ids and ids.within(learnt)
-
-    def predictions(self) -> dict[str, np.ndarray]:
-        """Columns as of `Target.predictions`, with real numbers as float32. Collective.
-
-        Raises:
-            PlanccError: On all ranks, if an output is not finite.
-        """
-        outputs = self._learner.outputs(self._execution.whole(), self._data)
-        with self.transport.agreement():
-            check_finite(outputs)
-        found = self._data.target.predictions(
-            outputs.detach()[self.rows.within(self._task.learnt)[0]]
-        )
-        return {
-            name: (each.float() if each.is_floating_point() else each).cpu().numpy()
-            for name, each in found.items()
-        }
-
     def finish(self) -> TrainResult:
         """Scores of the final weights, or of the best ones, which stay; all figures of the run."""
         network, transport = self._learner.network, self.transport
@@ -523,93 +386,3 @@ class Run:
         scores = self._learner.evaluate(self._execution.whole(), self._data, where)
         spent = self._learner.measure(before)
         return Measure(self._done, scores.loss["train"], 0.0, scores, spent)
-
-
-def _is_validated(options: TrainOptions, data: LocalData, lacking: str) -> bool:
-    """Whether the best validation loss is kept.
-
-    Raises:
-        InputError: If an option needs one, and there are no validation vertices.
-    """
-    there = data.split_sizes.get("val", 0) > 0
-    needed = [f"`patience` {options.patience}"] * (options.patience is not None)
-    needed += [f"`schedule` {options.schedule}"] * (options.schedule in WATCHFUL)
-    if needed and not there:
-        raise InputError(f"{needed[0]}: {lacking}")
-    return there and (bool(needed) or options.checkpoint is not None)
-
-
-def make_network(
-    options: TrainOptions,
-    data: LocalData,
-    transport: Transport,
-    dtype: torch.dtype,
-    of_task: Mapping[str, Any] | None = None,
-) -> Network:
-    """The network of these options, the same on all ranks. Collective.
-
-    Parameters:
-        of_task: Fields of `NetworkOptions`.
-
-    Raises:
-        InputError: If the model cannot be made so, or the initial weights do not fit it.
-    """
-    hidden = [options.hidden] * (options.layers - 1)
-    declared = option_names(options.model, "types" in (of_task or {}))
-    with transport.agreement():
-        network = network_class(options.model)(
-            [data.num_features, *hidden, data.num_classes],
-            NetworkOptions(
-                conv=options.conv_options(declared),
-                input_dropout=options.first_dropout,
-                **{name: getattr(options, name) for name in OF_NETWORKS},
-                **(of_task or {}),
-            ),
-            options.seed,
-            dtype,
-        ).to(data.features.device)
-    if network.standardization is not None:
-        network.standardization.fit(data.features, transport, data.where)
-    with transport.agreement():
-        if options.init is not None:
-            _initialise(network, options.init)
-    state = network.state_dict()
-    values = b"".join(w.cpu().numpy().tobytes() for w in state.values())
-    found = transport.ranks_by_value(sha256(values).hexdigest())
-    if len(found) > 1:
-        whose = " are not those of ".join(map(name_ranks, found.values()))
-        if options.init is not None:
-            said = f"{fspath(options.init)}: the initial weights (`init`) of {whose}"
-        else:
-            said = f"the initial weights that `seed` {options.seed} gives on {whose}"
-            said += "; are their libraries, features or plans different?"
-        transport.agree(InputError(said))
-    return network
-
-
-def _initialise(network: Network, path: str | PathLike[str]) -> None:
-    """Set the weights from a file; what standardises features too, where it is there.
-
-    Raises:
-        InputError: If they are of another model or other widths, or were trained on standardised
-            features and this is not.
-    """
-    description, there = read_description(path)
-    model = None if description is None else description.get("model")
-    if isinstance(model, str) and model != network.options.model:
-        raise InputError(
-            f"{fspath(path)}: these weights are of model {shown(model, 40)}, and this run has "
-            f"{network.options.model}; set `model`"
-        )
-    shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
-    known = {name for name in there if name.startswith("standardization.")}
-    own = {k: shape for k, shape in shapes.items() if not k.startswith("standardization.")}
-    given = read_weights(path, own)  # first: of another network nothing else is worth saying
-    if known and network.standardization is None:
-        raise InputError(
-            f"{fspath(path)}: these weights are of standardised features; set "
-            "`standardize_features` too"
-        )
-    if known:
-        given |= read_weights(path, {k: shape for k, shape in shapes.items() if k not in own})
-    network.load_state_dict({k: torch.from_numpy(w) for k, w in given.items()}, strict=bool(known))

@@ -198,10 +198,10 @@ def _train(
         warn(sentence)
     with transport.agreement():
         ids = read_ids(path, run.content, transport)
-    arrays = {} if result.random_labels else run.predictions()
+    arrays = {} if result.random_labels else run.outputs.predictions()
     if chosen.predict is not None:
-        run.predict(chosen.predict, chosen.embeddings, ids)
-    rows, ids = run.of_learnt(ids)
+        run.outputs.save(chosen.predict, chosen.embeddings, ids)
+    rows, ids = run.outputs.learnt(ids)
     n = rows.num_vertices
     found = {k: gather_rows(rows, each, transport, False) for k, each in arrays.items()}
     original = np.arange(n) if transport.rank == 0 else None

@@ -209,9 +209,8 @@ def check_slices(part: Part, transport: Transport) -> None:
         _check_counts("partial rows", fold, transport)
     if part.link_exchange is not None:
         _check_counts("rows for links", part.link_exchange, transport)
-    by_hand = np.array([part.claims is None], np.int8)
-    transport.allreduce_max(by_hand)
-    if part.claims is not None and not by_hand[0]:
+    by_hand = transport.any(part.claims is None)
+    if part.claims is not None and not by_hand:
         _check_claims(part.claims, transport)
     if fold is not None:
         _check_once(part, fold, transport)

@@ -25,7 +25,7 @@ from plancc_runtime.transport.base import Transport
 if TYPE_CHECKING:
     from plancc_runtime.pyg.check import Agreement
     from plancc_runtime.run import Run
-    from plancc_runtime.tasks import LearningTask
+    from plancc_runtime.tasks.base import LearningTask
 
 
 def train(
@@ -80,7 +80,7 @@ def trained(
     def write() -> TrainResult:
         if options.predict is None:
             return result
-        counts = run.predict(options.predict, options.embeddings, ids)
+        counts = run.outputs.save(options.predict, options.embeddings, ids)
         return replace(result, predicted=counts)
 
     return result, write

@@ -110,7 +110,7 @@ def words_of_an_epoch(parts, dims):
                 words[m] += len(part.send_mask(peer)) * dims[k - 1]
                 messages[m] += 1
             for peer in part.expand.receive.peer.tolist():
-                words[m] += len(part.receive_set(peer)) * dims[k]
+                words[m] += len(part.expand.receive.message(peer)) * dims[k]
                 messages[m] += 1
     return words, messages
 

@@ -1,5 +1,6 @@
 """include/plancc.h, and the examples in C and Fortran that use it: compiled and run."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,6 +12,8 @@ import sealing
 from blake3 import blake3
 from cases import long
 from export_helpers import LOADERS, ROOT, run, system_mpi
+
+from plancc.plan.format import DATASETS, EXCHANGE_ARRAYS
 
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-g"]
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -44,6 +47,24 @@ def built(name: str, source: Path, program: Path) -> Path:
 def expected(case) -> np.ndarray:
     vertex, column = np.arange(len(case.matrix))[:, None], np.arange(3)
     return case.matrix @ np.cos(0.37 * vertex + column)
+
+
+def test_its_datasets_are_those_of_the_format():
+    """Their types, which are offsets, and which have one digest for all parts."""
+    text = (ROOT / "include" / "plancc.h").read_text()
+    kinds = {"INT32": {"<i4"}, "INT64": {"<i8"}, "DOUBLE": {"<f4", "<f8"}}
+    read = dict(re.findall(r'plancc__slice\(r, "(.+?)", H5T_NATIVE_(\w+)', text))
+    offsets = set(re.findall(r'plancc__offsets\(r, "(.+?)"', text))
+    assert re.findall(r'"expand/%s_(\w+)"', text) == ["peer", "ptr", "row_ptr", "row"]
+    for name in (f"expand/{side}_{each}" for side in ("send", "recv") for each in EXCHANGE_ARRAYS):
+        read[name] = "INT64" if name.endswith("ptr") else "INT32"
+        offsets |= {name} if name.endswith("ptr") else set()
+    read |= dict.fromkeys(offsets, "INT64")
+    assert len(read) == 15
+    assert all(kinds[kind] == {*DATASETS[name].dtypes} - {"|S"} for name, kind in read.items())
+    assert offsets == {name for name in read if DATASETS[name].ends}
+    (shared,) = re.findall(r"shared\[\] = \{(.*?)\}", text, re.DOTALL)
+    assert {*re.findall(r'"(.+?)"', shared)} == {n for n in read if not DATASETS[n].cut}
 
 
 def test_the_example_in_c(case, tmp_path):

@@ -17,6 +17,7 @@ from plancc.owners.nodes import pays, search_on_nodes
 from plancc.owners.numbering import mapped
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of, owners_of
+from plancc.plan.route import Route
 from plancc.plan.routes import hops_of
 from plancc.plan.topology import Topology
 from plancc.plan.verify import verify
@@ -154,12 +155,12 @@ def test_flat_where_hops_do_not_pay(graph):
 
 def test_relays_are_tried_for_the_busiest_of_many_parts(graph):
     many, few = (compiled(graph, "hp", p, objective="max-volume") for p in (64, 12))
-    assert many.header.relays
-    assert not few.header.has_hops
+    assert many.header.route == Route()
+    assert few.header.route is None
     epoch = EpochTimes.of_plan(many).basis.predictor.epoch
     assert epoch(tables_of(many)).seconds < epoch(tables_of(many).flat()).seconds
-    assert compiled(graph, "rp", 12, None, exchange="relays", relay_hops=2).header.relays
-    assert not compiled(graph, "rp", 64, None).header.has_hops
+    assert compiled(graph, "rp", 12, None, exchange="relays", relay_hops=2).header.route == Route()
+    assert compiled(graph, "rp", 64, None).header.route is None
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def _check(header, arrays) -> None:
         for (part, owner), rows in sorted(_exchange(arrays, "fold", size, 1).items()):
             folded[part] += [part_ptr[owner] + row for row in rows]
     _check_matrix(arrays, part_ptr, halo, folded)
-    if header.has_hops:
+    if header.route is not None:
         _check_hops(header, arrays, "expand", part_ptr, halo)
         if header.layout == "edge":
             _check_hops(header, arrays, "fold", part_ptr, folded)
@@ -127,7 +127,7 @@ def _check_hops(header, arrays, step, part_ptr, needed) -> None:
         ]
         for end in (0, 1)
     )
-    if not header.relays:
+    if header.topology is not None:
         node = header.topology.node_of_rank().tolist()
         for hop, tables in zip(HOPS, hops, strict=True):
             for sender, receiver in tables:
@@ -138,7 +138,7 @@ def _check_hops(header, arrays, step, part_ptr, needed) -> None:
         collect, cross, spread = ({*hop[p]} for hop in sent)
         arrived = [row for hop in came for row in hop[p]]
         held = mine | {*came[0][p]}
-        last = held | {*came[1][p]} if header.relays else {*came[1][p]}
+        last = held | {*came[1][p]} if header.topology is None else {*came[1][p]}
         _need(collect <= mine and cross <= held and spread <= last, "has row")
         _need(len({*arrived} | mine) == len(arrived) + len(mine), "rows arrive once")
         _need({*needed[p]} <= {*arrived}, "brings the rows that parts need")

@@ -48,7 +48,7 @@ def check_plan(plan, graph, owner, num_parts):
             assert mask == sorted(set(mask))
             assert {ids[r] for r in mask} == expected.expand[m].get(peer, set())
             # the receiver's columns are filled by exactly these rows
-            received = part.receive_set(peer).tolist()
+            received = (part.num_rows + part.expand.receive.message(peer)).tolist()
             assert len(received) == len(expected.expand[peer].get(m, ()))
             assert {halo[c - len(ids)] for c in received} == expected.expand[peer].get(m, set())
         table = plan.receive.of_parts(m, m + 1).row.tolist()
@@ -120,4 +120,4 @@ def test_part_out_of_range():
         with pytest.raises(InputError, match=r"0\.\.1"):
             plan.part(index)
     assert plan.part(0).send_mask(1).tolist() == []
-    assert plan.part(0).receive_set(7).tolist() == []
+    assert plan.part(0).expand.receive.message(7).tolist() == []

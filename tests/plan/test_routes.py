@@ -20,11 +20,12 @@ from plancc.graph.owners import Owners
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import matrix_of
 from plancc.plan.plan_invariants import plan_invariants
+from plancc.plan.route import HOPS
 from plancc.plan.routed import Routed
 from plancc.plan.routes import with_routes
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.topology import Topology
-from plancc.plan.values import HOPS, Exchanges
+from plancc.plan.values import Exchanges
 from plancc.plan.verify import verify
 
 SHAPES = ("4x3", "3x4", "1x12", "12x1", "2x4+1x3+1x1", "1x1+1x11")
@@ -167,7 +168,7 @@ def test_any_plan_and_topology(case, seed):
 def test_a_file_has_the_same_hops(shape, edges, tmp_path):
     plan, _ = plan_for(shape, edges=edges)
     content = plan.save(tmp_path / "plan.h5")
-    header = replace(plan.header, topology=None, relays=False)
+    header = replace(plan.header, route=None)
     straight = {step: plan.exchanges[step] for step in header.steps()}
     assert content != replace(plan, header=header, exchanges=Exchanges(straight)).content_sha256()
     found = plancc.load(tmp_path / "plan.h5")
@@ -334,5 +335,5 @@ def test_refine_keeps_hops(how):
     plan = plancc.compile(graph, "rp", 4, normalize="none", **how)
     better = plancc.refine(plan, objective="volume")
     assert better.header == plan.header
-    assert better.header.has_hops
+    assert better.header.route
     verify(better)

@@ -42,7 +42,7 @@ def test_vertex_data_follow_their_rows(tmp_path, layout, num_ranks):
         for peer in part.expand.send.peer.tolist():
             sent = part.global_id[part.send_mask(peer)]
             assert place[sent].tolist() == sorted(place[sent].tolist())
-            assert len(sent) == len(parts[peer].receive_set(part.index))
+            assert len(sent) == len(parts[peer].expand.receive.message(part.index))
 
 
 def test_features_that_change_places_are_held_once(monkeypatch):

@@ -17,8 +17,8 @@ from plancc_runtime.execution.choice import execution_of
 from plancc_runtime.execution.figures import words_of_pass
 from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.networks import make_network
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.run import make_network
 from plancc_runtime.tasks import task_of
 from plancc_runtime.train import train
 

@@ -16,8 +16,8 @@ from plancc_runtime.execution.choice import execution_of
 from plancc_runtime.execution.drawn import chosen_batches
 from plancc_runtime.layouts.matrices import is_symmetric
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.networks import make_network
 from plancc_runtime.options import PASSES, TrainOptions
-from plancc_runtime.run import make_network
 from plancc_runtime.tasks import task_of
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport

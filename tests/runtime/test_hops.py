@@ -21,7 +21,7 @@ from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import in_cache_order
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_rows
-from plancc_runtime.nodes import fits, is_routed, with_exchange
+from plancc_runtime.nodes import exchange_of, fits, with_exchange
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.testing import Layout, LayoutTests
 from plancc_runtime.train import train
@@ -260,10 +260,10 @@ def test_ranks_of_one_machine_send_straight():
     def work(transport):
         header, part = read_rank_slice(path, transport.rank, 8)
         found = [with_exchange(header, part, each, transport) for each in ("auto", "flat")]
-        assert not any(map(is_routed, found))
+        assert {exchange_of(header, each) for each in found} == {"flat"}
         transport.nodes_of_ranks = lambda: [str(rank // 4) for rank in range(8)]
         near = with_exchange(header, part, "auto", transport)
-        assert is_routed(near)
+        assert exchange_of(header, near) == "nodes"
         assert transport.far == [rank // 4 != transport.rank // 4 for rank in range(8)]
 
     run_ranks(8, work, 180)

@@ -183,13 +183,13 @@ def test_ranks_count_ties_as_ogb_does(ranks):
 
     def work(transport):
         own = shares[transport.rank]
-        return curves.ranks([(scores[own, None], truth[own, None])], HITS, transport)
+        return curves.areas([(scores[own, None], truth[own, None])], transport, HITS)
 
     for found in on_ranks(ranks, work):
         wanted = [roc_auc_score(truth, scores), average_precision_score(truth, scores)]
         wanted += ogb(scores[truth], scores[~truth], 0)
         assert np.ravel(found) == pytest.approx(wanted, abs=1e-12)
-    few = on_ranks(1, lambda t: curves.ranks([(scores[:9, None], truth[:9, None])], HITS, t))[0]
+    few = on_ranks(1, lambda t: curves.areas([(scores[:9, None], truth[:9, None])], t, HITS))[0]
     assert np.ravel(few[3:]).tolist() == [1.0] * len(HITS)  # fewer negatives than K
 
 

@@ -13,13 +13,13 @@ import torch
 
 from plancc.errors import InputError
 from plancc_runtime.data import load_data, random_features, random_labels
+from plancc_runtime.networks import make_network
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.conv import ConvOptions
 from plancc_runtime.nn.gcn import GCNConv
 from plancc_runtime.nn.network import ACTIVATIONS
 from plancc_runtime.optim import OPTIMIZERS
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.run import make_network
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.weights import read_weights
 

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -386,10 +387,11 @@ def test_a_full_disk_leaves_nothing(name, blocks, case, tmp_path, small_blocks, 
     """In the middle of a file: all ranks fail, and nothing is left of it."""
     opened = gathering.open_row_file
 
+    @contextmanager
     def on_a_full_disk(path, *arguments):
-        file = opened(path, *arguments)
-        file._write = FullDisk(file._write, blocks).write
-        return file
+        with opened(path, *arguments) as file:
+            file._write = FullDisk(file._write, blocks).write
+            yield file
 
     monkeypatch.setattr(gathering, "open_row_file", on_a_full_disk)
     with pytest.raises(OutputError, match="the disk is full"):

@@ -15,7 +15,7 @@ from plancc.errors import PlanccError
 from plancc.plan.convolutions import GCNOptions
 from plancc.plan.layers import Aggregate
 from plancc_runtime.options import BETWEEN, TrainOptions
-from plancc_runtime.remarks import of_options, remarks
+from plancc_runtime.remarks import option_remarks, remarks
 from plancc_runtime.results import Scores
 from plancc_runtime.targets import ManyClasses, OneClass
 
@@ -82,7 +82,7 @@ def test_near_the_largest_class():
     ],
 )
 def test_options_without_effect(options, cores, words):
-    found = of_options(TrainOptions(**options), BETWEEN, cores)
+    found = option_remarks(TrainOptions(**options), BETWEEN, cores)
     assert len(found) == len(words)
     assert all(a in b for a, b in zip(words, found, strict=True))
 
@@ -192,3 +192,11 @@ def test_a_run_that_diverges_names_its_rate(wire, tmp_path):
     path = plan_with([6e4] * 3, tmp_path / "plan.h5")
     with pytest.raises(PlanccError, match=r"try a smaller `lr` than 1e\+30$"):
         trained(path, TrainOptions(epochs=9, wire=wire, lr=1e30), 2)
+
+
+@pytest.mark.parametrize("options", [{}, {"eval_every": 0}, {"batch_size": 9}, {"epochs": 0}])
+def test_outputs_that_are_not_finite_before_a_step_name_features_and_weights(options, tmp_path):
+    path = plan_with([3e38] * 3, tmp_path / "plan.h5")
+    why = r"before the first step: .* the features.* `standardize_features` .* weights \(`init`\)$"
+    with pytest.raises(PlanccError, match=why):
+        trained(path, TrainOptions(**{"epochs": 9, **options}), 2)

@@ -148,7 +148,7 @@ def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
     """An accelerator from a TOML file.
 
     Parameters:
-        path: At top level the attributes of `Accelerator`, and those of its memory in a table
+        path: At top level the attributes of `Accelerator`, attributes of its memory in a table
             ``[tiles]`` (`OutputTiles`) or ``[cache]`` (`Cache`). All are needed; units are bytes,
             Hz, bytes per second, watts and joules per bit.
 

@@ -6,7 +6,7 @@ the mask M keeps a share of Z.
 time
     The larger of additions / (adders x clock x utilisation) and bytes / (bandwidth x efficiency),
     or their sum for a machine that does not overlap them. There is an addition for every nonzero
-    and column; a design with a mask leaves out those of outputs that the mask drops.
+    and column; a design with a mask leaves out the additions of outputs that the mask drops.
 energy
     Power x time, and an energy for every bit that the memory reads or writes.
 bytes

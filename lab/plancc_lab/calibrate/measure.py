@@ -325,7 +325,7 @@ def _sparse_rates(watch: _Watch) -> MeasuredRates:
     random = np.random.default_rng(watch.transport.rank)
     for i, rows in enumerate(effort.rows):
         for j, degree in enumerate(effort.nonzeros_per_row):
-            # so many nonzeros that every row of the operand is used, and no more
+            # as few nonzeros as use every row of the operand
             some = min(rows, max(2 * rows // degree, 1 << 10))
             patterns = [_pattern(random, some, rows, degree * some) for _ in range(SETS)]
             for k, width in enumerate(effort.widths):
@@ -352,7 +352,7 @@ def _pattern(random: np.random.Generator, rows: int, columns: int, nonzeros: int
 
 
 def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None]:
-    """A call of the product of the first columns, with operands of its own."""
+    """A call of the product of the first columns, with separate operands."""
     rows = pattern.shape[0]
     place = pattern.indices % columns  # the operand may be cut short
     matrix: SparseMatrix = prepare(

@@ -18,13 +18,12 @@ from plancc_cli.tables import ratio
 
 @dataclass(frozen=True)
 class Certificate:
-    """Rows that every row partition moves whose parts have at most so many rows and nonzeros.
+    """A lower bound on the rows moved by row partitions of bounded parts.
 
     Row j travels to every part that has a row with a nonzero in column j, but for its owner. So if
     j and these rows need k_j parts to fit, it travels k_j - 1 times at least; add up. If the rows
     of a connected component are in k parts, the journeys of its rows link all of these, which takes
-    k - 1 at least; and all parts that all rows need are those of components, so that K needed parts
-    and c components take K - c.
+    k - 1 at least. Summed over c components that need K parts together, this is K - c at least.
 
     Attributes:
         most_rows, most_nonzeros: Of a part.
@@ -56,7 +55,7 @@ class Certificate:
         own[row[row == matrix.indices]] = False
 
         def needed(rows: npt.NDArray[np.int64], nonzeros: npt.NDArray[np.int64]) -> Any:
-            """Parts that hold so many rows and nonzeros, at least."""
+            """The least number of parts that can hold these rows and nonzeros."""
             return np.maximum(-(-rows // max(most_rows, 1)), -(-nonzeros // max(most_nonzeros, 1)))
 
         rows = np.bincount(matrix.indices, minlength=n) + own

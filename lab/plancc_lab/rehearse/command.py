@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from plancc_runtime.results import Measure
 
 WIDTHS = {
-    "layers": "Number of layers.  [default: those of --dims]",
+    "layers": "Number of layers.  [default: as many as --dims has]",
     "hidden": "Width of the hidden layers.  [default: that of --dims]",
     "features": "Width of random features, for a plan without features.  [default: as --dims]",
     "classes": "Classes of random labels, for a plan without labels.  [default: as --dims]",
 }
 """Parameters that are widths, and their helps here."""
 LEFT_OUT = {"patience", "eval_every", "threads", "device", "aggregate_on"}
-"""Fields of `TrainOptions` that a rehearsal has not, beside all of what a run leaves behind."""
+"""Fields of `TrainOptions` that a rehearsal lacks, beside the options of what a run writes."""
 OF_RUNS = {
     title: tuple(name for name in names if name in FIELDS and name not in LEFT_OUT)
     for title, names in SECTIONS.items()
@@ -103,7 +103,7 @@ def command(
     """Rehearse epochs of PLAN: all its ranks on this computer, one after the other.
 
     Every rank makes its real products, one rank at a time. They take as long as its thread needs;
-    messages take the time of the machine. Losses are those of plancc-run.
+    messages take the time of the machine. Losses equal those of plancc-run.
     """
     from plancc.predict.schedules import read_tables
     from plancc_cli.tables import print_data, rows_of
@@ -167,8 +167,8 @@ def _asked(
     from plancc.plan.reader import PlanFile
     from plancc.predict.widths import DataWidths
     from plancc.report.epochs import Basis
+    from plancc_runtime.execution.choice import agree
     from plancc_runtime.options import TrainOptions
-    from plancc_runtime.run import agree
     from plancc_runtime.slices import as_run
     from plancc_runtime.tasks import task_of
 

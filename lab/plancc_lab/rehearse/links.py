@@ -64,7 +64,7 @@ class Links:
             needs no help.
         cores: Ranks of a node that can compute at the same time; more of them share the cores
             evenly.
-        slowness: Seconds that every rank takes, on a core of its own, for what takes this
+        slowness: Seconds that every rank takes, alone on a core, for what takes this
             computer's thread one second.
         collective: Seconds of a collective, once all of its members are there.
     """

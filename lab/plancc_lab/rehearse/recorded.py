@@ -172,7 +172,7 @@ class RecordingTransport(LocalTransport):
     ) -> Pending:
         """Begin a collective by `move`, of all ranks or of one of the `groups`.
 
-        `buffers` are those whose sizes count, `filled` those that it overwrites but for sums.
+        The sizes of `buffers` count; the call overwrites `filled`, unless it adds up.
         """
         groups = groups or (tuple(range(self.size)),)
         own = next(number for number, ranks in enumerate(groups) if self.rank in ranks)
@@ -196,7 +196,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def _of_collective(self) -> Iterator[None]:
-        """A block whose messages are those of a collective."""
+        """A block in which messages belong to a collective."""
         before, self._keeps = self._keeps, False
         try:
             yield

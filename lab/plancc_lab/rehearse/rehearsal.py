@@ -2,7 +2,7 @@
 
 The ranks are threads, which execute every epoch for real. Then every rank alone executes it again,
 `REPEATS` times after one that does not count, from the same weights (`transport.recorded`): so it
-finds its own data in the caches, as it would on a processor of its own, and not those of another
+finds its own data in the caches, as it would on a separate processor, and not the data of another
 rank. Every step that it computes takes the median of these times. At last the steps of all ranks
 are replayed on the links of a machine (`transport.replay`).
 

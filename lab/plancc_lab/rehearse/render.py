@@ -168,8 +168,8 @@ def _stragglers(epoch: EpochTimeline, tables: Tables) -> list[str]:
 
 
 def reasons(tables: Tables, rank: int) -> list[str]:
-    """What a rank has notably more of than the mean rank, such as "1.80 x the mean rows"."""
-    if tables.grid is not None:  # the tables are those of parts
+    """Quantities in which a rank is notably above the mean, such as "1.80 x the mean rows"."""
+    if tables.grid is not None:  # the tables describe parts
         return []
     step = tables.expand.step
     amounts = {

@@ -142,7 +142,7 @@ class EpochTimeline:
         rank, time = 0, self.end
         while time > self.begin:
             waits = self.ranks[rank].waits
-            # the first that ends now or later, unless it has not begun: then the one before
+            # the first that ends now or later; if it begins later, the one before
             at = bisect_left(ends[rank], time)
             if at < len(waits) and waits[at].begin < time:
                 begin = max(waits[at].cause.time, self.begin)
@@ -203,7 +203,7 @@ class EpochTimeline:
 
 
 def _shares(spans: Spans, begin: float, end: float) -> Iterator[tuple[str, float]]:
-    """How long a stretch of time was in each of the spans, and in none of them."""
+    """Seconds of a stretch of time in each of the spans, and outside all spans."""
     left = end - begin
     at = bisect_left(spans, begin, key=lambda span: span[2])
     while at < len(spans) and spans[at][1] < end:

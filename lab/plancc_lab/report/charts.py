@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from plancc_lab.report.pictures import Density
 
 MOST_BARS = 48
-"""Parts up to which each has a bar of its own; more are counted in a histogram."""
+"""The most parts that get a bar each; more are counted in a histogram."""
 BINS = 24
 """Bars of a histogram, at most."""
 STANDS_OUT = 1.05
@@ -29,7 +29,7 @@ STANDS_OUT = 1.05
 FAINT = 0.5
 """Opacity of the other bars."""
 MOST_EPOCHS = 120
-"""Epochs up to which each has a bar of its own; more are averaged."""
+"""The most epochs that get a bar each; more are averaged."""
 MOST_POINTS = 600
 """Points of a line, at most."""
 SMALL_RANGE = 0.25
@@ -48,7 +48,7 @@ NARROW, HALF, WIDE, SQUARE = 3.8, 5.6, 11.5, 3.4
 COLOURS = {name: f"#fefe{place:02x}" for place, name in enumerate(("soft", "line", "card", "ink"))}
 """Stand-ins for variables of `style.css`, which differ in a light and a dark page."""
 OF_PLANS = {name: f"#fffe{place:02x}" for place, name in enumerate("abcdef")}
-"""Likewise those of plans."""
+"""Likewise for plans."""
 HUES = "f0e442 e69f00 8c6d31 009e73 d55e00 0072b2 56b4e9 cc79a7 98a2b0"
 OF_PHASES = {name: f"#{hue}" for name, hue in zip(PHASES, HUES.split(), strict=True)}
 DASHES = {"train": "-", "val": (0, (4, 2)), "test": ":"}

@@ -56,7 +56,7 @@ def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
 
 
 def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str, str]]:
-    """Names, values, and beside them their ratios to those of an even random partition.
+    """Names, values, and the ratios of the values to an even random partition.
 
     An imbalance is the most of a part over the mean of all, less 1; beside it that of the other.
     """

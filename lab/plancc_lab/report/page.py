@@ -80,7 +80,7 @@ def render(plans: Sequence[Planned], command: str) -> str:
     """The page of some plans, side by side where there are several.
 
     Parameters:
-        plans: At least one, and at most as many as there are `LETTERS`.
+        plans: Between one and the number of `LETTERS`.
         command: What made the page.
     """
     template = _template()

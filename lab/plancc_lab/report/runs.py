@@ -49,7 +49,7 @@ class RunLog:
         epoch (int64[epochs]): Their numbers, ascending.
         loss (dict of str to float64[epochs]): "train" and, where epochs were evaluated, "val"; NaN
             where there is none.
-        scores (dict of str to dict of str to float64[epochs]): Those of `SCORES` that there are, by
+        scores (dict of str to dict of str to float64[epochs]): The present ones among `SCORES`, by
             split; NaN where the epoch was not evaluated.
         phases (dict of str to float64[epochs]): Seconds of every one of `PHASES`, mean over ranks.
         slowest (float64[epochs]): Seconds of the slowest rank.
@@ -164,7 +164,7 @@ class Timeline:
         title: The epoch that is shown, such as "epoch 17", or "the whole run".
         epochs: All epochs of the timeline.
         seconds: From the first rank's begin to the last one's end.
-        all_ranks, ranks: All ranks of the timeline, and those that are shown.
+        all_ranks, ranks: All ranks of the timeline, and the ranks that are shown.
         strips (uint8[ranks, COLUMNS]): What each did most in each of the equal stretches of time: a
             place in `PHASES`, "other" being what no phase claims, or `NOTHING` before and after its
             epoch.

@@ -1,6 +1,6 @@
 """A step of a row plan that works on a mini-batch: the walk of an epoch with the batch's sizes.
 
-A batch is a plan of few rows with a matrix of its own in every layer, as live rows are
+A batch is a plan of few rows with a different matrix in every layer, as live rows are
 (`Tables.live`). Features of halo rows are kept from step to step; their products are made anew.
 """
 
@@ -31,7 +31,7 @@ WORD_BITS = 32
 """Rows that a word of bits tells, as in the runtime."""
 BLOCKS = 2
 """What a block takes beside its rows and nonzeros, over that of one rank that draws as their owner:
-messages are laid out, or rows found among those that a rank knows; fitted."""
+messages are laid out, or rows found among the rows of a rank; fitted."""
 
 
 class Bits:
@@ -56,7 +56,7 @@ class Bits:
         self._always = self._pairs(message, -(-words // WORD_BITS))
 
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
-        """What travels for a block: words that always do, and those that its rows need."""
+        """What travels for a block: words that always do, and words that depend on its rows."""
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 
     def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:

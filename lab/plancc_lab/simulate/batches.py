@@ -69,7 +69,7 @@ class BatchPrediction(Prediction):
 
     @cached_property
     def estimates(self) -> dict[str, Estimate]:
-        """Mean over the batches and interval: seconds, words of a step, those of them for draws."""
+        """Mean over the batches and interval: seconds and words of a step, words of draws."""
         drawn = [words_drawn(each) for each in self.batches]
         words = [each.words for each in self.batches]
         seconds = [each.seconds for each in self.batches]

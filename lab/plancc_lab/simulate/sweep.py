@@ -41,7 +41,7 @@ def parse_models(text: str) -> list[Contender]:
 
     Raises:
         InputError: There are none, two have the same label, one cannot be swept, or is searched for
-            in a way of its own.
+            in its own way.
     """
     found = parse_contenders(text)
     for each in found:
@@ -196,7 +196,7 @@ def _notes(source: Graph | Sizes, models: Iterable[Contender]) -> list[str]:
             continue
         boundary = _boundary_of(source, contender)
         if boundary is None:
-            notes.append(f"{contender.label}: assumed boundary fractions, those of a random matrix")
+            notes.append(f"{contender.label}: boundary fractions are assumed as in a random matrix")
         elif boundary.source == "assumed":
             notes.append(f"{contender.label}: assumed boundary fractions")
         else:

@@ -157,7 +157,7 @@ def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
             raise InputError(f"--{name.replace('_', '-')} is for a graph file, not for --vertices")
     boundary: dict[str, Boundary] = {}
     for text in given["boundary"]:
-        label, _, points = text.rpartition("=")  # a label may have a "=" of its own
+        label, _, points = text.rpartition("=")  # a label may contain a "="
         if label in boundary:
             raise InputError(f"--boundary '{text}': these fractions are given twice")
         boundary[label] = Boundary.parse(points)

@@ -50,7 +50,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     required=True,
     metavar="NAME,...",
     help="Models, or partitioners alone, with options as hp:effort=best; LABEL=hp:effort=best "
-    'gives a name of its own. A value has no comma, and no "=" behind a colon.',
+    'gives another name. A value has no comma, and no "=" behind a colon.',
 )
 @click.option(
     "-p", "--parts", required=True, metavar="P,...", help="Numbers: 16,64,256 or 16..256."

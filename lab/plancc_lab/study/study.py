@@ -61,7 +61,7 @@ class Row:
         vertices, nonzeros: Of the graph as it is read.
         figures: Of `plancc.plan.metrics.Metrics.figures`, with `random_volume`, `epoch_seconds`,
             `random_epoch_seconds` and `bound_seconds` (predicted), and in wall-clock seconds
-            `search_seconds` and `seconds` (of the compilation, but those of reading the graph and
+            `search_seconds` and `seconds` (of the compilation, without reading the graph and
             of compiling kernels). None: not known.
         sha256: Content hash of the plan.
         notes: Warnings of the compiler.
@@ -125,7 +125,7 @@ class Study:
         baseline: A label.
         dims: Widths of the layers that epochs are predicted for.
         machine: Name of the machine that they are predicted on.
-        balance: What parts of row plans share evenly, unless a contender has a balance of its own.
+        balance: What parts of row plans share evenly, unless a contender sets another balance.
         num_kept: Rows that an earlier study had kept.
     """
 
@@ -217,8 +217,8 @@ def study(
 
     Parameters:
         baseline: Label of a contender.
-        settings: Keywords of `plancc.read_graph`, and those of `plancc.compile` for all contenders
-            that have use for them.
+        settings: Keywords of `plancc.read_graph` and `plancc.compile`, for all contenders that have
+            use for them.
         results: File of JSON lines that keeps the rows; present ones are not computed again. Rows
             of another version of plancc, or with other options, do not count. An edited row brings
             a warning and is computed again.

@@ -62,16 +62,19 @@ def _cluster(
             num_pins = nets.net_ptr[e + 1] - nets.net_ptr[e]
             if num_pins < 2:
                 continue
+            # Heavy-edge rating: a net of k pins gives each of its k - 1 other pins an equal share.
             gain = 0.0 if num_pins > max_pins else overlap * nets.cost[e] / (num_pins - 1)
             extra = 0.0
             if overlap < 1:
                 extra = (1 - overlap) * nets.cost[e]
                 source = nets.source[e]
+                # The pair of v and the source counts once, however many pins v's net has.
                 if source != v and together[source] == together[v]:
                     if score[label[source]] == 0.0:
                         seen[num_seen] = label[source]
                         num_seen += 1
                     score[label[source]] += extra * nets.size_at_vertex[a]
+                # only the source meets all pins in this way
                 if source != v:
                     extra = 0.0
             if gain + extra == 0:
@@ -80,6 +83,7 @@ def _cluster(
                 u = nets.pins[k]
                 if together[u] != together[v]:
                     continue
+                # the first time that this cluster is met
                 if score[label[u]] == 0.0:
                     seen[num_seen] = label[u]
                     num_seen += 1
@@ -139,6 +143,7 @@ def _contract(nets: Any, label: Any, num: int) -> Any:
         start = end
         for k in range(nets.net_ptr[e], nets.net_ptr[e + 1]):
             c = label[nets.pins[k]]
+            # `last[c] == e`: net e has a pin of this cluster; `place[c]` is where.
             if last[c] != e:
                 last[c] = e
                 place[c] = end
@@ -148,6 +153,7 @@ def _contract(nets: Any, label: Any, num: int) -> Any:
                 end += 1
             if sized:
                 size[place[c]] += nets.size[k]
+        # A net within one cluster can never be cut: drop it.
         if end - start < 2:
             end = start
             continue

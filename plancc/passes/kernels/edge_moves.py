@@ -62,6 +62,7 @@ class Prices(NamedTuple):
 @njit(cache=True, nogil=True)
 def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
     """Bring the tolls of part q up to date."""
+    # Loads of both sides: OUT and INTO; their excess over the ceiling gives GIVE and TAKE.
     load = float(state.sums[q])
     nonzero = prices.nonzero * prices.scale[q]
     own = nonzero * load + prices.own_row * prices.scale[q] * state.rows[q]
@@ -71,6 +72,8 @@ def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
     toll[GIVE, q] = prices.pressure * max(0.0, toll[OUT, q] - prices.ceiling)
     toll[TAKE, q] = prices.pressure * max(0.0, toll[INTO, q] - prices.ceiling)
     strain = nonzero * (toll[GIVE, q] + toll[TAKE, q])
+    # The price rises linearly with the weight; a move by one costs its value at the midpoint,
+    # half a nonzero above (BURDEN) or below (RELIEF) the present load.
     toll[BURDEN, q] = strain + prices.weight[q] * max(0.0, load + 0.5 - prices.target[q])
     toll[RELIEF, q] = strain + prices.weight[q] * max(0.0, load - 0.5 - prices.target[q])
     if load + 1 > prices.cap[q]:
@@ -96,6 +99,7 @@ def _move(k: int, there: int, pattern: Any, state: Any, prices: Any, toll: Any) 
     here = state.nonzeros[k]
     move(k, there, pattern, state)
     row, column = state.owner[pattern.row[k]], state.owner[pattern.column[k]]
+    # Parts that the move changes: both ends, and the owners that send or receive for it.
     for q in (here, np.int32(there), row, column):
         _update(q, state, prices, toll)
 
@@ -106,6 +110,7 @@ def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll:
     here = state.owner[v]
     move_owner(v, there, pattern, state)
     _update(here, state, prices, toll)
+    # All parts that the two nets touch trade with another part now.
     for e in (v, n + v):
         for s in range(state.slot_ptr[e], last_slot(e, state)):
             if state.count[s] > 0:
@@ -119,6 +124,7 @@ def _touched(e: int, state: Any, parts: Any) -> Any:
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0:
             at = num
+            # insertion sort: few parts
             while at > 0 and parts[at - 1] > state.part[s]:
                 parts[at] = parts[at - 1]
                 at -= 1
@@ -142,6 +148,7 @@ def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any
     sender, receiver = (q, m) if step == 1 else (m, q)
     rows = pair[step, sender, receiver] + more
     cost = prices.fees[max(0, min(rows, len(prices.fees) - 1))]
+    # the row opens (or closes) the message
     if rows == 0:
         cost += prices.message * (toll[GIVE, sender] + toll[TAKE, receiver])
     return cost
@@ -151,6 +158,8 @@ def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any
 def _saved(e: int, q: int, state: Any, prices: Any, toll: Any) -> float:
     """Cost that net e saves when it leaves part q, not its owner's."""
     n = len(state.owner)
+    # Nets below n are rows (fold: parts send to the owner), from n on columns (expand: the
+    # owner sends to parts); `GIVE + step` and `TAKE - step` are the tolls of either direction.
     owner, step = state.owner[e % n], 1 if e >= n else 0
     cost = 1.0 + prices.row * (toll[GIVE + step, q] + toll[TAKE - step, owner])
     if _charged(state, prices):
@@ -210,10 +219,12 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
             if within and idle_net[q] == e and idle[q] == moved:
                 continue
             saved = toll[RELIEF, q]
+            # The nonzero is the last pin of a net in q: the net leaves q with it.
             if mine[q] == 1:
                 saved += _saved(e, q, state, prices, toll)
             if pins_in(f, q, state) == 1:
                 saved += _saved(f, q, state, prices, toll)
+            # nothing to gain, and no weight to lose
             if saved <= TINY and state.sums[q] <= prices.target[q]:
                 continue
             r = _best_part(e, f, q, saved, lightest, mine, theirs, state, prices, toll)
@@ -225,6 +236,7 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
             elif within:
                 idle_net[q], idle[q] = e, moved
         if state.spread[e] > 1:
+            # Then part by part. A counting sort of the pins of the net by their part.
             short = SHORT * (last - first) < num_parts
             parts = _touched(e, state, some) if short else every
             for a in range(first, last):
@@ -264,6 +276,7 @@ def _best_part(  # type: ignore[no-untyped-def]
     base_e = 1.0 + prices.row * toll[TAKE - step_e, owner_e]
     base_f = 1.0 + prices.row * toll[TAKE - step_f, owner_f]
     best, least = -1, np.inf
+    # Parts that the other net f touches already: it costs no row there.
     for s in range(state.slot_ptr[f], last_slot(f, state)):
         r = state.part[s]
         if state.count[s] == 0 or r == q:
@@ -276,6 +289,7 @@ def _best_part(  # type: ignore[no-untyped-def]
                 cost += _fee(step_e, owner_e, r, 0, state.pair, prices, toll)
         if cost < least or (cost == least and best >= 0 and _lighter(r, best, state, prices)):
             best, least = r, cost
+    # If those are not free: parts that only e touches, where f costs a row.
     heavy = state.sums[q] > prices.target[q]
     if least > TINY and (heavy or saved > base_f - TINY):
         for s in range(state.slot_ptr[e], last_slot(e, state)):
@@ -287,6 +301,7 @@ def _best_part(  # type: ignore[no-untyped-def]
                 cost += _fee(step_f, owner_f, r, 0, state.pair, prices, toll)
             if cost < least or (cost == least and best >= 0 and _lighter(r, best, state, prices)):
                 best, least = r, cost
+        # A part that neither touches costs two rows: only to relieve an overweight part.
         r = lightest
         if heavy and r >= 0 and mine[r] == 0 and not theirs[r]:
             cost = toll[BURDEN, r] + base_e + base_f
@@ -300,6 +315,7 @@ def _best_part(  # type: ignore[no-untyped-def]
         theirs[state.part[s]] = False
     if best < 0 or least > saved + TINY:
         return -1
+    # A move that saves nothing must even out the weights, or sweeps would not end.
     after = (state.sums[best] + 1) * prices.scale[best]
     if saved <= TINY and after >= state.sums[q] * prices.scale[q]:
         return -1
@@ -326,6 +342,7 @@ def _leave(  # type: ignore[no-untyped-def]
     step = 0 if e >= n else 1  # of the other nets
     value = _saved(e, q, state, prices, toll)
     relief = toll[RELIEF, q]
+    # Bound for giving up early: all nonzeros that are left save this much each, at most.
     most = 1.0 + relief + prices.fees[0]  # that a nonzero can save, unless loads have a price
     if prices.pressure > 0.0:
         most = np.inf
@@ -340,6 +357,7 @@ def _leave(  # type: ignore[no-untyped-def]
         owner_f = state.owner[f % n]
         best, least = -1, np.inf
         value += relief
+        # The cheapest part that both nets touch.
         for s in range(state.slot_ptr[f], last_slot(f, state)):
             r = state.part[s]
             if mine[r] == 0 or state.count[s] == 0:
@@ -351,6 +369,7 @@ def _leave(  # type: ignore[no-untyped-def]
                 cost = toll[BURDEN, r] + prices.weight[r] * added[r] * (toll[BURDEN, r] > 0)
                 if cost < least:
                     best, least = r, cost
+        # None: the cheapest part of e, where f costs one row more.
         if best < 0:
             base = 1.0 + prices.row * toll[TAKE - step, owner_f]
             for s in range(state.slot_ptr[e], last_slot(e, state)):
@@ -373,6 +392,7 @@ def _leave(  # type: ignore[no-untyped-def]
         goal[chosen] = best
         added[best] += 1
         chosen += 1
+    # All or nothing: only when the last nonzero leaves, e saves its row in q.
     for t in range(chosen):
         added[goal[t]] = 0
     if value <= TINY:
@@ -395,6 +415,7 @@ def _stuck(  # type: ignore[no-untyped-def]
     """
     for k in pins:
         f = other(k, e, pattern)
+        # The same sum as in `_leave`, bounded above without looking at parts.
         value += relief
         if pins_in(f, q, state) == 1:
             if most == np.inf:
@@ -429,6 +450,7 @@ def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
         q = state.owner[v]
         if not pattern.free[v] or state.rows[q] == 1:
             continue
+        # row and column are within one part: nothing to gain
         if state.spread[v] == 1 and state.spread[n + v] == 1:
             continue
         for side in range(2):
@@ -444,6 +466,8 @@ def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
             bonus[side] = 0.0
         if best < 0:
             continue
+        # Try: move the owner, then the nonzeros. If these stay and more parts are touched than
+        # before, take the move back.
         before = state.spread[v] + state.spread[n + v]
         _move_owner(v, best, pattern, state, prices, toll)
         left = 0
@@ -487,6 +511,7 @@ def _staying(
         f = other(k, e, pattern)
         base += toll[RELIEF, q]
         start, end = state.slot_ptr[f], last_slot(f, state)
+        # `kept`: the other net stays in a part that e touches too, so the nonzero can go there.
         kept = False
         for s in range(start, end):
             count, r = state.count[s], state.part[s]
@@ -517,12 +542,14 @@ def _best_owner(  # type: ignore[no-untyped-def]
         sent_here = received_here = sent_there = received_there = 0  # more rows at q and at r
         for side in range(2):
             before = state.spread[v + side * n] - 1
+            # whether the net leaves part q: it has nothing there but the owner, or all of that goes
             left = num[side] == 0
             if not left and state.sums[r] + weight + num[side] <= prices.cap[r]:
                 gain = 1.0 + base[side] + bonus[side, r] - burden * num[side]
                 if gain > TINY:
                     left = True
                     value += gain - 1.0
+            # The net touched `before` parts beside the owner's, and `after` parts then.
             enters = mine[side, r] == 0
             after = before + enters - left
             value += before - after

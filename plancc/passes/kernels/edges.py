@@ -32,7 +32,7 @@ class MatrixPattern(NamedTuple):
         pins (int64[2 * nnz]): Places in the CSR.
         row, column: int32[nnz].
         diagonal (int64[n]): Place of (v, v), or -1.
-        movable (bool[nnz]): Nonzeros that may move alone; none of the diagonal.
+        movable (bool[nnz]): Nonzeros that may move alone; False on the diagonal.
         free (bool[n]): Vertices whose owner may change.
     """
 
@@ -150,6 +150,7 @@ def insert(e: int, q: int, state: Any) -> bool:
     """One pin of net e more in part q; returns whether it is the first one there."""
     start = state.slot_ptr[e]
     if state.slot_ptr[e + 1] - start == len(state.sums):
+        # A net with a slot for every part finds part q at once; others walk their list.
         s = start + q
     else:
         end = start + state.spread[e]
@@ -180,6 +181,7 @@ def delete(e: int, q: int, state: Any) -> bool:
     if last:
         state.spread[e] -= 1
         if not dense:
+            # the last part of the list takes the free place
             end = start + state.spread[e]
             state.part[s] = state.part[end]
             state.count[s] = state.count[end]
@@ -214,6 +216,7 @@ def move(k: int, there: int, pattern: Any, state: Any) -> None:
     state.nonzeros[k] = there
     state.sums[here] -= 1
     state.sums[there] += 1
+    # A part that loses a net's last pin trades no row any more; one that gains the first does.
     for side in range(2):
         e = n + pattern.column[k] if side else pattern.row[k]
         if delete(e, here, state):
@@ -228,6 +231,7 @@ def move_owner(v: int, there: int, pattern: Any, state: Any) -> None:
     n = len(state.owner)
     here, k = state.owner[v], pattern.diagonal[v]
     for e in (v, n + v):
+        # All rows of the net are taken away, and sent anew by the next owner below.
         send_all(e, -1, state)
         for _ in range(2 if k >= 0 else 1):  # the owner's pin, and the diagonal
             delete(e, here, state)

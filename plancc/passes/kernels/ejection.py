@@ -98,15 +98,19 @@ def eject(
         work += looked
         if free < 0 or total <= 0:
             continue
+        # A gainful move into a part with room needs no chain.
         if part >= 0 and gain > 0:
             give(v, part, chain, nets, state)
             saved += gain
             continue
+        # Else begin a chain: v enters the full part that saves most.
         moved[0], came_from[0], length = v, state.owner[v], 1
         met[v] = i
         give(v, free, chain, nets, state)
         full = free
         while full >= 0:
+            # Of the vertices of the full part: `best` ends the chain in a part with room, `other`
+            # goes on into another full part.
             best, best_to, best_gain = -1, -1, np.int64(0)
             other, other_to, other_gain = -1, -1, np.int64(0)
             u, tried = chain.first[full], 0
@@ -123,6 +127,7 @@ def eject(
                         if free >= 0 and (other < 0 or free_gain > other_gain):
                             other, other_to, other_gain = u, free, free_gain
                 u = chain.after[u]
+            # A chain goes on only while it has saved rows so far.
             if best >= 0 and total + best_gain > 0:
                 u, there, gain = best, best_to, best_gain
             elif other >= 0 and total + other_gain > 0 and length + 1 < depth:
@@ -135,9 +140,11 @@ def eject(
             total += gain
             give(u, there, chain, nets, state)
             full = there if _is_full(there, limit, state) else -1
+        # The chain ended within all limits.
         if full < 0:
             saved += total
             continue
+        # It did not: undo all moves, the last one first.
         for k in range(length - 1, -1, -1):
             give(moved[k], came_from[k], chain, nets, state)
     return saved, work

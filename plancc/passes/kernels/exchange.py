@@ -65,6 +65,7 @@ def chains(vertices: Any, owner: Any, num_parts: int) -> Any:
     before = np.full(len(owner), -1, dtype=np.int32)
     size = np.zeros(num_parts, dtype=np.int64)
     found = Chains(first, after, before, size)
+    # linked in front of the list, so the last vertex comes first
     for v in vertices:
         _link(v, owner[v], found)
     return found
@@ -84,6 +85,7 @@ def _link(v: int, q: int, chain: Any) -> None:
 def give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
     """Move v to part `there`, in its chain too."""
     here = state.owner[v]
+    # Unlink v from the list of its part.
     left, right = chain.before[v], chain.after[v]
     if left >= 0:
         chain.after[left] = right
@@ -102,14 +104,16 @@ def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
     start, end = nets.vertex_ptr[v], nets.vertex_ptr[v + 1]
     if start == end:
         return state.owner[v]
+    # the part of a random pin of a random net of v
     e = nets.nets[rng.integers(start, end)]
     return state.owner[nets.pins[rng.integers(nets.net_ptr[e], nets.net_ptr[e + 1])]]
 
 
 @njit(cache=True, nogil=True)
 def _by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> Any:
-    """Vertices of part q, those that weigh least by constraint c first; kept in `sorted_by`."""
+    """Vertices of part q, the lightest by constraint c first; kept in `sorted_by`."""
     at = c * len(chain.size) + q
+    # sorted at the first use; `_give` keeps the order
     if len(sorted_by[at]) == 0:
         members = np.empty(chain.size[q], dtype=np.int32)
         weight = np.empty(chain.size[q], dtype=np.int64)
@@ -143,6 +147,8 @@ def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: A
     """Fill `chosen` with at most SAMPLE vertices that cost little to move; returns their number."""
     num = min(len(members), SAMPLE)
     for k in range(num):
+        # The members, sorted by weight, are cut into `num` stretches: one vertex of each, so that
+        # all weights are on offer. Of a stretch about GROUP vertices are rated, the best is taken.
         start, end = k * len(members) // num, (k + 1) * len(members) // num
         step = 1 + (end - start - 1) // GROUP
         best = -1
@@ -164,6 +170,7 @@ def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float
     """Overload that weights `change`, taken from part `here` to part `there`, save together."""
     relief = 0.0
     for c in range(len(change)):
+        # relief = unit * overload before - unit * overload after, at both parts
         over = state.sums[here, c] - rules.limit[here, c]
         relief += rules.unit[here, c] * (max(over, 0.0) - max(over - change[c], 0.0))
         over = state.sums[there, c] - rules.limit[there, c]
@@ -190,6 +197,7 @@ def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, 
     change = np.empty(rules.limit.shape[1], dtype=np.int64)
     best, best_i, best_j = 0.0, -1, -1
     for i in range(num[0]):
+        # j = -1: nothing comes back
         for j in range(-1, num[1]):
             gain = mine.gains[i]
             for c in range(len(change)):
@@ -200,6 +208,7 @@ def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, 
                     change[c] -= theirs.weights[j, c]
             relief = _relief(change, here, there, state, rules)
             if relief > least:
+                # Relief per row that it costs; a gain in rows costs nothing.
                 value = relief / (1 + max(-gain, 0))
                 if value > best:
                     best, best_i, best_j = value, i, j
@@ -243,6 +252,9 @@ def exchange(
             own = _by_weight(here, c, sorted_by, chain, nets)
             best, target, given, taken = 0.0, -1, -1, -1
             for t in range(min(rules.tries, number)):
+                # Few roomy parts: try all. Else half of the tries are neighbours of a random
+                # vertex, a quarter the roomiest parts by this constraint, an eighth the roomiest
+                # by all constraints, an eighth random parts.
                 if number <= rules.tries:
                     there = roomy[c, t]
                 elif t % 2 == 0:

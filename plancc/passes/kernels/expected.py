@@ -62,11 +62,14 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
         source = nets.source[e]
         own, enter = state.owner[source], reach[size]
         start = state.slot_ptr[e]
+        # A wide net: take the most that it can give, as if it touched every part.
         if _is_wide(v, e, nets, state):
             if own != here:
                 count = state.count[start + here]
                 base += cost * (reach[count] - reach[count - size])
             continue
+        # Entering a part that the net does not touch costs reach[size], for all parts alike;
+        # `score` gives it back, in part or whole, where the net is.
         if source != v:
             base -= cost * enter
             if state.spread[e] == 1:
@@ -77,6 +80,7 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
                 continue
             q = state.part[k]
             if q == here:
+                # The source goes: its old part needs the row for the pins that stay.
                 if source == v:
                     base -= cost * reach[count - size]
                 elif own != here:
@@ -86,8 +90,10 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
                 touched[q] = True
                 seen[num] = q
                 num += 1
+            # The source comes: part q needs the row no more.
             if source == v:
                 score[q] += cost * reach[count]
+            # the part of the source has the row whatever its pins
             elif q == own:
                 score[q] += cost * enter
             else:
@@ -107,7 +113,7 @@ def _rate_wide(
     touched: Any,
     seen: Any,
 ) -> Any:
-    """The exact `num` and `base` of all nets, from those of `_rate`; fills the same arrays."""
+    """The exact `num` and `base` of all nets, from the values of `_rate`; fills the same arrays."""
     here, num_parts = state.owner[v], len(state.sums)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
@@ -116,6 +122,7 @@ def _rate_wide(
         cost, size = nets.cost[e], nets.size_at_vertex[a]
         own, enter = state.owner[nets.source[e]], reach[size]
         start = state.slot_ptr[e]
+        # Take back what `_rate` assumed, then add it where the net really is.
         base -= cost * enter
         for q in range(num_parts):
             count = state.count[start + q]
@@ -155,6 +162,7 @@ def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -
         most = 0.0
         for k in range(num):
             most = max(most, score[seen[k]])
+        # Not even the upper bound gains: the many parts of wide nets need no look.
         stays = alone or base + most + saved < -BOUND_ROUNDING
         if not stays:
             num, base = _rate_wide(v, num, base, nets, state, reach, score, touched, seen)

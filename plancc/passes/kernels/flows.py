@@ -68,7 +68,7 @@ class Region(NamedTuple):
         room (float64[2, num_constraints]): Weight of each part's vertices that may move.
         max_degree: Sum of their nets, of each part.
         max_pins: Larger nets are left out: the cut is then that of the other nets.
-        max_work: Nodes that a cut may look at, over those of the network.
+        max_work: Nodes that a cut may look at, over nodes of the network.
     """
 
     room: Any
@@ -86,12 +86,13 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
         max_spread: Nets that touch more parts are left out.
 
     Returns:
-        ptr, nets: Those of the pair whose smaller part is q: ``nets[ptr[q]:ptr[q + 1]]``.
+        ptr, nets: Nets of the pair whose smaller part is q: ``nets[ptr[q]:ptr[q + 1]]``.
     """
     num_parts = len(partner)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
     found = np.empty(0, dtype=np.int32)
     here = np.zeros(num_parts, dtype=np.int64)
+    # Two rounds over the nets: the first counts, the second fills (a counting sort by pair).
     for fill in range(2):
         if fill == 1:
             ptr = np.cumsum(ptr)
@@ -102,6 +103,7 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
                 continue
             start, end = state.slot_ptr[e], last_slot(e, state)
             for k in range(start, end):
+                # `here[q] == e + 1` marks the parts of net e: nothing has to be cleared per net.
                 if state.count[k] > 0:
                     here[state.part[k]] = e + 1
             for k in range(start, end):
@@ -113,6 +115,7 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
                         found[ptr[q]] = e
                         ptr[q] += 1
         here[:] = 0
+    # Filling moved each start to the next one; shift them back.
     for q in range(num_parts, 0, -1):
         ptr[q] = ptr[q - 1]
     ptr[0] = 0
@@ -150,6 +153,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
                         ptr[q + 2] += 1
     one, two = np.empty(16, dtype=np.int64), np.empty(16, dtype=np.int64)
     found, num = np.empty(16, dtype=np.int64), 0
+    # `shared[r]`: cost of the nets that part q shares with part r.
     shared = np.zeros(num_parts, dtype=np.int64)
     for q in range(num_parts):
         if num > most:
@@ -162,6 +166,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
         for r in range(q + 1, num_parts):
             if shared[r] == 0:
                 continue
+            # room for twice the number of pairs
             if num == len(one):
                 one = np.concatenate((one, np.empty(num, dtype=np.int64)))
                 two = np.concatenate((two, np.empty(num, dtype=np.int64)))
@@ -174,7 +179,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, state: Any) -> Any:
-    """The network around the boundary of a pair, and what the boundary costs there.
+    """The network around the boundary of a pair, and the cost of its nets that are cut at present.
 
     Parameters:
         pair: int64[2].
@@ -183,9 +188,11 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
         place (int32[num_vertices + num_nets]): Scratch: -1 throughout, before and after.
 
     Returns:
-        Network, int: Cost of its nets that are cut now.
+        CutNetwork; int, the cost of its nets that are cut at present.
     """
     n, num_constraints = nets.weight.shape
+    # Phase 1, the region: breadth first from the boundary of each part, until `region` is full.
+    # `place[v]` is the number of vertex v in the network, `place[n + e]` a mark of net e.
     most = min(n, 2 * region.max_degree) + 2
     vertex = np.empty(most, dtype=np.int32)
     part = np.empty(most, dtype=np.int8)
@@ -212,6 +219,7 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
                     if state.owner[v] != q or place[v] >= 0:
                         continue
                     size = nets.vertex_ptr[v + 1] - nets.vertex_ptr[v]
+                    # A vertex belongs to the region if degree and every weight have room for it.
                     fits = degree + size <= region.max_degree
                     for c in range(num_constraints):
                         fits &= weight[c] + nets.weight[v, c] <= region.room[s, c]
@@ -225,7 +233,9 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
                         end += 1
             head += 1
         for c in range(num_constraints):
+            # The terminal of a part weighs what is left of the part outside the region.
             stays[s, c] = state.sums[q, c] - weight[c]
+    # Phase 2, the nets of the region, counted first so that the arrays are allocated once.
     # its nets
     num_nets, num_pins = 0, 0
     for x in range(2, end):
@@ -246,6 +256,7 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
             e = nets.nets[a]
             if place[n + e] < 0:
                 continue
+            # The mark goes as the net is written, so that each net is written once.
             place[n + e] = -1
             start = at
             stay_0, stay_1, in_0, in_1 = False, False, False, False
@@ -263,17 +274,20 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
                     stay_0 = True
                 else:
                     stay_1 = True
+            # A net with both terminals is cut whatever moves: it is left out.
             if stay_0 and stay_1:
                 at = start
                 continue
             if stay_0 or stay_1:
                 pins[at] = 1 if stay_1 else 0
                 at += 1
+            # A net with one node of the network is never cut.
             if at - start < 2:
                 at = start
                 continue
             net_of[start:at] = m
             cost[m] = nets.cost[e]
+            # a net that the present owners cut
             if in_0 and in_1:
                 now += nets.cost[e]
             m += 1
@@ -381,6 +395,7 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
     near_flow, far_flow = flow.sent[side], flow.sent[1 - side]
     reached, level, queue, target = flow.reached[side], flow.level, flow.queue, flow.fixed[1 - side]
     head, end, last = 0, num, UNBOUNDED
+    # Level 0 means not seen; sources have level 1, and a step goes from level l to l + 1.
     for k in range(num):
         level[queue[k]] = 1
     while head < end:
@@ -390,6 +405,8 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
         if below > last:
             break
         if x < v:
+            # From a vertex into the near node of each of its nets, without bound, and into the far
+            # node against what the vertex receives from there.
             for a in range(net.vertex_ptr[x], net.vertex_ptr[x + 1]):
                 k = net.pins_of[a]
                 y = v + net.net_of[k]
@@ -403,6 +420,8 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
                     queue[end] = y
                     end += 1
             continue
+        # Between the two nodes of a net: near to far where the net has room, far to near
+        # against its flow.
         near = x < v + m
         e = x - v if near else x - v - m
         y = x + m if near else x - m
@@ -412,6 +431,7 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
                 level[y] = below
                 queue[end] = y
                 end += 1
+        # From the far node into any pin; from the near node against what a pin sends.
         for k in range(net.net_ptr[e], net.net_ptr[e + 1]):
             y = net.pins[k]
             if level[y] == 0 and not reached[y] and (not near or near_flow[k] > 0):
@@ -433,6 +453,8 @@ def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
     for d in range(length - 1):
         x, y, k = path[d], path[d + 1], path_pin[d + 1]
         full = False
+        # Each branch is one kind of arc, forward or against its flow; `full`: no room is left.
+        # Only bounded arcs fill up. The walk goes on from the first full arc of the path.
         if x < v:
             if y < v + m:
                 near_flow[k] += amount
@@ -468,12 +490,19 @@ def _block(side: int, source: int, net: Any, flow: Any) -> Any:
     target, cost = flow.fixed[1 - side], net.cost
     vertex_ptr, pins_of, net_of = net.vertex_ptr, net.pins_of, net.net_of
     net_ptr, pins = net.net_ptr, net.pins
+    # Nodes are 0..v-1 vertices, v..v+m-1 near nodes, v+m..v+2m-1 far nodes of the m nets.
+    # `arc[x]` numbers the arcs of x that are known to lead nowhere. Arcs of a vertex are
+    # numbered two for every pin: `at >> 1` is the pin, `at & 1` is 0 for the near node of its
+    # net and 1 for the far one. Arcs of a net's node: 0 is its other node, then its pins.
+    # `room[d]`: the most that can flow along the first d arcs of the path.
     total: Any = np.int64(0)
     path[0], length, room[0] = source, 1, UNBOUNDED
     steps = 0
     while length > 0:
         steps += 1
         x = path[length - 1]
+        # The path ends at a fixed vertex of the other side: send what fits, step back to the
+        # first arc that is full.
         if x < v and target[x]:
             amount = room[length - 1]
             total += amount
@@ -531,6 +560,7 @@ def _block(side: int, source: int, net: Any, flow: Any) -> Any:
             path[length], path_pin[length] = y, k
             length += 1
         else:
+            # A dead end: remove it from the level graph and step back.
             level[x] = -1  # leads nowhere
             length -= 1
     flow.work[0] += steps
@@ -559,6 +589,7 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
             x = flow.queue[k]
             flow.level[x] = 0
             flow.arc[x] = 0
+        # No path is left: the last search has reached all that can be reached.
         if not found:
             break
         if total > bound or flow.work[0] > max_work:
@@ -572,6 +603,8 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
             number[0] += 1
             for c in range(net.weight.shape[1]):
                 flow.weight[side, c] += net.weight[x, c]
+    # A net whose near node is reached and whose far node is not belongs to the cut: its other
+    # pins are candidates for piercing.
     for i in range(end):
         x = flow.queue[i]
         if v <= x < v + m and not flow.reached[side, x + m]:
@@ -582,12 +615,15 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
 
 @njit(cache=True, nogil=True)
 def _list(side: int, x: int, net: Any, flow: Any) -> None:
-    """Put a vertex among those that a side may take in; those far from the boundary first."""
+    """Put a vertex among the candidates of a side, vertices far from the boundary first."""
     if flow.reached[side, x] or flow.listed[side, x] or x < 2:
         return
     flow.listed[side, x] = True
     depth: Any = net.depth[x]
     depth = np.int64(min(depth, DEEPEST))
+    # A key packs three fields, the largest first: the depth, a random number of 20 bits, the
+    # vertex in 24 bits. Own vertices come first, from the deepest; then the other part's, from
+    # the shallowest.
     key = DEEPEST + (depth if net.part[x] == side else -depth)
     key = (((key << 20) + _hash(x)) << 24) + x
     number = flow.number[side]
@@ -602,6 +638,7 @@ def _reach_again(side: int, net: Any, flow: Any) -> None:
     flow.listed[side, :] = False
     flow.weight[side, :] = 0
     number[0] = number[2] = number[3] = number[4] = 0
+    # Fixed vertices come first in `order`; they are the sources of the new search.
     for k in range(number[1]):
         flow.queue[k] = flow.order[side, k]
     extend(side, number[1], 0, UNBOUNDED, net, flow)
@@ -625,6 +662,7 @@ def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
     `costly`: also one that the other side reaches, so that more must flow.
     """
     number, reached, behind = flow.number[side], flow.reached[side], flow.behind[side]
+    # Round 1: vertices next to the cut. Round 2: all others, where no net of the cut leads on.
     for _ in range(2):
         for kind in range(1 + costly):
             while number[2 + kind] > 0:
@@ -632,6 +670,7 @@ def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
                 x = key & 0xFFFFFF
                 if reached[x] or flow.fixed[1 - side, x] or not _has_room(side, x, most, net, flow):
                     continue
+                # It lies on a path of the other side, so flow would grow: keep it for later.
                 if kind == FREE and flow.reached[1 - side, x]:
                     number[2 + COSTLY] = push(behind[COSTLY], number[2 + COSTLY], key)
                     continue
@@ -698,6 +737,7 @@ def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
             if net.part[x] == 0:
                 present[c] += net.weight[x, c]
     nothing = np.empty(0, dtype=np.int32)
+    # Start: each side owns its terminal; the flow between them gives the smallest cut.
     for side in range(2):
         flow.fixed[side, side] = True
     cost: Any = np.int64(0)
@@ -709,6 +749,10 @@ def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
         flow.number[side, 1] = 1
     best_side, best_number, best_cost = -1, np.int64(0), now
     best_full = _fullness(present, whole, 0, most)
+    # The piercing loop of FlowCutter. Both sides' cuts have the same cost: the vertices reached
+    # from source or target. Keep the best balanced one; then the lighter side takes in one
+    # vertex behind its cut and the flow grows, until the cost is above the present cut's, no
+    # vertex may be taken in, or the work is used up.
     while True:
         for side in range(2):
             full = _fullness(flow.weight[side], whole, side, most)
@@ -716,6 +760,7 @@ def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
             if full <= 1.0 and better and _leaves_both(flow.weight[side], whole):
                 best_side, best_number = side, flow.number[side, 0]
                 best_cost, best_full = cost, full
+        # The lighter side moves on: its cut is further from the balance that it must reach.
         lighter, lightest = 0, np.inf
         for side in range(2):
             share = 0.0
@@ -731,6 +776,7 @@ def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
             side = 1 - side
         if pierced < 0:
             break
+        # All that the side has reached is its own from now on.
         number = flow.number[side]
         for k in range(number[1], number[0]):
             flow.fixed[side, flow.order[side, k]] = True
@@ -742,10 +788,12 @@ def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
         cost += more
         if cost > now or flow.work[0] > max_work:
             break
+        # New flow may cut off what the other side had reached.
         if more > 0:
             _reach_again(1 - side, net, flow)
     if best_side < 0:
         return nothing, now, flow.work[0]
+    # Vertices that the best side had reached at its cut go there, all others to the other.
     goes = np.full(v, 1 - best_side, dtype=np.int8)
     for k in range(best_number):
         goes[flow.order[best_side, k]] = best_side
@@ -769,6 +817,7 @@ def split_pair(
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history
+    # The same network as last time has the same best cut: nothing to do.
     same = True
     for x in range(2, len(net.vertex)):
         same &= moved_at[net.vertex[x]] <= since

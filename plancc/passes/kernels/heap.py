@@ -11,6 +11,7 @@ from plancc.kernel import njit
 def push(keys: Any, number: int, key: int) -> int:
     """Add a key to the heap ``keys[:number]``; returns the new number."""
     at = number
+    # Move smaller keys down the path to the root, then put the key into the gap.
     while at > 0:
         above = (at - 1) >> 1
         if keys[above] >= key:
@@ -31,6 +32,7 @@ def pop(keys: Any, number: int) -> Any:
     top, last = keys[0], keys[number - 1]
     number -= 1
     at = 0
+    # Move the larger child up until the last key fits into the gap.
     while True:
         below = 2 * at + 1
         if below >= number:

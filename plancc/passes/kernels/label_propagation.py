@@ -84,6 +84,7 @@ def best_label(
         there = seen[k]
         found = score[there]
         score[there] = 0
+        # its own label stays unless another has more links, or as many and less weight
         if there == here or found < most:
             continue
         if found == most and (best == here or load[there, 0] >= load[best, 0]):
@@ -113,6 +114,7 @@ def _add_scores(
                 seen[num] = there
                 num += 1
             score[there] += links.cost[k] if len(links.cost) > 0 else 1
+    # the second list: the rows of the column
     if len(links.other) > 0 and links.other[at] >= 0:
         e = links.other[at]
         for k in range(links.other_ptr[e], links.other_ptr[e + 1]):
@@ -132,6 +134,7 @@ def numbered(label: Any) -> int:
     number = np.full(len(label), -1, dtype=np.int32)
     count = 0
     for v in range(len(label)):
+        # the first vertex of a label gives it the next number
         if number[label[v]] < 0:
             number[label[v]] = count
             count += 1
@@ -169,6 +172,7 @@ def members_of(num: int, label: Any) -> Any:
     for c in range(num):
         start[c + 1] += start[c]
     members = np.empty(len(label), dtype=np.int32)
+    # A counting sort of the vertices by cluster.
     free = start[:-1].copy()
     for v in range(len(label)):
         members[free[label[v]]] = v
@@ -186,6 +190,7 @@ def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> 
         found = 0
         for k in range(start[c], start[c + 1]):
             found = _add_scores(-1, members[k], c, found, links, label, score, seen)
+        # only the touched scores are set back
         score[seen[:found]] = 0
         ptr[c + 1] = ptr[c] + found
     return ptr
@@ -232,6 +237,7 @@ def degrees(ptr: Any, ends: Any, other_ptr: Any, other_ends: Any, other: Any) ->
         b, last = 0, 0
         if len(other) > 0 and other[v] >= 0:
             b, last = other_ptr[other[v]], other_ptr[other[v] + 1]
+        # A merge of two ascending lists; an end that stands in both counts once.
         while a < end or b < last:
             if b >= last or (a < end and ends[a] < other_ends[b]):
                 u = ends[a]

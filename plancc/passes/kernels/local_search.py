@@ -47,6 +47,7 @@ def _best_move(v: int, limit: Any, scale: Any, nets: Any, state: Any, score: Any
 @njit(cache=True, nogil=True)
 def _key(v: int, gain: Any) -> Any:
     """Larger for a larger gain."""
+    # A key packs the gain, shifted by OFFSET to be positive, above 32 bits of the vertex.
     return ((max(-OFFSET, min(OFFSET, gain)) + OFFSET) << 32) + v
 
 
@@ -102,6 +103,7 @@ def new_search(num_vertices: int) -> Search:
 def end_search(search: Any, nets: Any, state: Any) -> None:
     """End the search in progress, if there is one: undo what follows its best moment."""
     number, rows = search.number, search.rows
+    # Undo from the last move back to the best moment.
     for k in range(number[LENGTH] - 1, number[BEST_LENGTH] - 1, -1):
         move(search.moved[k], search.came_from[k], nets, state)
     rows[0] += rows[1]
@@ -158,6 +160,7 @@ def local_search(
             if work > max_work:
                 return keys, False
             key, number[KEYS] = pop(keys, number[KEYS])
+            # the vertex is in the low 32 bits
             v = key & 0xFFFFFFFF
             if done[v]:
                 continue
@@ -165,6 +168,7 @@ def local_search(
             q, gain = _best_move(v, limit, scale, nets, state, score, seen)
             if q < 0:
                 continue
+            # Gains in the heap may be old: rate again, and put back what has fallen.
             if _key(v, gain) < key:  # less than it was
                 number[KEYS] = push(keys, number[KEYS], _key(v, gain))
                 continue
@@ -186,6 +190,7 @@ def local_search(
                 work += nets.net_ptr[e + 1] - nets.net_ptr[e]
                 for k in range(nets.net_ptr[e], nets.net_ptr[e + 1]):
                     u = nets.pins[k]
+                    # rate a vertex once per move, whatever the number of nets that it shares
                     if done[u] or met[u] == number[TRIED]:
                         continue
                     met[u] = number[TRIED]
@@ -196,6 +201,7 @@ def local_search(
         end_search(search, nets, state)
         if number[USED] == len(order) or work > max_work:
             return keys, number[USED] == len(order)
+        # The next search begins at the next `width` vertices of the order.
         seeds = order[number[USED] : number[USED] + width]
         number[USED] += len(seeds)
         for v in seeds:

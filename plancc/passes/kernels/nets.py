@@ -89,6 +89,7 @@ def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
     for pin in pins:
         ptr[pin + 1] += 1
     ptr = np.cumsum(ptr)
+    # Counting sort: nets of a vertex come in ascending order.
     end = ptr[:-1].copy()
     nets = np.empty(len(pins), dtype=np.int32)
     size_at_vertex = np.empty(len(size), dtype=size.dtype)
@@ -108,6 +109,7 @@ def net_weights(nets: Any) -> Any:
     num_nets, num_constraints = len(nets.net_ptr) - 1, nets.weight.shape[1]
     total = np.zeros((num_nets, num_constraints), dtype=np.int64)
     for e in range(num_nets):
+        # every pin counts with all its weights
         for k in range(nets.net_ptr[e], nets.net_ptr[e + 1]):
             for c in range(num_constraints):
                 total[e, c] += nets.weight[nets.pins[k], c]

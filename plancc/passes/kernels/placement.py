@@ -34,6 +34,7 @@ def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
     seen = np.empty(nowhere + 1, dtype=np.int64)
     left, placed = len(order), 1
     pending = order.copy()
+    # A round places what has neighbours in parts; the rest waits until a round places none.
     while left > 0:
         waiting = 0
         for k in range(left):
@@ -54,6 +55,7 @@ def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
                 pending[waiting] = v
                 waiting += 1
                 continue
+            # No neighbour has room, or none is known: the lightest part.
             if best < 0:
                 best = 0
                 for q in range(1, nowhere):

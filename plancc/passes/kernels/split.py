@@ -64,6 +64,7 @@ def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
             if part == owner[line]:
                 number[k] = -1
                 continue
+            # `last[part] == line`: this line has a pair with the part already.
             if last[part] != line:
                 last[part] = line
                 pair[part] = count
@@ -79,6 +80,7 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
     column_ptr, rows, place = transpose(indptr, indices, np.arange(len(indices)), len(indptr) - 1)
     of_columns, num_right = _groups(owner, num_parts, column_ptr, rows)
     right = np.empty(len(indices), dtype=np.int32)
+    # Pairs of columns were numbered in CSC order; bring them into CSR order.
     for e in range(len(place)):
         right[place[e]] = of_columns[e]
 
@@ -89,6 +91,7 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
             left_ptr[left[k] + 1] += 1
             right_ptr[right[k] + 1] += 1
     left_ptr, right_ptr = np.cumsum(left_ptr), np.cumsum(right_ptr)
+    # Edges in the order of rows are grouped by left vertex as they are written.
     free = left_ptr[:-1].copy()
     at = np.empty(left_ptr[num_left], dtype=np.int64)
     left_end = np.empty(len(at), dtype=np.int32)
@@ -114,7 +117,7 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
 
 
 def cover(cut: Cut) -> Any:
-    """Vertices of every minimum cover, and those of some (Koenig; Dulmage, Mendelsohn).
+    """Vertices of every minimum cover, and of at least one (Koenig; Dulmage, Mendelsohn).
 
     Every minimum cover holds the right vertices that alternating paths from free left vertices
     reach, and the left vertices that such paths from free right ones reach, whatever the maximum
@@ -130,12 +133,15 @@ def cover(cut: Cut) -> Any:
     num_left, num_right = len(cut.left_parts), len(cut.right_parts)
     edges = (np.ones(len(cut.at), np.bool_), cut.right, cut.left_ptr)
     graph = csr_matrix(edges, shape=(num_left, num_right))
+    # By Koenig a minimum cover has one end of every edge of a maximum matching.
     mate = maximum_bipartite_matching(graph, perm_type="column").astype(np.int32)
     mate_right = np.full(num_right, -1, dtype=np.int32)
     mate_right[mate[mate >= 0]] = np.flatnonzero(mate >= 0)
     right = _reached(cut.left_ptr, cut.right, mate < 0, mate_right)
     left = _reached(cut.right_ptr, cut.left[cut.right_edges], mate_right < 0, mate)
 
+    # What no alternating path reaches is free to choose: join vertices whose edges force the
+    # same choice.
     may = (mate >= 0) & ~left & ~right[mate]
     of_both = may[cut.left] & ~right[cut.right]
     pairs = cut.left[of_both], mate_right[cut.right[of_both]]
@@ -170,6 +176,7 @@ def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
             y = ends[k]
             if not found[y]:
                 found[y] = True
+                # go on from the mate: every second edge of an alternating path is in the matching
                 queue[tail] = mate[y]
                 tail += 1
     return found
@@ -184,7 +191,7 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
     Parameters:
         cut: Cut.
         left, right, component, mate: What `cover` answered.
-        own (int64[num_parts]): Nonzeros that the parts have beside those of the cut.
+        own (int64[num_parts]): Nonzeros that the parts have beside the nonzeros of the cut.
         scale (float64[num_parts]): Nonzeros of two parts are compared times this.
     """
     load, num = own.copy(), component.max() + 1 if len(component) > 0 else 0
@@ -192,6 +199,8 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
     parts = np.zeros((num, 2), dtype=np.int32)
     for e in range(len(cut.at)):
         x, y = cut.left[e], cut.right[e]
+        # A nonzero of a component goes where the component goes; others have their place, but for
+        # those that both ends pay for (`place` puts these).
         if component[x] >= 0 and not right[y]:
             size[component[x]] += 1
             parts[component[x]] = cut.left_parts[x]
@@ -199,10 +208,12 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
             load[cut.left_parts[x, 1 if left[x] else 0]] += 1
     side = np.zeros(num, dtype=np.int64)
     order = np.argsort(-size, kind="mergesort")
+    # Largest first, each to the lighter part.
     for c in order:
         one, two = parts[c]
         side[c] = 1 if load[two] * scale[two] < load[one] * scale[one] else 0
         load[parts[c, side[c]]] += size[c]
+    # Once more: a component changes sides where that leaves the lighter part lighter still.
     for c in order:
         here, there = parts[c, side[c]], parts[c, 1 - side[c]]
         if (load[there] + size[c]) * scale[there] < load[here] * scale[here]:
@@ -224,13 +235,14 @@ def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
     Parameters:
         cut: Cut.
         left, right (bool[num_left], bool[num_right]): A vertex cover.
-        load (int64[num_parts]): Nonzeros that the parts have beside those of the cut; changed.
+        load (int64[num_parts]): Nonzeros that the parts have beside the cut's; changed.
         scale (float64[num_parts]): Nonzeros of two parts are compared times this.
 
     Returns:
         bool[num_edges]: Whether the nonzero is where its column is.
     """
     with_column = np.zeros(len(cut.at), dtype=np.bool_)
+    # First what has one place only, then what may be at either end.
     for free in (False, True):
         for e in range(len(cut.at)):
             x, y = cut.left[e], cut.right[e]

@@ -126,6 +126,7 @@ def pins_in(e: int, q: int, state: Any) -> int:
     start = state.slot_ptr[e]
     if state.slot_ptr[e + 1] - start == len(state.sums):
         return state.count[start + q]
+    # a list of the parts that the net touches
     for k in range(start, start + state.spread[e]):
         if state.part[k] == q:
             return state.count[k]
@@ -146,6 +147,7 @@ def move(v: int, there: int, nets: Any, state: Any) -> None:
         e = nets.nets[a]
         size = nets.size_at_vertex[a] if sized else 1
         start = state.slot_ptr[e]
+        # A net with a slot for every part: its counts are found at once.
         if state.slot_ptr[e + 1] - start == num_parts:
             state.count[start + here] -= size
             state.spread[e] -= state.count[start + here] == 0
@@ -161,6 +163,7 @@ def move(v: int, there: int, nets: Any, state: Any) -> None:
         while state.part[old] != here:
             old += 1
         state.count[old] -= size
+        # The net touches the new part already: count there, close the gap in the old slot.
         if new < end:
             state.count[new] += size
             if state.count[old] == 0:
@@ -168,6 +171,7 @@ def move(v: int, there: int, nets: Any, state: Any) -> None:
                 state.part[old] = state.part[end]
                 state.count[old] = state.count[end]
         else:
+            # It moves altogether and keeps its slot, or touches one part more.
             if state.count[old] == 0:
                 new = old
             else:

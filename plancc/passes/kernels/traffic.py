@@ -87,6 +87,7 @@ def add_rows(step: int, q: int, m: int, rows: int, flow: Any) -> None:
     flow.sent[q] += rows
     flow.received[m] += rows
     if flow.pair.shape[1] > 0:
+        # A message appears with its first row and goes with its last one.
         before = flow.pair[step, q, m]
         flow.pair[step, q, m] = before + rows
         change = (before + rows > 0) - (before > 0)
@@ -109,9 +110,13 @@ def shift(v: int, there: int, nets: Any, state: Any, flow: Any) -> None:
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
         cost = nets.cost[e]
+        # The rows of an own net come from another part after the move: take all away, add all
+        # after the move.
         if nets.source[e] == v:
             _send(e, here, -cost, nets, state, flow)
             continue
+        # Another vertex sends this net: it stops sending to a part that loses its last pin,
+        # and begins sending to a part that gains its first.
         q = state.owner[nets.source[e]]
         if pins_in(e, here, state) == 1:
             add_rows(0, q, here, -cost, flow)
@@ -131,7 +136,7 @@ def _strain(side: float, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
-    """Strain of part q with so many rows more."""
+    """Strain of part q when it sends and receives more rows."""
     out = tariff.row * (flow.sent[q] + sent) + tariff.message * flow.messages_sent[q]
     into = tariff.row * (flow.received[q] + received)
     into += tariff.message * flow.messages_received[q]
@@ -141,6 +146,7 @@ def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
 @njit(cache=True, nogil=True)
 def _row_price(q: int, flow: Any, tariff: Any) -> float:
     """Cost of one more row sent by part q now: the row itself, and the strain."""
+    # the derivative of pressure / 2 * excess^2 by the rows
     out = tariff.row * flow.sent[q] + tariff.message * flow.messages_sent[q]
     return 1.0 + tariff.pressure * tariff.row * max(0.0, out - tariff.ceiling)
 
@@ -167,6 +173,16 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
     Returns:
         moved, evaluations
     """
+    # Moving v from part `here` to part q saves, in rows at their prices,
+    #
+    # left - (needed - saved_rows[q]) + own_rows[q] - own_stay
+    #
+    # left      rows that only v needs in `here`: they are sent no more
+    # needed    rows of others that v reads; q has saved_rows[q] of them already
+    # own_rows  rows of v that q receives: inside q they need no message
+    # own_stay  rows of v that other vertices of `here` read: `here` must receive them then
+    #
+    # The strain of both parts and the fees of all messages that change are added to this.
     num_parts = len(state.sums)
     saved_rows = np.zeros(num_parts)  # at their prices: nets of v that touch the part already
     known_rows = np.zeros(num_parts, dtype=np.int64)  # ... as rows
@@ -188,6 +204,7 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
         for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
             e = nets.nets[a]
             cost = nets.cost[e]
+            # Own nets carry the row of v to other parts; the others bring rows of part q0 to v.
             own = nets.source[e] == v
             q0 = state.owner[nets.source[e]]
             row_price = 0.0
@@ -211,6 +228,7 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
                     if own:
                         if count > 1:
                             own_stay += cost
+                    # v is the only pin of this net here
                     elif count == 1:
                         left += cost
                         left_price += cost * row_price
@@ -229,6 +247,7 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
                     if fees and q != q0:
                         known_fees[q] += cost * _fee(q0, q, 0, flow, tariff)
         freed, alone = saving(v, nets, state, bounds)
+        # Without v its part sends `own_sent` rows fewer, receives `left` fewer and `own_stay` more.
         freed += _sides(here, 0, 0, flow, tariff)
         freed -= _sides(here, -own_sent, own_stay - left, flow, tariff)
         num_own = 0
@@ -237,10 +256,13 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
                 if own_rows[seen[k]] > 0:
                     receivers[num_own] = seen[k]
                     num_own += 1
+        # A value with fees reads one fee for every owner and every receiver: try fewer parts, so
+        # that the fees read per vertex stay below a limit.
         most = num if not fees else 1 + MAX_FEES_READ // (1 + num_owners + num_own)
         tried = 0
         best, best_value = -1, 1e-9
         for k in range(num):
+            # begin at another part for every vertex, so that a limit favours none
             q = seen[(k + v) % num]
             if alone or tried == most:
                 break
@@ -249,17 +271,20 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
             tried += 1
             value = freed + left_price - (needed_price - saved_rows[q]) + own_rows[q] - own_stay
             value = value_in(v, q, value, nets, state, bounds)
+            # What q receives and sends more, once v is there.
             received = needed - known_rows[q] - own_rows[q]
             sent = own_sent - own_rows[q] + own_stay
             value += _sides(q, 0, 0, flow, tariff)
             value -= _sides(q, sent, received, flow, tariff)
             if fees:
+                # Fees of the rows that v needs: their owners send to q now.
                 value += known_fees[q]
                 for i in range(num_owners):
                     q0 = owners[i]
                     if q0 != q:
                         value -= from_part[q0] * _fee(q0, q, 0, flow, tariff)
                 for i in range(num_own):
+                    # Fees of the row of v: q sends it in place of `here`.
                     m = receivers[i]
                     value += own_rows[m] * _fee(here, m, -1, flow, tariff)
                     if m != q:
@@ -269,6 +294,7 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
             if value > best_value:
                 best, best_value = q, value
         evaluations += tried
+        # Only the touched places are set back, whatever the number of parts.
         for i in range(num):
             q = seen[i]
             touched[q] = False

@@ -47,11 +47,15 @@ def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
         spread = state.spread[e]
         if spread == num_parts:
             base += cost  # touches every part: entering is free, and so it is among all of `seen`
+        # A move loses cost where the net does not touch q yet: -cost for all, and +cost in
+        # `score[q]` for parts that it touches.
         base -= cost
         if spread == 1:
             continue
         start = state.slot_ptr[e]
+        # A net with a slot for every part has its counts by part; others list their parts.
         if state.slot_ptr[e + 1] - start == num_parts:
+            # v is the last pin of its part: the part needs the row no longer.
             if state.count[start + here] == 1:
                 base += cost
             if spread == num_parts:
@@ -135,6 +139,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
         spread = state.spread[e]
         if spread == num_parts:
             base += cost
+        # as in `rate`
         base -= cost
         if spread == 1:
             continue
@@ -145,6 +150,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
             if spread == num_parts:
                 full = True
                 continue
+            # A net of many parts: adding to all scores at once is quicker than a list.
             some, listing = True, False
             _add_where(score.dtype.type(cost), state.count[start:end], score)
             continue
@@ -154,6 +160,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
         if listing:
             for k in range(start, end):
                 q = state.part[k]
+                # Written always, counted only at the first touch: no branch.
                 seen[num] = q
                 num += score[q] == 0
                 score[q] += step
@@ -176,6 +183,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 @njit(cache=True, nogil=True)
 def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
     """The part among `tied` that `rate` lists first; their scores are set to -1."""
+    # The tie is broken as if the parts had been listed, so that both ways give the same plan.
     for k in range(len(tied)):
         score[tied[k]] = -1
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
@@ -236,6 +244,7 @@ def _choose(  # type: ignore[no-untyped-def]
     best, best_gain, best_value, evaluations = -1, np.int64(0), 0.0, 0
     num_tied = 0
     if num >= 0:
+        # A part can win only if its rows reach `least`; the bound rises with the best value.
         least = -slack - saved - base
         for k in range(num):
             q = seen[k]
@@ -249,6 +258,7 @@ def _choose(  # type: ignore[no-untyped-def]
                 least = max(least, value - slack - saved - base)
         evaluations = 0 if alone else num - 1
     elif not alone:
+        # Too many parts to list: skip strides in which no score reaches the bound.
         one = score.dtype.type(0 if everywhere else 1)
         evaluations = _count_above(one, score) - 1
         enough = score.dtype.type(np.ceil(max(float(one), -slack - saved - base)))
@@ -269,6 +279,7 @@ def _choose(  # type: ignore[no-untyped-def]
                 if value == best_value:
                     seen[num_tied] = q
                     num_tied += 1
+    # A move of value 0 counts only if it evens out the weights.
     stays = best < 0 or best_value < 0
     if not stays and num_tied > 1 and not everywhere:
         best = _first_of(seen[:num_tied], v, nets, state, score)
@@ -305,6 +316,7 @@ def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> A
     with ThreadPoolExecutor(threads) as pool:
         for block in np.array_split(np.arange(len(order)), BLOCKS):
             begin, end = int(block[0]), int(block[-1]) + 1
+            # Threads get about the same number of pins each.
             goals = np.linspace(degree[begin], degree[end - 1], threads + 1)[1:-1]
             ends = [begin, *(begin + np.searchsorted(degree[begin:end], goals)), end]
             tasks = [
@@ -350,6 +362,7 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
         evaluations += tried
         if best < 0:
             if everywhere:
+                # Nothing has moved since: such a vertex need not try again.
                 idle[here], idle_base[here] = moved, base
                 for c in range(num_constraints):
                     idle_weight[here, c] = nets.weight[v, c]
@@ -389,6 +402,7 @@ def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: 
         v, part = order[k], np.int64(best[k])
         if part < 0:
             continue
+        # Others of the block have moved since v chose: look again at the chosen part.
         gain = gain_of(v, part, nets, state)
         saved, alone = saving(v, nets, state, bounds)
         evaluations += 1
@@ -399,6 +413,7 @@ def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: 
             or value < 0
             or (value == 0 and not lightens(v, part, nets, state, bounds.scale))
         ):
+            # The chosen part gains nothing any more: choose anew.
             found = _score(v, nets, state, score, seen)
             if found[0] == 0:
                 continue
@@ -419,6 +434,7 @@ def gain_of(v: int, there: int, nets: Any, state: Any) -> Any:
     here, gain = state.owner[v], np.int64(0)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
+        # +cost where v is the last pin here, -cost where it is the first one there
         gain += nets.cost[e] * (pins_in(e, here, state) == 1)
         gain -= nets.cost[e] * (pins_in(e, there, state) == 0)
     return gain
@@ -483,6 +499,7 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
     for k in range(num):
         q = seen[k]
         gain = base + score[q]
+        # scores are set back as they are read
         score[q] = 0
         if q == here or (best >= 0 and gain <= best_gain):
             continue
@@ -496,6 +513,7 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
                 relief = most - _burden(v, q, nets, state, limit)
                 if relief > best_relief:
                     best, best_gain, best_relief = q, base, relief
+                    # no other part relieves more
                     if relief >= (1 - TINY) * most:
                         break
     return best, -best_gain, best_relief
@@ -515,6 +533,7 @@ def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
         if _overload(state, state.owner[v], v, 0, nets, limit) > 0:
             q, rows, relieved = _best_relief(v, nets, state, limit, score, seen)
             if q >= 0:
+                # Cheap moves first: rows over relief; saved rows count more with more relief.
                 costs[v] = rows / relieved if rows > 0 else rows * relieved
     return costs
 

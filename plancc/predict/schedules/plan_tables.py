@@ -26,7 +26,8 @@ from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.reader import PlanFile, within
-from plancc.plan.values import HOPS, LINKS, Header
+from plancc.plan.route import HOPS
+from plancc.plan.values import LINKS, Header
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.links import LinkTables, LinkTask
 from plancc.predict.schedules.owner_tables import live_tables, pairs_of, tables_of_owners
@@ -118,7 +119,7 @@ def _live(
 ) -> Live:
     owners = owners_of(plan).renumbered(rank_of_parts(plan.num_parts, num_ranks))
     wanted, hops = None if all_rows else training_vertices(plan, **training), None
-    if plan.header.has_hops and num_ranks == plan.num_parts:
+    if plan.header.route is not None and num_ranks == plan.num_parts:
         hops = partial(_live_hops, plan)
     return live_tables(graph_of(plan), owners.rows, num_ranks, num_layers, wanted, hops)
 

@@ -18,7 +18,6 @@ from plancc.plan.layers import (
 )
 from plancc.plan.metrics import Traffic
 from plancc.plan.products import ROW, Program, adjoint, edge_program
-from plancc.plan.values import HOPS
 from plancc.predict.memory import Memory, row_memory
 from plancc.predict.schedule import Elementwise, Pairs, PointToPoint, SparseProduct, Work
 from plancc.predict.schedules.epoch import PRODUCTS, Scheduler, Works, moving
@@ -134,5 +133,5 @@ def traffic_of(tables: Tables) -> Traffic:
 
 def messages(step: str, pairs: Pairs, width: int | Int64Array) -> list[PointToPoint]:
     """Rows from their owners, all in this step of an epoch, or in hops."""
-    steps = zip(HOPS, pairs.hops, strict=True) if pairs.hops else [(step, pairs)]
+    steps = pairs.by_step(step).items()
     return [PointToPoint(each, width, name) for name, each in steps if len(each.source)]

@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
 from plancc.plan.parts import Part
+from plancc.registry import check_choice
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import Execution
+from plancc_runtime.kernels.spmm import KERNELS
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn import MODELS, is_own
-from plancc_runtime.nn.network import Network
+from plancc_runtime.nodes import check_exchange
 from plancc_runtime.options import BATCH_OPTIONS, RATES_KEPT, TrainOptions
-from plancc_runtime.tasks import LearningTask
+from plancc_runtime.slices import Slice
+from plancc_runtime.tasks.base import LearningTask
 
 if TYPE_CHECKING:
     from plancc_runtime.execution.drawn import Drawn
+
+
+def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
+    """Whether plan and options fit each other; mini-batches, if there are any; not collective.
+
+    Parameters:
+        task: Of a header as `slices.as_run` has it.
+
+    Raises:
+        InputError: If they do not.
+    """
+    header, options = task.header, task.options
+    if options.kernel != "auto":
+        check_choice("kernel", options.kernel, KERNELS)
+    check_layout(task)
+    check_exchange(header, options.exchange, num_ranks)
+    if not options.mini_batches:
+        return None
+    from plancc_runtime.execution.drawn import chosen_batches
+
+    return chosen_batches(plan, task)
 
 
 def execution_of(
@@ -40,7 +65,7 @@ def execution_of(
 
         return OwnModels(task, part, data, resources)
     if not task.model(options.model).reads_edges:
-        part = part.with_columns(edge_features=None)
+        part = part.without_read_columns()
     if part.grid is not None:
         from plancc_runtime.execution.grids import Grids
 
@@ -54,15 +79,6 @@ def execution_of(
 
         return LateFolds(task, part, data, resources)
     return FullBatch(task, part, data, resources)
-
-
-def network_class(model: str) -> type[Network]:
-    """The class of the network of a model, by the model's name."""
-    if not is_own(model):
-        return Network
-    from plancc_runtime.pyg.own_network import OwnNetwork
-
-    return OwnNetwork
 
 
 def check_layout(task: LearningTask) -> None:

@@ -135,6 +135,5 @@ def steps_remark(network: Network, view: View, sent: Counter[str], transport: Tr
                     f"{way} on rank {transport.rank}, and its steps say {told:,}: list in its "
                     "`Options.steps` what it moves, or words and predictions of it are wrong"
                 )
-    found = np.array([bool(wrong)], np.int8)
-    transport.allreduce_max(found)
-    return next(filter(None, transport.gather(wrong))) if found[0] else ""
+    found = transport.any(bool(wrong))
+    return next(filter(None, transport.gather(wrong))) if found else ""

@@ -44,7 +44,7 @@ from plancc_runtime.nn.conv import Conv
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Figures
-from plancc_runtime.tasks import LearningTask
+from plancc_runtime.tasks.base import LearningTask
 from plancc_runtime.views import View
 
 DROPS_FEATURES = (
@@ -145,9 +145,7 @@ class FullBatch(Execution):
         whole, block = self._whole, self._block
         wanted = data.splits["train"].cpu().numpy()
         blocks, rows = live_blocks(block, wanted, self._options.layers, self._transport)
-        dead = np.array([any(live is not block for live in blocks)], np.int8)
-        self._transport.allreduce_max(dead)
-        if not dead[0]:
+        if not self._transport.any(any(live is not block for live in blocks)):
             return
         self.evaluates = False
         fixed = whole.fixed

@@ -18,7 +18,7 @@ from plancc_runtime.layouts.grid import GridGraph
 from plancc_runtime.layouts.resources import CPU, Resources
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.tasks import LearningTask
+from plancc_runtime.tasks.base import LearningTask
 
 
 class Grids(Execution):

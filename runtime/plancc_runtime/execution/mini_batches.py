@@ -33,7 +33,6 @@ from torch import Tensor
 from plancc.plan.exchange import Exchange, Int64Array
 from plancc.plan.layers import Aggregate
 from plancc.plan.parts import Part
-from plancc.sampling.links import LinkSampler
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.drawn import Drawn
 from plancc_runtime.execution.full_batch import FullBatch
@@ -42,14 +41,13 @@ from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch, RowsOfBlock
 from plancc_runtime.layouts.draws import draws_of
 from plancc_runtime.layouts.halo import Halo
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.link_batches import LinkBatches
 from plancc_runtime.layouts.live import isolated
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
 from plancc_runtime.nn.network import Network
 from plancc_runtime.results import BatchStep, Scores
-from plancc_runtime.tasks import LearningTask
+from plancc_runtime.tasks.base import LearningTask
 from plancc_runtime.transport.messages import Traffic
 from plancc_runtime.transport.row_numbers import Rounds, finished, send_numbers
 from plancc_runtime.views import View
@@ -160,19 +158,11 @@ class MiniBatches(FullBatch):
         if drawn.sampler.num_blocks == 1 and "dead-rows" in self._passes:
             self._passes.remove("dead-rows")
             self.off["dead-rows"] = f"sampler '{drawn.sampler.name}' keeps its rows in all layers"
-        links = None
-        if isinstance(drawn.sampler, LinkSampler):
-            assert drawn.directory is not None
-            links = LinkBatches(
-                *(part, task.header, drawn.directory, drawn.sampler, resources),
-                seed=options.seed,
-                apart=options.exclude_links,
-            )
         drawing = (drawn.sampler, drawn.population, options.seed, self._transport)
         training = data.split_sizes["train"]
         self._num_targets = drawn.sampler.num_targets(drawn.population, training)
         self._clock = resources.clock
-        self._draws = draws_of(self._block, *drawing, drawn.by_owners, self._clock, links)
+        self._draws = draws_of(self._block, *drawing, drawn.by_owners, self._clock, drawn.seeds)
         self._cache: FeatureCache | None = None
         self._mapped: Tensor | None = None  # features that stay in the plan's file
         self._drawing: UnderWay | None = None
@@ -255,15 +245,12 @@ class MiniBatches(FullBatch):
         size = data.features.shape[1] * self._type.itemsize
         rows = self._room(data) // max(size, 1)
         kept = np.ones(number, np.bool_)
-        short = np.array([rows < number], np.int8)
-        self._transport.allreduce_max(short)
-        if short[0]:
+        if self._transport.any(rows < number):
             kept[np.argsort(-self._uses(), kind="stable")[rows:]] = False
-        most = np.array([number, kept.sum(), number * size], np.int64)
-        self._transport.allreduce_max(most)
-        if most[0] and not most[1]:
+        halo_rows, kept_rows, num_bytes = self._transport.largest(number, kept.sum(), number * size)
+        if halo_rows and not kept_rows:
             self.off["constant"] = (
-                f"features of halo rows take up to {most[2] / 2**20:,.1f} MiB on a rank, and "
+                f"features of halo rows take up to {num_bytes / 2**20:,.1f} MiB on a rank, and "
                 "`feature_cache` has no room for one of them"
             )
             return None
@@ -282,9 +269,8 @@ class MiniBatches(FullBatch):
         of_others = send_numbers(expand.reversed(), kept, self._transport)
         exchange = expand.keep(of_others, kept)
         rows = finished(self._fetched(exchange, features))
-        some = np.array([not kept.all()], np.int8)
-        self._transport.allreduce_max(some)
-        return FeatureCache(kept, of_others, np.maximum(np.cumsum(kept) - 1, 0), rows, not some[0])
+        place, whole = np.maximum(np.cumsum(kept) - 1, 0), not self._transport.any(not kept.all())
+        return FeatureCache(kept, of_others, place, rows, whole)
 
     def _fetched(self, exchange: Exchange, x: Tensor) -> Rounds[Tensor]:
         """The halo rows of x in an exchange of this rank. Collective."""
@@ -441,9 +427,8 @@ class MiniBatches(FullBatch):
         if local.outputs is not None:
             outputs = torch.from_numpy(local.outputs).to(data.labels.device)
         with self._clock("allreduce"):
-            batch = data.of_batch(
-                *(local.rows, local.targets, self._transport, self._num_targets, local.links)
-            )
+            counted = self._transport, self._num_targets
+            batch = data.of_batch(local.rows, local.targets, *counted, local.seeds)
         view = View(share.graphs, outputs=outputs, x=share.x, fixed=share.fixed)
         return view, batch, share
 

@@ -15,7 +15,7 @@ from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.nn.network import Network
 from plancc_runtime.nn.own_class import class_of, forward_arguments
 from plancc_runtime.options import RATES_KEPT
-from plancc_runtime.pyg.own_network import available
+from plancc_runtime.pyg.own_network import OwnNetwork, available
 from plancc_runtime.results import Figures
 
 
@@ -32,6 +32,8 @@ class OwnModels(FullBatch):
                     f"{self._options.setting(each)}: samples of the boundary leave out features of "
                     f"edges, which `model` {name} takes"
                 )
+        assert isinstance(network, OwnNetwork)
+        network.recompute = self._options.recompute
         return super().prepare(network)
 
     def _graph_of(self, block: Block) -> LocalGraph:

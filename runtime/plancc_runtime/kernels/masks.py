@@ -76,6 +76,7 @@ def _drawn(
         for e in range(ptr[i], ptr[i + 1]):
             first = stream + np.uint64(columns[index[e]]) * pairs
             for h in range(0, heads - 1, 2):
+                # 64 bits make two draws: the low half for one head, the high half for the next.
                 bits = mix(first + np.uint64(h // 2))
                 out[e, h] = scale if (bits & _LOW) >= dropped else zero
                 out[e, h + 1] = scale if (bits >> _32) >= dropped else zero

@@ -28,7 +28,7 @@ from plancc.sampling import Batch, BatchLayer
 from plancc.sampling.batch import Floats
 from plancc.sampling.kernels import ascending, distinct, found_in, order_by_vertex
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.link_batches import LinkBatch
+from plancc_runtime.layouts.seeds import Seeds
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_lists, send_numbers
 
@@ -123,7 +123,7 @@ class LocalBatch:
             the slice.
         inputs (int64[...]): Local rows that are inputs of the first block.
         outputs (int64[...] or None): Which of `rows` are outputs of the last block; None: all.
-        links: Those whose ends are the targets, where links are learnt.
+        seeds: What it begins with, if the task gives that; the targets are their rows.
     """
 
     rows: Int64Array
@@ -133,7 +133,7 @@ class LocalBatch:
     sents: list[Int64Array]
     inputs: Int64Array
     outputs: Int64Array | None
-    links: LinkBatch | None = None
+    seeds: Seeds | None = None
 
     @classmethod
     def of(
@@ -313,6 +313,7 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
                 rows[a] = number[i]
                 low, high = ptr[i], ptr[i + 1]
                 if i < num_own:  # a whole row
+                    # Own rows are whole: the sampler's place tells; others are searched by vertex.
                     low, high = low + layer_places[a], low
                 while low < high:
                     middle = (low + high) // 2
@@ -325,6 +326,7 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
                     pin = low if in_order else ptr[i] + by_vertex[low]
                     if i < num_own or vertices[columns[pin]] == layer_columns[a]:
                         found[a] = pin
+            # ascending places need no sort of the values
             ascends &= found[a] > last
             last = found[a]
     return found, rows, ascends
@@ -389,6 +391,8 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
     row_ptr = np.zeros(n + 1, dtype=np.int64)
     size = 0
     for i in range(n):
+        # Outputs: rows with nonzeros, and those that the next layer reads. Inputs: these, all own
+        # columns, and rows that others receive.
         live[i] |= size_of[i] > 0
         outputs[size] = i  # kept if live, else overwritten
         row_ptr[size + 1] = row_ptr[size] + size_of[i]
@@ -398,6 +402,7 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
             live[number[j]] = True
     for j in sent:
         live[number[j]] = True
+    # The new number of every row among the columns: in order, or as `place` says.
     called = np.empty(n, dtype=np.int32)
     left = 0
     for i in range(n):
@@ -408,6 +413,7 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
     column = np.empty(len(columns), dtype=np.int32)
     for k in range(len(columns)):
         j = columns[k]
+        # halo columns come behind the own ones
         column[k] = called[number[j]] if j < num_rows else own + slot[j - num_rows]
     return (outputs[:size], inputs[:left]), called, row_ptr[: size + 1], column
 

@@ -287,14 +287,18 @@ def _kept(
         before[i] = row_ptr[i + 1] - row_ptr[i]
         for a in range(row_ptr[i], row_ptr[i + 1]):
             j = column[a]
+            # Columns from num_inputs on are halo rows; `number`: their new places, -1 if absent.
             place, factor = j, scale
             if j >= num_inputs:
                 c = j - num_inputs
                 place, factor = number[c], halo_scale
                 if nonzero_rate < 1:
+                    # Sender and receiver draw alike: a nonzero is known by its pin's vertex. Pins
+                    # of a halo row come in the order of rows: one cursor per halo row.
                     following[c] += 1
                     if unit(bits(pin_key[c], pin[following[c] - 1])) >= nonzero_rate:
                         place = -1
+            # the self loop that the normalisation added is no edge, and always kept
             elif j == added:
                 before[i] -= 1
                 factor = 1.0

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
-
-import numpy as np
 
 from plancc.clock import Clock
 from plancc.errors import InputError
 from plancc.memory import available_memory
-from plancc.plan.exchange import Int32Array, Int64Array
+from plancc.plan.exchange import Int32Array
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.sampling import Population, Sampler, draw
-from plancc.sampling.links import LinkSampler
 from plancc.sampling.neighbour import NeighbourSampler
-from plancc.sampling.relations import RelationSampler
 from plancc.sampling.walk import WalkSampler
 from plancc_runtime.layouts.batch_mask import BatchMask, LocalBatch, RowsOfBlocks
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.link_batches import LinkBatches
-from plancc_runtime.layouts.owner_draws import NeighbourDraws, RelationDraws, WalkDraws
+from plancc_runtime.layouts.owner_draws import NeighbourDraws, WalkDraws
+from plancc_runtime.layouts.seeds import SeedDraws
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import Rounds
 
 BY_OWNERS: dict[type[Sampler], type[Any]] = {
     NeighbourSampler: NeighbourDraws,
-    RelationSampler: RelationDraws,
-    LinkSampler: NeighbourDraws,
     WalkSampler: WalkDraws,
 }
-"""Samplers whose rows owners can draw. Not those derived from them, which may draw otherwise."""
-OWNERS_ONLY = (RelationSampler, LinkSampler)
-"""Samplers whose rows nobody else can draw."""
+"""Samplers whose rows owners can draw. Of those derived from them, which may draw otherwise, only
+the ones with `Sampler.owners_draw`, which are of neighbours."""
 PER_NONZERO = 300e-9
 """Seconds for a nonzero of other ranks' rows, which is drawn and then looked for in vain: on one
 core, batches of 600 to 130,000 nonzeros, 180 to 700 ns."""
@@ -92,30 +86,33 @@ def draws_of(
     transport: Transport,
     by_owners: bool,
     clock: Clock,
-    links: LinkBatches | None = None,
+    seeds: SeedDraws | None = None,
 ) -> Draws:
     """This rank's shares of the batches of a sampler. Collective.
 
     Parameters:
         part: The slice of a row plan, whose peers must be the ranks.
         population: Owners need no pattern.
-        by_owners: Whether the sampler is one of `BY_OWNERS`, and owners shall draw.
+        by_owners: Whether owners shall draw, who can (`check_draw`).
         clock: Gets the time of "draw".
-        links: Whose ends are the seeds; owners draw.
+        seeds: Those of the task; owners draw.
     """
-    kind: type[Any] = BY_OWNERS[type(sampler)] if by_owners else WholeDraws
-    of_links = () if links is None else (links,)
-    draws: Draws = kind(part, sampler, population, seed, transport, clock, *of_links)
+    given = part, sampler, population, seed, transport, clock
+    if not by_owners:
+        return WholeDraws(*given)
+    kind = BY_OWNERS[NeighbourSampler if sampler.owners_draw else type(sampler)]
+    draws: Draws = kind(*given, seeds)
     return draws
 
 
 def check_draw(choice: str, sampler: Sampler) -> None:
     """InputError if owners shall draw for a sampler that they cannot draw for."""
-    if choice == "everywhere" and isinstance(sampler, OWNERS_ONLY):
-        of = "ends of links" if isinstance(sampler, LinkSampler) else "neighbours in relations"
-        raise InputError(f"`draw` everywhere: {of} are drawn by owners; leave it out")
-    if choice == "owners" and type(sampler) not in BY_OWNERS:
-        names = ", ".join({each.name: each for each in BY_OWNERS})
+    if choice == "everywhere" and sampler.owners_draw:
+        raise InputError(
+            f"`draw` everywhere: {sampler.owners_draw} are drawn by owners; leave it out"
+        )
+    if choice == "owners" and not (sampler.owners_draw or type(sampler) in BY_OWNERS):
+        names = ", ".join(each.name for each in BY_OWNERS)
         raise InputError(
             f"`draw` owners: is for samplers {names}, whose rows are drawn one by one; batches of "
             f"sampler '{sampler.name}' are drawn everywhere"
@@ -134,29 +131,26 @@ def owners_draw(
     Returns:
         bool, str: The text says why; it is empty where owners could not draw, or are one rank.
     """
-    if isinstance(sampler, OWNERS_ONLY):
+    if sampler.owners_draw:
         return True, ""
     if choice != "auto" or type(sampler) not in BY_OWNERS:
         return choice == "owners", "as `draw` says" if choice != "auto" else ""
-    most = np.array([part.expand.receive.num_messages, part.num_halo])
-    transport.allreduce_max(most)
+    most = transport.largest(part.expand.receive.num_messages, part.num_halo)
     n, nnz = header.num_vertices, header.num_nonzeros
     quicker, why = owners_are_quicker(sampler, n, nnz, transport.size, most)
     pattern, left = 8 * (n + 1) + 4 * nnz, available_memory()
     wanted = pattern * transport.ranks_here()
-    short = np.array([left is not None and wanted > left], np.int8)
-    transport.allreduce_max(short)
-    if short[0] and not quicker:
+    if transport.any(left is not None and wanted > left) and not quicker:
         mib = f"{pattern / 2**20:,.0f} MiB"
         return True, f"the pattern takes {mib} on every rank, more than is free; {why}"
     return quicker, why
 
 
 def owners_are_quicker(
-    sampler: Sampler, num_vertices: int, num_nonzeros: int, num_ranks: int, most: Int64Array
+    sampler: Sampler, num_vertices: int, num_nonzeros: int, num_ranks: int, most: Sequence[int]
 ) -> tuple[bool, str]:
     """Whether one of `BY_OWNERS` is, and why; `most`: the most messages and halo rows of a rank."""
-    messages, bits = most.tolist()
+    messages, bits = most
     per_row = num_nonzeros / max(num_vertices, 1)
     nonzeros, rounds = BY_OWNERS[type(sampler)].expected(sampler, num_vertices, per_row)
     saved = PER_NONZERO * nonzeros * (1 - 1 / num_ranks)

@@ -126,6 +126,7 @@ class EdgeGraph(LocalGraph):
     def edge_values(self, nonzeros: str = "edges") -> Tensor:
         """The plan's values, Tensor[nonzeros], in the order of `local_edge_index`."""
         check_choice("nonzeros", nonzeros, NONZEROS)
-        values = self._of_edges(self.block.with_nonzeros(nonzeros).value)
+        block = self.block.with_nonzeros(nonzeros)
+        values = self._of_edges(block.value, self.resources.dtype)
         assert values is not None
         return values

@@ -6,7 +6,6 @@ k knows it of the k-th range of vertices, and no rank of all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from plancc_runtime.layouts.halo import Halo
 from plancc_runtime.layouts.local import halo_rows
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.row_numbers import swapped
 
 
 class Ends:
@@ -133,16 +133,3 @@ def columns_of_rows(
     peers = np.flatnonzero(sizes).astype(np.int32)
     send = Side.of_rank(peers, offsets(sizes[peers]), np.concatenate(arrived))
     return column, Exchange(send, Side.of_rank(peer, row_ptr))
-
-
-def swapped(pieces: Sequence[npt.NDArray[Any]], transport: Transport) -> list[npt.NDArray[Any]]:
-    """What every rank has for this one, in their order; piece k is for rank k. Collective."""
-    comes = transport.alltoall(np.array([len(each) for each in pieces], np.int64))
-    found = [np.empty((size, *pieces[0].shape[1:]), pieces[0].dtype) for size in comes]
-    found[transport.rank] = pieces[transport.rank]
-    others = [k for k in range(transport.size) if k != transport.rank]
-    transport.swap(
-        [(k, np.ascontiguousarray(pieces[k])) for k in others if len(pieces[k])],
-        [(k, found[k]) for k in others if comes[k]],
-    )
-    return found

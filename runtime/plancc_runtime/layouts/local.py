@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from plancc.errors import InputError
+from plancc.graph.columns import EDGE_FEATURES
 from plancc.plan.exchange import Int64Array
 from plancc.plan.layers import (
     Aggregate,
@@ -250,20 +251,27 @@ class LocalGraph(ProgramGraph):
 
     @cached_property
     def edge_features(self) -> Tensor | None:
-        """Features of this rank's edges, Tensor[edges, width], in the order of
-        ``local_pattern("edges")``; None where the plan carries none."""
-        return self._of_edges(self.block.with_nonzeros("edges").edge_features)
+        """The column of features in the type of the run, Tensor[edges, width]; or None."""
+        return self.edge_column(EDGE_FEATURES, self.resources.dtype)
+
+    def edge_column(self, name: str, dtype: torch.dtype | None = None) -> Tensor | None:
+        """A column of this rank's edges (`plancc.graph.columns`), Tensor[edges, ...].
+
+        In the order of ``local_pattern("edges")``, by default in its own type; None where the plan
+        carries none.
+        """
+        return self._of_edges(self.block.with_nonzeros("edges").columns.get(name), dtype)
 
     @cached_property
     def edge_factors(self) -> Tensor | None:
         """What a mini-batch multiplies sums over edges by, Tensor[edges], in the same order."""
-        return self._of_edges(self.block.with_nonzeros("edges").factor)
+        return self._of_edges(self.block.with_nonzeros("edges").factor, self.resources.dtype)
 
-    def _of_edges(self, numbers: Any) -> Tensor | None:
+    def _of_edges(self, numbers: Any, dtype: torch.dtype | None) -> Tensor | None:
         if numbers is None:
             return None
         writable = np.require(numbers, requirements=["C", "W"])  # torch warns of others
-        return torch.from_numpy(writable).to(self.resources.device, self.resources.dtype)
+        return torch.from_numpy(writable).to(self.resources.device, dtype)
 
     def program(self, step: LayerStep) -> Program:
         moving = MOVING.get(type(step), ())
@@ -272,10 +280,10 @@ class LocalGraph(ProgramGraph):
 
     def moved(self, step: LayerStep) -> dict[str, list[RowMessages]]:
         assert isinstance(step, RowStep)
-        if isinstance(step, Maximum) and self._partials is not None:  # which go without hops
+        if isinstance(step, Maximum) and self._partials is not None:  # which go straight
             return {"fold": [RowMessages(self._partials.steps[0], step.columns, reverse=True)]}
         return {
-            name: [RowMessages(hop, step.columns) for hop in each.steps]
+            name: [RowMessages(moved, step.columns) for moved in each.steps]
             for name, each in self._exchanges().items()
         }
 

@@ -12,8 +12,8 @@ from plancc.plan.exchange import Int64Array, nonzeros_of
 from plancc.plan.parts import Part
 from plancc.plan.stages import Batches
 from plancc_runtime.layouts.pipeline import pipelining
-from plancc_runtime.rowfiles import as_bytes
 from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.row_numbers import swapped
 
 if TYPE_CHECKING:
     from plancc.graph.vertexdata import VertexData
@@ -80,20 +80,15 @@ def _handed_over(
     goes = [rows[(rows >= begin) & (rows < end)] - begin for rows in wanted]
     mine = wanted[place]
     comes = [np.flatnonzero((mine >= a) & (mine < b)) for a, b in had]
-    others = [k for k in range(len(members)) if k != place]
     found: dict[str, Any] = {}
-    sends, receives, arrived = [], [], []
     for key, array in data.arrays().items():
+        pieces = [array[:0]] * transport.size
+        for member, rows in zip(members, goes, strict=True):
+            pieces[member] = array[rows]
+        arrived = swapped(pieces, transport, in_bytes=True)
         found[key] = out = np.empty((len(mine), *array.shape[1:]), array.dtype)
-        out[comes[place]] = array[goes[place]]
-        for k in others:
-            sends.append((members[k], as_bytes(array[goes[k]])))
-            rows = np.empty((len(comes[k]), *array.shape[1:]), array.dtype)
-            receives.append((members[k], as_bytes(rows)))
-            arrived.append((out, comes[k], rows))
-    transport.swap(sends, receives)
-    for out, where, rows in arrived:
-        out[where] = rows
+        for member, rows in zip(members, comes, strict=True):
+            out[rows] = arrived[member]
     return replace(data, **found)
 
 

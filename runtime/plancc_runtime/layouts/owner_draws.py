@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -46,7 +46,7 @@ from plancc_runtime.layouts.batch_mask import (
     columns_of,
 )
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.link_batches import LinkBatch, LinkBatches
+from plancc_runtime.layouts.seeds import SeedDraws, Seeds
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists, send_numbers
 
@@ -61,8 +61,6 @@ class OwnerDraws(ABC, Generic[S]):
     rank's share of the batch does.
     """
 
-    by_relation: ClassVar[bool] = False
-
     def __init__(
         self,
         part: Block,
@@ -71,9 +69,9 @@ class OwnerDraws(ABC, Generic[S]):
         seed: int,
         transport: Transport,
         clock: Clock,
-        links: LinkBatches | None = None,
+        seeds: SeedDraws | None = None,
     ) -> None:
-        self._sampler, self._seed, self._clock, self._links = sampler, seed, clock, links
+        self._sampler, self._seed, self._clock, self._seeds = sampler, seed, clock, seeds
         self.alone = transport.size == 1
         sent = part.inputs[part.expand.send.row]
         self.halo: Int32Array = send_numbers(part.expand, sent, transport)
@@ -81,8 +79,8 @@ class OwnerDraws(ABC, Generic[S]):
         vertices = np.concatenate([part.inputs, self.halo])
         draws_training = sampler.of_training and population.train_mask is not None
         matrix = part.row_ptr, part.column, vertices
-        relation = part.relation if self.by_relation else None
-        self._owned = OwnedRows(population, draws_training, *matrix, relation)
+        column = part.columns.get(getattr(sampler, "column", ""))
+        self._owned = OwnedRows(population, draws_training, *matrix, column)
         self._used = RowBits(part.expand.reversed(), transport)
         self._slot = np.empty(part.num_halo, np.int32)  # scratch of `KeptBlock`
 
@@ -116,23 +114,23 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
         part, sampler = self._part, self._sampler
         key = key_of(self._seed, SHOWN, number)
-        links: LinkBatch | None = None
-        if self._links is not None:
-            links = yield from self._links.drawn(number)
+        given: Seeds | None = None
+        if self._seeds is not None:
+            given = yield from self._seeds.drawn(number)
         with self._clock("draw"):
-            seeds = sampler.seeds_of_owner(self._owned, key) if links is None else links.seeds
+            seeds = sampler.seeds_of_owner(self._owned, key) if given is None else given.rows
         drawn, rows_of_hop = [], [seeds]
         for hop in range(sampler.num_blocks):
             with self._clock("draw"):
                 rows = distinct(rows_of_hop[-1])
                 block = sampler.block_of_owner(self._owned, rows, hop, key)
-                if links is not None:
-                    block = links.without_apart(block, part.column, self._owned.arrays[0])
+                if given is not None:
+                    block = given.kept(block, part.column, self._owned.arrays[0])
             columns, own, halo = columns_of(block.nonzeros, part.column, part.num_inputs)
             received = distinct(halo)
             sent = yield from self._used.tell(received)
             drawn.append((block, columns, received, sent))
-            kept_rows = [rows] * self.by_relation
+            kept_rows = [rows] * bool(sampler.column)
             rows_of_hop.append(np.concatenate([own, part.expand.send.row[sent], *kept_rows]))
         found: Int64Array = distinct(np.concatenate(rows_of_hop))
         self._number[found] = np.arange(len(found), dtype=np.int32)
@@ -143,13 +141,7 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
             of_rows = np.repeat(self._number[block.rows], np.diff(block.ptr))
             kept.append(KeptBlock(block.nonzeros, of_rows, columns, block.factors, received, sent))
         scratch = self._number, self._slot
-        return replace(LocalBatch.of(part, found, targets, kept, scratch, which), links=links)
-
-
-class RelationDraws(NeighbourDraws):
-    """Batches of neighbours in every relation; the slice has the relation of every nonzero."""
-
-    by_relation = True
+        return replace(LocalBatch.of(part, found, targets, kept, scratch, which), seeds=given)
 
 
 class WalkDraws(OwnerDraws[WalkSampler]):

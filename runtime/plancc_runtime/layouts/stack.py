@@ -188,14 +188,12 @@ class RelationAtHand(LocalGraph):
     def local_pattern(self, nonzeros: str) -> Pattern:
         return self._stack.pattern_of(self._relation)
 
-    def _part(self, name: str) -> Tensor | None:
-        found = getattr(self._stack, name)
-        return None if found is None else found[self._stack.edges_of(self._relation)]
+    def _part(self, of_stack: Tensor | None) -> Tensor | None:
+        return None if of_stack is None else of_stack[self._stack.edges_of(self._relation)]
 
-    @property
-    def edge_features(self) -> Tensor | None:
-        return self._part("edge_features")
+    def edge_column(self, name: str, dtype: torch.dtype | None = None) -> Tensor | None:
+        return self._part(self._stack.edge_column(name, dtype))
 
     @property
     def edge_factors(self) -> Tensor | None:
-        return self._part("edge_factors")
+        return self._part(self._stack.edge_factors)

@@ -97,6 +97,7 @@ def _mask_rows(
     odd = first_column % 2
     for i in range(x.shape[0]):
         stream = mix(key ^ mix(np.uint64(vertices[i])))
+        # The slice begins at an odd column: its half of the pair comes from the column before.
         if odd and width:
             bits = mix(stream + np.uint64(first_column - 1))
             out[i, 0] = x[i, 0] * scale if (bits >> _32) >= dropped else x.dtype.type(0)
@@ -104,6 +105,7 @@ def _mask_rows(
             bits = mix(stream + np.uint64(first_column + j))
             out[i, j] = x[i, j] * scale if (bits & _LOW) >= dropped else x.dtype.type(0)
             out[i, j + 1] = x[i, j + 1] * scale if (bits >> _32) >= dropped else x.dtype.type(0)
+        # and it ends at an even one
         if (width - odd) % 2:
             bits = mix(stream + np.uint64(first_column + width - 1))
             out[i, width - 1] = (

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from plancc_runtime.pyg.calls import PRODUCTS, Call
+from plancc_runtime.pyg.calls import FAILS, PRODUCTS, Call
 from plancc_runtime.pyg.marks import Count, Mark, Spread
 from plancc_runtime.pyg.trees import all_in
 
@@ -23,7 +23,6 @@ MANY = 1_000_003
 """A prime, as the number of rows: no other axis has a multiple of it."""
 KEPT = 10_000
 """Calls of other shapes whose results are kept."""
-FAILS = (RuntimeError, TypeError, ValueError, IndexError)
 
 _found: dict[tuple[Any, ...], list[RowAxis] | None] = {}
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from plancc.errors import InputError
+from plancc_runtime.pyg.trees import changed
 
 
 def names(words: str) -> frozenset[str]:
@@ -43,7 +47,6 @@ SAME = names(
 )
 """Copies of their first argument."""
 SUMS = names("sum mean var std max min amax amin any all norm")
-JOINS = {"cat", "concat"}
 PRODUCTS = names("matmul mm bmm rmatmul einsum")
 """Products, which may be sums over rows."""
 ALONG: dict[str, tuple[int, Any]] = {
@@ -52,27 +55,36 @@ ALONG: dict[str, tuple[int, Any]] = {
     **dict.fromkeys(names("argmax argmin gather select narrow flip"), (1, None)),
     **dict.fromkeys(names("sort argsort glu"), (1, -1)),
     **dict.fromkeys(names("normalize cosine_similarity"), (2, 1)),
-    **dict.fromkeys(names("unbind cat concat"), (1, 0)),
+    **dict.fromkeys(names("unbind cat"), (1, 0)),
     **dict.fromkeys(names("split chunk tensor_split"), (2, 0)),
     **dict.fromkeys(names("topk cross linalg_cross"), (2, -1)),
     **dict.fromkeys(names("linalg_norm linalg_vector_norm layer_norm rms_norm"), (2, None)),
     **dict.fromkeys(names("roll repeat_interleave norm"), (2, None)),
 }  # fmt: skip
 """Functions along one axis: the place of `dim` in the arguments, and its default."""
-BY_ROW = PRODUCTS | names(
-    "transpose t T mT permute movedim unsqueeze swapaxes swapdims view reshape flatten unflatten "
-    "expand expand_as view_as repeat stack linear one_hot gru_cell lstm_cell addmm baddbmm "
-    "zeros_like ones_like full_like empty_like softsign tanhshrink logsigmoid prelu rdiv rtruediv "
-    "truediv itruediv iadd isub imul radd rmul rpow ipow invert and or xor broadcast_to fill zero "
-    "copy floordiv mod absolute"
+BY_ROW = PRODUCTS | names("repeat stack linear one_hot gru_cell lstm_cell addmm baddbmm")
+"""Functions that treat each row by itself if the shapes of all fit; so do those that torch makes of
+pointwise operations and of `KEEP_ROWS`, and those of `ALONG` along another axis."""
+KEEP_ROWS = names(
+    "transpose permute t view _unsafe_view unsqueeze expand alias clone copy fill zero zeros_like "
+    "ones_like full_like empty_like floor_divide hardswish log_sigmoid_forward _prelu_kernel"
 )
-"""Functions that treat each row by itself if the shapes of all fit; so do those that torch tags as
-pointwise, and those of `ALONG` along another axis."""
+"""Operations of torch that treat each row by itself, beside those that it calls pointwise."""
+SAME_AS = {
+    **dict.fromkeys(("concat", "concatenate"), "cat"),
+    **dict.fromkeys(("multiply", "rmul"), "mul"),
+    "not_equal": "ne",
+    "linalg_matmul": "matmul",
+    **{f"special_{name}": name for name in ("softmax", "log_softmax", "logsumexp")},
+}
+"""Other names of functions that the tables above and the rules name."""
 ALIASES = {"dim": ("dim", "axis", "dims"), "keepdim": ("keepdim", "keepdims")}
 """Other names of arguments."""
 COMPARED = {"eq", "ne"}
 KEPT = names("view reshape unsqueeze repeat expand expand_as view_as")
 """Functions of numbers of rows that give such numbers."""
+FAILS = (RuntimeError, TypeError, ValueError, IndexError)
+"""What functions raise whose arguments do not fit."""
 INTO_SUMS = {"scatter_add", "index_add"}
 SCATTERED = INTO_SUMS | {"scatter_reduce", "scatter", "index_reduce", "index_copy"}
 LIKE_ROWS = MADE | names("dim ndim dtype device layout is_cuda is_cpu is_floating_point is_sparse")
@@ -122,20 +134,55 @@ def refuse(call: Call, why: str) -> NoReturn:
     )
 
 
+@cache
 def name_of(func: Any) -> str:
     """What a function is called; properties by their own name, operators without underscores."""
     name: str = func.__name__ if hasattr(func, "__name__") else type(func).__name__
     if name == "__get__":
         return str(func.__self__.__name__)
-    return name.strip("_") if name.startswith("__") and name not in OPERATORS else name
+    name = name.strip("_") if name.startswith("__") and name not in OPERATORS else name
+    return SAME_AS.get(name, name)
 
 
-@cache
-def is_pointwise(name: str) -> bool:
-    """Whether torch calls an operation of this name, or its form in place, pointwise."""
-    for each in {name, name.rstrip("_")}:
-        packet: Any = getattr(torch.ops.aten, each, None)
-        overloads = packet.overloads() if hasattr(packet, "overloads") else ()
-        if any(torch.Tag.pointwise in getattr(packet, k).tags for k in overloads):
-            return True
-    return False
+class _Operations(TorchDispatchMode):
+    """Notes the operations that torch makes of functions, whatever these are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[Any] = []
+
+    def __torch_dispatch__(
+        self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        self.ran.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+def _is_pointwise(operation: Any) -> bool:
+    """Whether torch calls an operation pointwise, or another of its name, unless these may sum."""
+    name = operation.overloadpacket.__name__.rstrip("_")
+    if name == "scalar_tensor":  # a number
+        return True
+    packet = getattr(torch.ops.aten, name, operation.overloadpacket)
+    each = [operation] if name in SUMS else [getattr(packet, k) for k in packet.overloads()]
+    return any(torch.Tag.pointwise in k.tags for k in each)
+
+
+_beyond_pointwise: dict[str, frozenset[str]] = {}
+
+
+def beyond_pointwise(call: Call) -> frozenset[str]:
+    """Names of torch's operations that make a function, but for those that torch calls pointwise.
+
+    They are seen as the function runs on shapes alone; {""} if it fails, or none is seen.
+    """
+    if call.name not in _beyond_pointwise:
+        args, kwargs = changed(
+            (call.args, call.kwargs), Tensor, lambda x: torch.empty_like(x, device="meta")
+        )
+        with suppress(*FAILS), _Operations() as noted:
+            call.func(*args, **{k: x for k, x in kwargs.items() if k != "device"})
+            others = (k.overloadpacket for k in noted.ran if not _is_pointwise(k))
+            found = frozenset(k.__name__.rstrip("_") for k in others)
+            _beyond_pointwise[call.name] = found if noted.ran else frozenset({""})
+    return _beyond_pointwise.get(call.name, frozenset({""}))

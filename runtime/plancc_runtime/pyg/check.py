@@ -280,7 +280,7 @@ class _Passes(NamedTuple):
 
 class _Undropped(Distributed):
     def _dropped(
-        self, x: Tensor, rate: float, number: Tensor | None, key: tuple[int, ...]
+        self, key: tuple[int, int], x: Tensor, rate: float, number: Tensor | None, draw: int
     ) -> Tensor:
         found: Tensor = plain(x)
         return found

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from copy import copy
+from functools import cache, partial
 from hashlib import sha256
 from inspect import signature
-from itertools import count, zip_longest
+from itertools import zip_longest
 from math import prod
 from traceback import walk_tb
 from typing import Any, NamedTuple
@@ -23,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.utils.checkpoint import checkpoint
 
 from plancc.errors import InputError
 from plancc.sampling.counter import key_of
@@ -40,7 +43,7 @@ from plancc_runtime.pyg.marks import (
     plain,
     spread,
 )
-from plancc_runtime.pyg.moved import FetchedColumns, largest, version, with_zeros
+from plancc_runtime.pyg.moved import largest, version, with_zeros
 from plancc_runtime.pyg.products import Patterns
 from plancc_runtime.pyg.rules import TorchRules
 from plancc_runtime.pyg.spaces import Key, TypeEdges, TypeRows, spaces_of
@@ -116,15 +119,16 @@ class Distributed(nn.Module):
     Attributes:
         model: The network that was given.
         step (int): Forward passes of training so far, by which masks of dropout differ.
+        recompute (bool): Whether the backward pass computes layers that pass messages again.
     """
 
     def __init__(
         self, model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int, is_alike: bool = False
     ) -> None:
         super().__init__()
-        self.model, self.step, self._seed = model, 0, seed
+        self.model, self.step, self._seed, self.recompute = model, 0, seed, False
         self._graph = graph.union if isinstance(graph, TypedGraph) else graph
-        self._columns, self._patterns = FetchedColumns(), Patterns()
+        self._patterns = Patterns()
         self._kinds: dict[tuple[Any, ...], list[ArgumentKind]] = {}
         self._held = _constants_of(model) if is_alike else {}
         self._stamps = _stamps(self._held) if is_alike else None
@@ -138,20 +142,15 @@ class Distributed(nn.Module):
         named = dict(enumerate(args)) | kwargs
         made = self._marked(named)
         args = tuple(made.pop(k) for k in range(len(args)))
-        draws, key = count(), (self._seed, self.step)
-
-        def mask(x: Tensor, rate: float, number: Tensor | None) -> Tensor:
-            return self._dropped(x, rate, number, (*key, next(draws)))
-
+        mask = partial(self._dropped, (self._seed, self.step))
         self.step += self.model.training
-        columns, patterns = self._columns, self._patterns
-        size = self._graph.num_vertices
-        rules = TorchRules(self._graph.transport, columns, patterns, mask, size)
-        hooks = [each for layer in self.model.modules() for each in self._hooked(layer)]
+        graph = self._graph
+        rules = TorchRules(graph.transport, self._patterns, mask, graph.num_vertices)
         is_graded, is_first = torch.is_grad_enabled(), self.model.training not in self._passed
         drawn = _random_state() if is_first else 0
         try:  # tensors of inference mode do not tell when they change
-            with torch.inference_mode(False), torch.set_grad_enabled(is_graded), rules:
+            graded = torch.set_grad_enabled(is_graded)
+            with torch.inference_mode(False), graded, self._running(self.model, rules):
                 out = self.model(*args, **made)
         except InputError as error:
             raise self._named(error) from None
@@ -159,14 +158,53 @@ class Distributed(nn.Module):
             if is_first and self._graph.num_ranks > 1 and drawn != _random_state():
                 raise InputError(f"{DRAWS}; then: {error}") from error
             raise
-        finally:
-            for hook in hooks:
-                hook.remove()
-            self._columns.clear()
-            self._patterns.end_pass()
+        self._patterns.end_pass()
         if is_first:
             self._compare_passes(rules.calls, drawn)
         return plain(out)
+
+    @contextmanager
+    def _running(self, layer: nn.Module, rules: TorchRules) -> Iterator[None]:
+        """A context in which a layer and those in it run by the rules."""
+        hooks = [each for inner in layer.modules() for each in self._hooked(inner, rules)]
+        messages = "register_propagate_forward_pre_hook"
+        layers = [k for k in layer.modules() if self.recompute and hasattr(k, messages)]
+        for each in layers:
+            each.forward = partial(self._recomputed, each, rules, each.forward)
+        try:
+            with rules:
+                yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+            for each in layers:
+                del each.forward
+
+    def _recomputed(
+        self, layer: nn.Module, rules: TorchRules, forward: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """What `forward` of a layer returns; the backward pass computes it again. Collective."""
+        then, given = copy(rules), all_in((args, kwargs), Tensor)
+        then.columns, versions = rules.columns.copy(), [version(x) for x in given]
+
+        @contextmanager
+        def again() -> Iterator[None]:
+            if versions != [version(x) for x in given]:
+                raise InputError(
+                    f"`recompute`: what a {type(layer).__name__} of the network has read changes "
+                    "in place before the backward pass: change a copy"
+                )
+            buffers = [(x, x.clone()) for x in layer.buffers()]
+            try:
+                with self._running(layer, then):
+                    yield
+            finally:
+                for x, before in buffers:  # statistics are not updated twice
+                    x.data.copy_(before)
+
+        run = partial(forward, *args, **kwargs)
+        how = {"use_reentrant": False, "preserve_rng_state": False}
+        return checkpoint(run, **how, context_fn=lambda: (nullcontext(), again()))
 
     def _compare_passes(self, calls: list[str], drawn: int) -> None:
         """Refuse a first pass that differs between ranks, or draws numbers that do. Collective."""
@@ -307,7 +345,7 @@ class Distributed(nn.Module):
 
     # Messages of PyTorch Geometric
 
-    def _hooked(self, layer: Any) -> list[Any]:
+    def _hooked(self, layer: Any, rules: TorchRules) -> list[Any]:
         """Hooks of a layer that passes messages; none of another."""
         is_script = isinstance(layer, torch.jit.ScriptModule)
         if is_script or layer._backward_hooks or layer._backward_pre_hooks:
@@ -318,47 +356,31 @@ class Distributed(nn.Module):
         if type(layer).__name__ == "HeteroLinear":  # sorts rows, and treats each by itself
             return _around(layer, _as_one_function)
         if type(layer).__name__ == "HGTConv":
-            return self._on_columns(layer)
+            return self._on_columns(layer, rules)
         if type(layer).__name__ == "WLConv":
-            return self._with_colours(layer)
+            return self._with_colours(layer, rules)
         if hasattr(layer, "to_dense_batch"):  # an aggregation
             return self._on_own_rows(layer)
         if not hasattr(layer, "register_propagate_forward_pre_hook"):
             return []
         return [
-            layer.register_propagate_forward_pre_hook(self._fetching(layer, "_user_args")),
-            layer.register_edge_update_forward_pre_hook(self._fetching(layer, "_edge_user_args")),
+            layer.register_propagate_forward_pre_hook(_fetching(layer, rules, "_user_args")),
+            layer.register_edge_update_forward_pre_hook(_fetching(layer, rules, "_edge_user_args")),
         ]
 
-    def _fetching(self, layer: nn.Module, names: str) -> Any:
-        """A hook that brings, in one exchange, what messages read of sources."""
-        of_sources = "_j" if getattr(layer, "flow", "") != "target_to_source" else "_i"
-        read = sorted({k[:-2] for k in getattr(layer, names, ()) if k.endswith(of_sources)})
-
-        def fetch(_: Any, inputs: tuple[Any, Any, dict[str, Any]]) -> None:
-            edges, _, given = inputs
-            if isinstance(edges, EdgeEnds) and edges.axis:
-                values = [given.get(name) for name in read]
-                first = [each[0] if isinstance(each, list | tuple) else each for each in values]
-                rows = [k for k in first if isinstance(k, Spread) and k.of == edges.sources]
-                self._columns.fetch(rows, edges.relations)
-
-        return fetch
-
-    def _on_columns(self, layer: Any) -> list[Any]:
+    def _on_columns(self, layer: Any, rules: TorchRules) -> list[Any]:
         """Hooks of HGTConv, which puts the rows of all types below each other.
 
         Inside tensors have no marks, and halo rows behind own ones. Keys and values of halo rows
         come from their owners, once for all relations; what else they have is 0 or left out.
         """
-        inside: list[tuple[dict[str, TypeRows], dict[Any, EdgeEnds]]] = []
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
             x_dict, edges = (*inputs, *given.values())
             if not all(isinstance(x, Spread) for x in x_dict.values()):
                 raise InputError("the first argument has tensors that are not of this rank's rows")
             rows = {name: x.of for name, x in x_dict.items()}
-            inside[:] = [(rows, edges)]
+            rules.inside = rows, edges
             whole = {k: with_zeros(plain(x), len(x.of.vertices)) for k, x in x_dict.items()}
 
             def after(out: dict[str, Any]) -> dict[str, Any]:
@@ -370,12 +392,12 @@ class Distributed(nn.Module):
             return (whole, plain(edges)), {}, after
 
         def bring(_: Any, inputs: Any, out: dict[str, Tensor]) -> dict[str, Tensor]:
-            found, (rows, edges) = {}, inside[0]
+            found, (rows, edges) = {}, rules.inside
             for name, of in rows.items():
                 read = [each.relations for each in edges.values() if each.sources == of]
                 key, query, value = out[name][: of.num_rows].tensor_split(3, dim=1)
                 pair = spread(torch.cat([key, value], dim=1), 0, of)
-                columns = self._columns.of(pair, frozenset().union(*read))
+                columns = rules.columns.of(pair, frozenset().union(*read))
                 key, value = plain(columns).tensor_split(2, dim=1)
                 found[name] = torch.cat(
                     [with_zeros(x, len(of.vertices)) for x in (key, query, value)], dim=1
@@ -384,7 +406,7 @@ class Distributed(nn.Module):
 
         return [*_around(layer, enter), layer.kqv_lin.register_forward_hook(bring)]
 
-    def _with_colours(self, layer: Any) -> list[Any]:
+    def _with_colours(self, layer: Any, rules: TorchRules) -> list[Any]:
         """Hooks of WLConv, which numbers hashes of neighbourhoods as it meets them: by vertex."""
 
         def enter(inputs: tuple[Spread, EdgeEnds], given: dict[str, Any]) -> Any:
@@ -401,7 +423,7 @@ class Distributed(nn.Module):
                 layer.hashmap = known
                 return spread(out.new_tensor([known[each] for each in hashes]), 0, rows)
 
-            columns = plain(self._columns.of(x, edges.relations))
+            columns = plain(rules.columns.of(x, edges.relations))
             return (columns, plain(edges)), given, after
 
         return _around(layer, enter)
@@ -439,7 +461,7 @@ class Distributed(nn.Module):
     # Dropout
 
     def _dropped(
-        self, x: Tensor, rate: float, number: Tensor | None, key: tuple[int, ...]
+        self, key: tuple[int, int], x: Tensor, rate: float, number: Tensor | None, draw: int
     ) -> Tensor:
         """x, with zeros by (number of the entry, column); without numbers as they are counted."""
         axis = x.axis if isinstance(x, Spread) else 0
@@ -447,9 +469,27 @@ class Distributed(nn.Module):
         if number is None:
             number = torch.arange(len(moved), device=x.device)
         flat = moved.reshape(len(moved), prod(moved.shape[1:]))
-        kept = dropout(flat, rate, key_of(*key), number) if rate < 1 else torch.zeros_like(flat)
+        kept = (
+            dropout(flat, rate, key_of(*key, draw), number) if rate < 1 else torch.zeros_like(flat)
+        )
         found = kept.reshape(moved.shape)
         return found.movedim(0, axis) if x.ndim else found
+
+
+def _fetching(layer: nn.Module, rules: TorchRules, names: str) -> Any:
+    """A hook that brings, in one exchange, what messages read of sources."""
+    of_sources = "_j" if getattr(layer, "flow", "") != "target_to_source" else "_i"
+    read = sorted({k[:-2] for k in getattr(layer, names, ()) if k.endswith(of_sources)})
+
+    def fetch(_: Any, inputs: tuple[Any, Any, dict[str, Any]]) -> None:
+        edges, _, given = inputs
+        if isinstance(edges, EdgeEnds) and edges.axis:
+            values = [given.get(name) for name in read]
+            first = [each[0] if isinstance(each, list | tuple) else each for each in values]
+            rows = [k for k in first if isinstance(k, Spread) and k.of == edges.sources]
+            rules.columns.fetch(rows, edges.relations)
+
+    return fetch
 
 
 def _constants_of(model: nn.Module) -> dict[str, Any]:

@@ -64,9 +64,11 @@ class FetchedColumns:
         """Drop the rows of x, which has changed."""
         self._kept.pop(id(x), None)
 
-    def clear(self) -> None:
-        """Forget all rows."""
-        self._kept.clear()
+    def copy(self) -> FetchedColumns:
+        """The same rows, which stay when these are forgotten."""
+        found = FetchedColumns()
+        found._kept.update(self._kept)
+        return found
 
     def _fetch(self, tensors: list[Spread], read: frozenset[int], here: frozenset[int]) -> None:
         rows = tensors[0].of

@@ -33,25 +33,25 @@ class OverRanks(TorchFunctionMode):
     """Functions whose result is of the entries of all ranks.
 
     Parameters:
-        columns: Of this forward pass.
-        patterns: Of its edges.
-        mask (callable): From (tensor, rate, numbers of its entries or None) to the tensor after
-            dropout.
+        patterns: Of the graph's edges.
+        mask (callable): From (tensor, rate, numbers of its entries or None, number of the draw) to
+            the tensor after dropout.
         num_vertices: Of the graph.
     """
 
     def __init__(
         self,
         transport: Transport,
-        columns: FetchedColumns,
         patterns: Patterns,
-        mask: Callable[[Tensor, float, Tensor | None], Tensor],
+        mask: Callable[[Tensor, float, Tensor | None, int], Tensor],
         num_vertices: int,
     ) -> None:
         super().__init__()
-        self.transport, self.columns, self.patterns, self.mask = transport, columns, patterns, mask
-        self.num_vertices = num_vertices
+        self.transport, self.patterns, self.mask = transport, patterns, mask
+        self.columns, self.num_vertices = FetchedColumns(), num_vertices
         self.calls: list[str] = []  # of functions of rows or edges
+        self.draws = 0  # of masks of dropout
+        self.inside: Any = None  # rows and edges of the HGTConv that runs
         self.edges: EdgeEnds | None = None  # those that ends were last taken from
 
     def _by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:

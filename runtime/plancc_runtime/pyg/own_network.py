@@ -43,6 +43,7 @@ class OwnNetwork(Network):
     Attributes:
         dims: Widths of features and outputs.
         model: The object of the user's class.
+        recompute: As of `Distributed`.
 
     Raises:
         InputError: If the class cannot be found or made.
@@ -53,7 +54,7 @@ class OwnNetwork(Network):
     ) -> None:
         nn.Module.__init__(self)
         self.options, self.dims, self._seed = options, [dims[0], dims[-1]], seed
-        self.convs = ()
+        self.convs, self.recompute = (), False
         random = np.random.default_rng(seed)
         with LOCK:  # torch's own decoders draw too, before they get numbers of `random`
             self.model = _made(options, self.dims, seed)
@@ -84,7 +85,7 @@ class OwnNetwork(Network):
             net = Distributed(self.model, graph, self._seed, is_alike=bool(self._last))
             last = self._last[self.training] = union, graph, net, self.arguments(graph)
         _, graph, net, given = last
-        net.step = step
+        net.step, net.recompute = step, self.recompute
         with users_errors(f"`model` {name}: its forward fails", file_of(type(self.model))):
             out = net(self.features(graph, x.to(union.dtype)), **given)
         target, width, rows, of = "", self.dims[-1], union.num_rows, ""

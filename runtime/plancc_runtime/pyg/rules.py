@@ -19,7 +19,7 @@ from torch import Tensor
 
 from plancc_runtime.pyg import calls
 from plancc_runtime.pyg.axes import places_of_rows
-from plancc_runtime.pyg.calls import Call, is_pointwise, name_of, refuse
+from plancc_runtime.pyg.calls import Call, beyond_pointwise, name_of, refuse
 from plancc_runtime.pyg.marks import (
     Count,
     EdgeEnds,
@@ -55,8 +55,9 @@ class TorchRules(OverRanks):
         if not args and name != "where":
             args = tuple(kwargs.pop(k) for k in ("input", "tensors") if k in kwargs)
         call = Call(name, func, args, kwargs)
-        found = all_in([args, kwargs], Mark)
-        if any(isinstance(each, Message) for each in found):
+        found: list[Any] = all_in((args, kwargs), (Mark, Count))
+        kinds = {*map(type, found)}
+        if Message in kinds:
             return self._call_on_messages(call)
         if found and name in calls.ASKED:
             return call.run()
@@ -64,16 +65,19 @@ class TorchRules(OverRanks):
             refuse(call, "draws random numbers")
         if name in calls.DROPOUTS:
             return self._dropout(call)
+        if not found:
+            return call.run()
         if name in calls.MADE:
             return self._made(call)
-        counts = all_in([args, kwargs], Count)
-        if counts and is_pointwise(name):
-            call = call._replace(args=totals(args), kwargs=totals(kwargs))
-        elif counts and name not in calls.SIZED:
-            refuse(call, "makes numbers of this rank's rows")
-        if not found:
-            return self._call_on_plain(call)
-        if any(isinstance(each, Unknown) for each in found):
+        if Count in kinds:
+            found = [each for each in found if isinstance(each, Mark)]
+            if not beyond_pointwise(call):
+                call = call._replace(args=totals(args), kwargs=totals(kwargs))
+            elif name not in calls.SIZED:
+                refuse(call, "makes numbers of this rank's rows")
+            if not found:
+                return self._call_on_plain(call)
+        if Unknown in kinds:
             refuse(call, "reads the place of an extreme among all rows")
         if name in calls.SIZES:
             return self._sizes(call, args[0])
@@ -88,13 +92,13 @@ class TorchRules(OverRanks):
             return self._indexed(call)
         if name == "__setitem__":
             return self._set(call)
-        if any(isinstance(each, EdgeEnds) for each in found):
+        if EdgeEnds in kinds:
             return self._call_on_ends(call, found)
-        return self._call_on_spread(call, [each for each in found if isinstance(each, Spread)])
+        return self._call_on_spread(call, found)
 
     def _call_on_plain(self, call: Call) -> Any:
-        """Functions of tensors that are not spread; maybe of sizes that are."""
-        counts = all_in([call.args, call.kwargs], Count)
+        """Functions of tensors that are not spread, with sizes that are or their totals."""
+        counts = all_in((call.args, call.kwargs), Count)
         if not counts:
             return call.run()
         if call.name in ("expand", "repeat", "broadcast_to"):
@@ -116,7 +120,7 @@ class TorchRules(OverRanks):
         """
         if call.name in calls.SIZES:
             return self._sizes(call, call.args[0])
-        if call.name in ("mul", "rmul"):
+        if call.name == "mul":
             product = times_message(call.args[0], call.get(1, "other"))
             if product is not None and call.kwargs.get("out") is None:
                 self.calls.append(call.name)
@@ -187,12 +191,12 @@ class TorchRules(OverRanks):
             refuse(call, "draws random numbers")
         if call.get(3, "inplace", False):
             refuse(call, "changes its argument in place")
-        if not isinstance(x, Spread):
-            return self.mask(x, rate, None)
-        number = self._numbers(x)
-        if number is None:
+        number = self._numbers(x) if isinstance(x, Spread) else None
+        if isinstance(x, Spread) and number is None:
             refuse(call, "drops some of what has neither an entry per row nor per edge")
-        return alike(self.mask(x, rate, number), x)
+        self.draws += 1
+        found = self.mask(x, rate, number, self.draws - 1)
+        return alike(found, x) if isinstance(x, Spread) else found
 
     # Ends of edges
 
@@ -210,7 +214,7 @@ class TorchRules(OverRanks):
             if not str(_getframe(2).f_globals.get("__name__")).startswith("torch_geometric."):
                 refuse(call, f"{calls.ENDS} (the number of rows is `x.size(0)`)")
             return plain(x).new_tensor(of.num_rows - 1)  # vertices that it may index
-        if name in ("cat", "concat", "stack"):
+        if name in ("cat", "stack"):
             return self._joined_ends(call, call.args[0])
         if name in ("unbind", "__iter__") and len(ends) == 2:
             taken = tuple(self._index_ends(call, x, row) for row in (0, 1))
@@ -326,6 +330,13 @@ class TorchRules(OverRanks):
         if x.axis == 0 and isinstance(first, slice) and first.step not in (None, 1):
             self._check_stride(call, x, first)
             return spread(plain(x)[keys], 0, None)
+        if x.axis == 0 and isinstance(first, int | slice) and not _is_whole(first):
+            at = f"{first.start or ''}:{first.stop or ''}" if isinstance(first, slice) else first
+            refuse(
+                call,
+                f"takes rows or edges {at} of every rank, not those of the whole graph (choose "
+                "rows by a mask, such as `x[vertices < 10]` with `graph.vertices` as an argument)",
+            )
         taken = call._replace(func=Tensor.__getitem__, args=(x, (first, *rest)))
         return self._row_by_row(taken, [x])
 
@@ -410,11 +421,11 @@ class TorchRules(OverRanks):
             axes = call.dims(*calls.ALONG[name], x.ndim)
             if x.axis in axes and name in calls.SUMS:
                 return self._by_axes(call, x, axes)
-            if x.axis in axes and name in calls.JOINS:
+            if x.axis in axes and name == "cat":
                 return self._joined(call, found)
             if x.axis in axes:
                 refuse(call, "goes along all rows or edges")
-        elif not (name in calls.BY_ROW or name.rstrip("_") in calls.BY_ROW or is_pointwise(name)):
+        elif not (name in calls.BY_ROW or beyond_pointwise(call) <= calls.KEEP_ROWS):
             refuse(call, "is not known to treat each row by itself")
         return self._row_by_row(call, found)
 
@@ -486,7 +497,10 @@ class TorchRules(OverRanks):
 
 def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
     """The rows that all are of; None if some are of no rows."""
-    of = {*rows}
+    first, *others = rows
+    if all(each is first for each in others):
+        return first
+    of = {first, *others}
     if len(of - {None}) > 1:
         refuse(call, "joins rows of several types, or of two graphs (one that a layer has cached)")
     return of.pop() if len(of) == 1 else None

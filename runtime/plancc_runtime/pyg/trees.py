@@ -40,11 +40,14 @@ def leaves_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield from leaves_of(each, (*path, key))
 
 
-def all_in(value: Any, kind: type[T]) -> list[T]:
-    """The objects of a class in a value."""
+def all_in(value: Any, kind: type[T] | tuple[type[T], ...]) -> list[T]:
+    """The objects of a class, or of several, in a value."""
     if isinstance(value, kind):
         return [value]
-    return [found for _, each in _parts(value) or () for found in all_in(each, kind)]
+    if isinstance(value, SINGLE):
+        return []
+    parts = value if type(value) in (list, tuple) else [each for _, each in _parts(value) or ()]
+    return [found for each in parts for found in all_in(each, kind)]
 
 
 def changed(value: Any, kind: type[T], change: Callable[[T], Any]) -> Any:

@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
-from plancc.plan.values import Header
-from plancc_runtime.options import TrainOptions, learns_links
-from plancc_runtime.tasks.base import LearningTask
+from typing import TYPE_CHECKING
 
-__all__ = ["LearningTask", "task_of"]
+from plancc.errors import InputError
+from plancc.plan.values import Header
+from plancc_runtime.options import TrainOptions
+
+if TYPE_CHECKING:
+    from plancc_runtime.tasks.base import LearningTask
+
+OF_LINKS = ("decoder", "negatives", "exclude_links")
 
 
 def task_of(header: Header, options: TrainOptions) -> LearningTask:
     """What is learnt; not collective, and errors as of `learns_links`."""
-    kind: type[LearningTask] = LearningTask
     if learns_links(header, options):
         from plancc_runtime.tasks.links import LinkPairs
 
-        kind = LinkPairs
-    elif header.types is not None:
+        return LinkPairs(header, options)
+    if header.types is not None:
         from plancc_runtime.tasks.types import TypedVertices
 
-        kind = TypedVertices
-    return kind(header, options)
+        return TypedVertices(header, options)
+    from plancc_runtime.tasks.base import LearningTask
+
+    return LearningTask(header, options)
+
+
+def learns_links(header: Header, options: TrainOptions) -> bool:
+    """Whether links are what is learnt; not collective.
+
+    Raises:
+        InputError: If the plan has none, or an option is of what is not learnt.
+    """
+    links = options.task == "links" or (options.task == "auto" and header.links is not None)
+    if links and header.links is None:
+        raise InputError(
+            "`task` links: the plan has no links; compile it with `link_split` or `links`"
+        )
+    for name in options.chosen(("split", "class_weights", "classes")) if links else ():
+        raise InputError(f"`{name}`: is of vertices, and links are learnt; leave it out")
+    for name in () if links else options.chosen(OF_LINKS):
+        raise InputError(f"{options.setting(name)}: is for links, and vertices are learnt")
+    return links

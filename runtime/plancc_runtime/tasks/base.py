@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from os import PathLike, fspath
 from typing import Any, ClassVar
 
 import numpy as np
 
 from plancc.errors import InputError
 from plancc.plan.parts import Part
+from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
+from plancc.sampling import Population, Sampler, chosen_sampler
 from plancc_runtime.data import LocalData, load_data
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
@@ -17,9 +20,13 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
 from plancc_runtime.nn import model_of
 from plancc_runtime.nn.conv import Conv
-from plancc_runtime.options import BETWEEN, TrainOptions
+from plancc_runtime.options import BETWEEN, WATCHFUL, TrainOptions
 from plancc_runtime.predictions import known_of
-from plancc_runtime.remarks import of_data
+from plancc_runtime.remarks import WITH_LABELS, data_remarks
+from plancc_runtime.slices import Slice, sampler_of
+
+Plan = str | PathLike[str] | Slice
+FANOUTS_OF_RELATIONS = "`relation_fanouts`: are for sampler 'neighbour' on a plan with types"
 
 
 class LearningTask:
@@ -52,6 +59,8 @@ class LearningTask:
         """InputError for options that the plan does not train with."""
         if self.options.target is not None:
             raise InputError(f"{self.options.setting('target')}: needs a plan with types")
+        if self.options.relation_fanouts is not None:
+            raise InputError(FANOUTS_OF_RELATIONS)
 
     def joined(self, part: Part, plan: str) -> Part:
         """The slice with data of all vertices; not collective. `plan` is its name."""
@@ -66,13 +75,36 @@ class LearningTask:
         options, device = self.options, resources.device
         return load_data(part, resources.transport, resources.dtype, options, device, plan)
 
+    def check_data(self, data: LocalData, plan: str) -> None:
+        """InputError for options that these data do not serve."""
+        path = self.options.predict
+        if data.random_labels and path is not None:
+            raise InputError(
+                f"`predict` {fspath(path)}: {plan} has no labels, and random ones predict nothing; "
+                f"{WITH_LABELS}; weights that are trained already need no labels: plancc predict "
+                "takes them"
+            )
+
+    def is_validated(self, data: LocalData) -> bool:
+        """Whether the best validation loss is kept.
+
+        Raises:
+            InputError: If an option needs one, and there are no validation vertices.
+        """
+        options, there = self.options, data.split_sizes.get("val", 0) > 0
+        needed = [f"`patience` {options.patience}"] * (options.patience is not None)
+        needed += [f"`schedule` {options.schedule}"] * (options.schedule in WATCHFUL)
+        if needed and not there:
+            raise InputError(f"{needed[0]}: {self.unvalidated}")
+        return there and (bool(needed) or options.checkpoint is not None)
+
     def remarks(self) -> list[str]:
         """Sentences on what is learnt, before data are read."""
         return []
 
     def remarks_on(self, data: LocalData) -> list[str]:
         """Sentences on data that teach little or nothing."""
-        return of_data(data.random_features, data.random_labels, self.words)
+        return data_remarks(data.random_features, data.random_labels, self.words)
 
     def graph(self, block: Block, resources: Resources) -> LocalGraph:
         """What layers take of rows of the plan. Collective."""
@@ -85,6 +117,25 @@ class LearningTask:
     def find_target(self, file: PlanFile) -> str | None:
         """The type to learn by an open plan, if there are several; errors as of `joined`."""
         return None
+
+    def sampler(self, plan: Plan, given: dict[str, Any]) -> tuple[Sampler, Population]:
+        """The sampler of mini-batches, and what it draws from without the pattern; not collective.
+
+        Parameters:
+            given: Options of samplers; None: as the plan was compiled for.
+        """
+        options, n = self.options, self.header.num_vertices
+        if isinstance(plan, tuple):
+            sampler = chosen_sampler("", n, None, options.sampler, **given)
+            population = Population(n)
+        else:
+            with PlanFile(plan) as file:
+                target = self.find_target(file)
+                training = num_training(file, target)
+                sampler = chosen_sampler(sampler_of(file), n, training, options.sampler, **given)
+                population = read_population(file, sampler, with_pattern=False, target=target)
+        sampler.check_layers(options.layers)
+        return sampler, population
 
     def known(self, data: LocalData) -> dict[str, np.ndarray]:
         """Columns of what is known of all rows of this rank."""

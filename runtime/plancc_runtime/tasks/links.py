@@ -12,22 +12,31 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from plancc.errors import InputError
+from plancc.fields import options_of
 from plancc.plan.exchange import Int64Array
 from plancc.plan.links import NUM_KINDS, OF_SPLITS
 from plancc.plan.parts import Part
+from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
+from plancc.sampling import Population, Sampler, chosen_sampler
+from plancc.sampling.links import LinkSampler
 from plancc.sampling.negatives import drawn_negatives
-from plancc_runtime.curves import Float64Array, ranks
+from plancc.sampling.neighbour import NeighbourSampler
+from plancc_runtime.curves import Float64Array, areas
 from plancc_runtime.data import LocalData, check_kind, features_of, width_of
 from plancc_runtime.layouts.ends import Directory, Ends
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.seeds import SeedDraws
 from plancc_runtime.learner import Learner, Splits
 from plancc_runtime.metrics import HITS
 from plancc_runtime.options import BETWEEN, TrainOptions
 from plancc_runtime.predictions import known_in
 from plancc_runtime.results import Scores
+from plancc_runtime.slices import sampler_of
 from plancc_runtime.targets import LinkTarget
-from plancc_runtime.tasks.base import LearningTask
+from plancc_runtime.tasks.base import LearningTask, Plan
+from plancc_runtime.tasks.link_batches import LinkBatches
 from plancc_runtime.transport.row_numbers import send_numbers
 from plancc_runtime.views import View, place_of
 
@@ -76,6 +85,24 @@ class LinkPairs(LearningTask):
             random_features=part.vertex_data.features is None,
         )
 
+    def sampler(self, plan: Plan, given: dict[str, Any]) -> tuple[Sampler, Population]:
+        options, n = self.options, self.header.num_vertices
+        if options.sampler not in (None, NeighbourSampler.name):
+            raise InputError(
+                f"{options.setting('sampler')}: the ends of links are drawn with sampler "
+                f"{NeighbourSampler.name}"
+            )
+        if isinstance(plan, tuple):
+            raise InputError("mini-batches of links need the file of a plan")
+        with PlanFile(plan) as file:
+            recorded = sampler_of(file)
+            num_links = int(np.count_nonzero(file.read("links/kind") == 0))
+        found = chosen_sampler(recorded, n, num_links, NeighbourSampler.name, **given)
+        found.check_layers(options.layers)
+        known = {each.name: getattr(found, each.name) for each in options_of(found)}
+        links = LinkSampler(**known, negatives=options.negatives, num_links=num_links)
+        return links, Population(n)
+
     def remarks_on(self, data: LocalData) -> list[str]:
         return [*super().remarks_on(data), *of_negatives(self.header, data.split_sizes["train"])]
 
@@ -88,7 +115,9 @@ class LinkLearner(Learner):
 
     exchanges = True
 
-    def hold(self, part: Part, header: Header, resources: Resources) -> Directory:
+    def hold(
+        self, part: Part, header: Header, resources: Resources, sampler: Sampler | None
+    ) -> SeedDraws | None:
         """Keep the links of this rank's slice. Collective."""
         links, exchange = part.links, part.link_exchange
         assert links is not None
@@ -117,7 +146,9 @@ class LinkLearner(Learner):
             ends = Ends(links.source[places], number[target], kept, rows, resources)
             self._fixed[split] = [links.number[each] for each in chosen], ends
         self._drawn: dict[int, Ends] = {}
-        return self.directory
+        if not isinstance(sampler, LinkSampler):
+            return None
+        return LinkBatches(part, header, self.directory, sampler, resources, self.options)
 
     def words(self, epoch: int) -> int:
         """Words that all ranks send in an epoch beside those of the layers. Collective."""
@@ -185,9 +216,10 @@ class LinkLearner(Learner):
         self.network.enter("links")
         _, places = place_of(data.splits["train"], view.outputs)
         x = outputs if len(places) == len(outputs) else outputs.index_select(0, places)
-        if data.links is not None:
-            scores = self._decoder(*data.links.ends.rows(x))
-            truth = torch.arange(len(scores), device=scores.device) < data.links.num_links
+        batch: Any = data.seeds
+        if batch is not None:
+            scores = self._decoder(*batch.ends.rows(x))
+            truth = torch.arange(len(scores), device=scores.device) < batch.num_links
         else:
             scores, truth = self._of_split("train", x, step)
         return data.target.share_of_loss(scores, truth, data.totals["train"])
@@ -200,7 +232,7 @@ class LinkLearner(Learner):
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
         arrays = [[each.cpu().numpy() for each in pair] for pair in splits.values()]
         groups = [(s.astype(np.float64)[:, None], truth[:, None]) for s, truth in arrays]
-        means = np.concatenate(ranks(groups, HITS, self.transport), axis=1)
+        means = np.concatenate(areas(groups, self.transport, HITS), axis=1)
         for k, split in enumerate(splits):
             if split != "train" and self._per_link:
                 means[k, 2:] = self._among_own(split, *arrays[k]) / data.split_sizes[split]

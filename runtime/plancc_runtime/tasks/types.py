@@ -15,6 +15,9 @@ from plancc.plan.convolutions import Convolution
 from plancc.plan.parts import Part
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
+from plancc.sampling import Population, Sampler, read_option
+from plancc.sampling.neighbour import NeighbourSampler
+from plancc.sampling.relations import RelationSampler
 from plancc.text import shown
 from plancc_runtime.data import DEFAULT_FEATURES, SPLITS, LocalData, load_data
 from plancc_runtime.layouts.block import Block
@@ -28,7 +31,7 @@ from plancc_runtime.nn import is_own
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.options import RATES_KEPT, TrainOptions
-from plancc_runtime.tasks.base import LearningTask
+from plancc_runtime.tasks.base import FANOUTS_OF_RELATIONS, LearningTask, Plan
 from plancc_runtime.weights import read_description
 
 LABELS = ("targets", "labels")
@@ -51,7 +54,8 @@ class TypedVertices(LearningTask):
                 f"a plan with types trains in layout row, not {layout}: compile it with model hp, "
                 "gp or rp"
             )
-        wanted = [*options.chosen((*RATES_KEPT, "recompute", "parametrization"))]
+        built_in = () if is_own(options.model) else ("recompute", "parametrization")
+        wanted = [*options.chosen((*RATES_KEPT, *built_in))]
         wanted += ["dtype"] * (options.dtype == "bfloat16")
         if wanted:
             raise InputError(f"{options.setting(wanted[0])}: is for plans of one type of vertices")
@@ -126,6 +130,27 @@ class TypedVertices(LearningTask):
         if self.options.mini_batches:
             block = block.with_columns(relation=typed.relation.astype(np.uint16))
         return block
+
+    def sampler(self, plan: Plan, given: dict[str, Any]) -> tuple[Sampler, Population]:
+        """The sampler; that of neighbours draws in every relation by itself."""
+        sampler, population = super().sampler(plan, given)
+        fanouts_of, name = self.options.relation_fanouts, "`relation_fanouts`"
+        if type(sampler) is not NeighbourSampler:
+            if fanouts_of is not None:
+                raise InputError(FANOUTS_OF_RELATIONS)
+            return sampler, population
+        size, fanouts = sampler.batch_size, dict.fromkeys(self.types.relations, sampler.fanouts)
+        for key, value in (fanouts_of or {}).items():
+            try:
+                parts = tuple(key.split(":"))
+                relation = self.types.relation(parts if len(parts) == 3 else key)
+                of_relation = NeighbourSampler(size, read_option("fanouts", value))
+                of_relation.check_layers(self.options.layers)
+            except InputError as error:
+                words = str(error).removeprefix("`fanouts` ")
+                raise InputError(f"{name} {shown(key)}: {words}") from None
+            fanouts[relation] = of_relation.fanouts
+        return RelationSampler(size, sampler.fanouts, tuple(fanouts.values())), population
 
     def find_target(self, file: PlanFile) -> str | None:
         """Choose the type to learn of an open plan; errors as of `joined`."""

@@ -306,6 +306,16 @@ class Transport(ABC):
     def allreduce_max(self, array: Buffer) -> None:
         """Replace `array` on every rank by the maximum over all ranks. Collective; not counted."""
 
+    def largest(self, *numbers: int) -> list[int]:
+        """The maximum of every number over all ranks. Collective; not counted."""
+        found = np.array(numbers, np.int64)
+        self.allreduce_max(found)
+        return list(found.tolist())
+
+    def any(self, holds: bool) -> bool:
+        """Whether something holds on any rank. Collective; not counted."""
+        return self.largest(holds) == [1]
+
     @abstractmethod
     def alltoall(self, array: np.ndarray) -> np.ndarray:
         """Send ``array[k]`` to rank k; returns what every rank sent here. Collective."""

@@ -6,7 +6,7 @@ Ranks may do other work together in each pause. They begin all that they do in t
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, IntArray, Side, offsets
+from plancc_runtime.rowfiles import as_bytes
 from plancc_runtime.transport.base import Channel, Transport
 
 T = TypeVar("T")
@@ -37,6 +38,27 @@ def played(channel: Channel, sends: int) -> Rounds[None]:
         channel.send(k)
     yield
     channel.finish()
+
+
+def swapped(
+    pieces: Sequence[npt.NDArray[Any]], transport: Transport, in_bytes: bool = False
+) -> list[npt.NDArray[Any]]:
+    """What every rank has for this one, in their order; piece k is for rank k. Collective.
+
+    Parameters:
+        pieces: Alike on all ranks but for their first axis.
+        in_bytes: Whether the words that travel are bytes: of numbers of any type.
+    """
+    comes = transport.alltoall(np.array([len(each) for each in pieces], np.int64))
+    found = [np.empty((size, *pieces[0].shape[1:]), pieces[0].dtype) for size in comes]
+    found[transport.rank] = pieces[transport.rank]
+    words = as_bytes if in_bytes else np.ascontiguousarray
+    others = [k for k in range(transport.size) if k != transport.rank]
+    transport.swap(
+        [(k, words(pieces[k])) for k in others if len(pieces[k])],
+        [(k, words(found[k])) for k in others if comes[k]],
+    )
+    return found
 
 
 def send_numbers(

@@ -12,7 +12,7 @@ pytest.importorskip("torch_geometric")
 
 import torch
 import torch.nn.functional as F
-from convolutions import OUT, Called, W
+from convolutions import METADATA, OUT, Called, W
 from on_ranks import compare, on_ranks, opened, seeded, world
 from torch_geometric import nn
 from torch_geometric.utils import degree
@@ -170,7 +170,24 @@ EXACT = {
     "unique": (lambda x, node_type, **_: x + node_type.unique().double().sum(), ROWS),
     "batch": (lambda x, batch, **_: F.one_hot(batch, 3).double().t() @ x, WHOLE),
 }  # fmt: skip
+ALIASES = {
+    "multiply": lambda x: torch.multiply(x, 2 * x),
+    "divide": lambda x: x.divide(1 + x * x),
+    "subtract": lambda x: torch.subtract(x, 0.5),
+    "absolute": lambda x: torch.absolute(x).negative(),
+    "arccos": lambda x: x.sin().arccos(),
+    "clip": lambda x: x.clip(-1, 1),
+    "greater": lambda x: torch.greater(x, 0).not_equal(torch.less_equal(x, 1)),
+    "concat": lambda x: torch.concat([x, x], 1),
+    "concatenate": lambda x: torch.concatenate([x, x], -1),
+    "axes": lambda x: torch.moveaxis(x.swapaxes(0, 1), 0, 1).mT.adjoint(),
+    "sums of axes": lambda x: torch.multiply(torch.linalg.matmul(x.mT, x).sum(), x),
+    "special": lambda x: torch.special.expit(x) + torch.special.softmax(x, 1),
+    "in place": lambda x: x.clone().masked_fill_(x > 0, 7) + x.detach().floor_divide(3),
+    "hardswish": lambda x: torch.nn.functional.hardswish(x),
+}
 REFUSED = {
+    "softmax by its other name": lambda x, **_: torch.special.softmax(x, 0),
     "numbers of Python": lambda x, **_: x * random.random(),
     "branch of a rank": lambda x, **_: x.sin() if current_thread().name == "rank 1" else x * 2,
     "complex rows": lambda x, edge_index, **_: torch.complex(x, x)[edge_index[0]].imag,
@@ -291,6 +308,17 @@ class Forward(torch.nn.Module):
 def test_gives_what_one_process_gives(name, ranks):
     function, of_rows = EXACT[name]
     compare(lambda: Forward(function), ranks, of_rows=of_rows)
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_functions_with_other_names_are_as_good(name):
+    compare(lambda: Forward(lambda x, **_: 1.0 * ALIASES[name](x)), 2)
+
+
+@pytest.mark.parametrize("at", [slice(10), slice(2, None), 0])
+def test_rows_by_place_are_named(at):
+    with pytest.raises(InputError, match=r"takes rows or edges (:10|2:|0).* of every rank.*mask"):
+        on_ranks(lambda: Forward(lambda x, **_: x[at]), 2)
 
 
 def called(model, steps=1, seed=0, ranks=3):
@@ -536,6 +564,62 @@ class Dropping(torch.nn.Module):
 
     def forward(self, x, edge_index):
         return self.conv(F.dropout(x, 0.4, self.training), edge_index)
+
+
+class Again(torch.nn.Module):
+    """Layers with dropout and statistics, two that read the same rows, and those of types."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.hgt = nn.CGConv(W, batch_norm=True), nn.HGTConv(W, W, METADATA, heads=2)
+        self.convs = torch.nn.ModuleList(nn.GATConv(W, W, dropout=0.3) for _ in range(2))
+
+    def forward(self, x, edge_index):
+        x = F.dropout(self.norm(x, edge_index), 0.2)
+        x = self.hgt({"v": x}, dict.fromkeys(METADATA[1], edge_index))["v"]
+        y = sum(conv(x, edge_index) for conv in self.convs).relu()
+        return F.dropout(self.norm(y, edge_index), 0.2)
+
+
+def passed_again(x, recompute, model=Again):
+    """Outputs, the gradient, and statistics; and how many numbers are kept outside of layers."""
+
+    def work(transport):
+        graph, kept = opened("directed", transport), []
+        net = distributed(seeded(model), graph)
+        net.recompute = recompute
+        rows = x[graph.vertices.long()].requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda saved: kept.append(saved.numel()) or saved, lambda saved: saved
+        ):
+            out = net(rows, graph.edge_index)
+        out.square().sum().backward()
+        found = [out, rows.grad, *(p.grad for p in net.parameters()), *net.buffers()]
+        return [k for k in found if k is not None], sum(kept)
+
+    return run_ranks(3, work, 180)
+
+
+def test_layers_that_are_computed_again_give_the_same_to_the_bit():
+    x = world().by_vertex["x"]
+    for (kept, size), (again, least) in zip(
+        passed_again(x, False), passed_again(x, True), strict=True
+    ):
+        assert all(map(torch.equal, kept, again))
+        assert least < size / 4
+
+
+class Changing(Again):
+    def forward(self, x, edge_index):
+        x = x * 1.0
+        y = self.convs[0](x, edge_index)
+        x.mul_(2)
+        return x + y
+
+
+def test_rows_that_change_before_they_are_computed_again_are_refused():
+    with pytest.raises(InputError, match=r"recompute.*GATConv of the network has read changes"):
+        passed_again(world().by_vertex["x"], True, Changing)
 
 
 def by_vertex(answers, step):

@@ -171,6 +171,16 @@ def test_a_run_resumes_to_the_bit_and_other_ranks_agree(kind, drops, plans, tmp_
         trained(path, 3, **kept | {"model_options": {"hidden": 9}}, resume=True)
 
 
+@pytest.mark.parametrize(("kind", "drops"), [("classes", {"rate": 0.5}), ("types", {})])
+def test_layers_that_are_computed_again_change_nothing(kind, drops, plans):
+    options = {"model": NETS[kind], "model_options": {"hidden": 8} | drops}
+    kept, again = (trained(plans / f"{kind}.h5", 3, recompute=k, **options) for k in (False, True))
+    assert again.history["loss"].tolist() == kept.history["loss"].tolist()
+    assert again.history["words"].sum() >= kept.history["words"].sum()
+    for name, value in kept.weights.items():
+        np.testing.assert_array_equal(again.weights[name], value, err_msg=name)
+
+
 def test_links_samples_and_features_of_edges(tmp_path):
     """What the plan has beside vertices: by any number of ranks alike."""
     target, source = np.nonzero(worlds.array(Y))
@@ -279,7 +289,6 @@ REFUSED = {
     "{}:Kinds": "needs edge_type (relations: compile a graph with types)",
     "{}:Venues types": "returns NoneType|a row of 5 for each vertex of type 'paper'",
     "{}:Net types --boundary-sampling 0.5": "--boundary-sampling 0.5: is for plans of one type",
-    "{}:Net --recompute": "--recompute: goes with built-in models",
     "{}:Net --predict a.csv --embeddings 1": "--embeddings 1: goes with built-in models",
     "{}:Net --dtype bfloat16": "--dtype bfloat16: a class of your own takes float32 or float64",
     "gcn --check-model": "--check-model: is for a class of your own: --model FILE:CLASS",

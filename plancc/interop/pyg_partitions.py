@@ -1,4 +1,10 @@
-"""A partition for torch_geometric.distributed, as its Partitioner writes it. Needs torch."""
+"""Partitions for PyTorch Geometric. Both need torch, and the cache torch_geometric.
+
+The cache of ClusterData, which then needs no METIS: ``part_P/metis.pt`` holds the permutations of
+nodes and edges (Chiang et al., Cluster-GCN, 2019, as PyTorch Geometric 2.4 and newer store them),
+``data.pt`` the graph that they belong to. A partition for torch_geometric.distributed is what its
+Partitioner writes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,47 @@ from plancc.export.target import Export, write_json
 from plancc.plan.plan import Plan
 
 
-def write(plan: Plan, folder: Path) -> None:
+def write_cluster(plan: Plan, folder: Path) -> None:
+    """Write ``data.pt``, tensors by vertex and the number of vertices, and ``part_P/metis.pt``."""
+    import torch
+    from torch_geometric.loader.cluster import Partition
+
+    edges, place = edges_of(plan), plan.places()
+    data: dict[str, torch.Tensor | int] = {
+        name: torch.from_numpy(array[place])
+        for name, array in vertex_arrays(plan, PYG_NAMES).items()
+    }
+    del data["vertex"]  # row v is vertex v
+    data["num_nodes"] = plan.num_vertices  # edges do not tell of isolated last vertices
+    data["edge_index"] = torch.from_numpy(np.stack([edges.source, edges.target]))
+    data["edge_weight"] = torch.from_numpy(edges.weight)
+    torch.save(data, folder / "data.pt")
+
+    # CSR by source in plan order; within a source by target, as ClusterData sorts
+    source, target = place[edges.source], place[edges.target]
+    order = np.lexsort((target, source))
+    ptr = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=plan.num_vertices))])
+    partition = Partition(
+        indptr=torch.from_numpy(ptr),
+        index=torch.from_numpy(target[order]),
+        partptr=torch.from_numpy(plan.part_ptr.astype(np.int64)),
+        node_perm=torch.from_numpy(plan.global_id.astype(np.int64)),
+        edge_perm=torch.from_numpy(order),
+        sparse_format="csr",
+    )
+    (folder / f"part_{plan.num_parts}").mkdir()
+    torch.save(partition, folder / f"part_{plan.num_parts}" / "metis.pt")
+
+
+CLUSTER = Export(
+    "the graph and ClusterData's cache, for torch_geometric.loader",
+    write_cluster,
+    library="torch_geometric",
+    install="pip install torch torch_geometric",
+)
+
+
+def write_partition(plan: Plan, folder: Path) -> None:
     """Write META.json, the maps of nodes and edges, and a folder per part.
 
     Nodes have the source's numbers, edges are numbered by source, then target. An edge is with the
@@ -55,9 +101,9 @@ def write(plan: Plan, folder: Path) -> None:
     write_json(folder / "META.json", about)
 
 
-EXPORT = Export(
+PARTITION = Export(
     "a partition for torch_geometric.distributed",
-    write,
+    write_partition,
     library="torch",
     install="pip install torch",
 )

@@ -18,38 +18,33 @@ from plancc.sampling.negatives import ends_of_negatives
 from plancc.sampling.owned import OwnedBlock
 from plancc_runtime.layouts.ends import Directory, Ends, columns_of_rows
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.row_numbers import Rounds, send_numbers, sending_lists
 
 
 @dataclass(frozen=True, eq=False)
 class LinkBatch:
-    """This rank's share of the links of a mini-batch.
+    """This rank's share of the links of a mini-batch; `layouts.seeds.Seeds`.
 
     Attributes:
-        seeds (int64[m]): Rows of the slice that are ends of links and negatives of any rank;
+        rows (int64[m]): Rows of the slice that are ends of links and negatives of any rank;
             ascending.
-        ends: Links, then negatives, whose sources are rows of this rank; rows are places of seeds.
+        ends: Links, then negatives, whose sources are rows of this rank; as places among `rows`.
         num_links: How many of them are links.
-        size, num_pairs: Links of all ranks; these and negatives.
+        size, total: Links of all ranks; these and negatives.
         apart (int64[2, k] or None): Row of the slice, and vertex, of nonzeros that carry no
             messages.
     """
 
-    seeds: Int64Array
+    rows: Int64Array
     ends: Ends
     num_links: int
     size: int
-    num_pairs: int
+    total: int
     apart: Int64Array | None = None
 
-    def without_apart(
-        self, block: OwnedBlock, column: Int32Array, vertices: Int32Array
-    ) -> OwnedBlock:
-        """The block without the nonzeros `apart`.
-
-        Parameters:
-            column, vertices: Columns of the slice's nonzeros, and their vertices.
-        """
+    def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
+        """The block without the nonzeros `apart`."""
         if self.apart is None:
             return block
         vertex = vertices[column[block.nonzeros]]
@@ -68,7 +63,7 @@ class LinkBatches:
 
     Parameters:
         part: The slice of a row plan.
-        apart: Whether the links of a batch carry no messages in it, either way.
+        options: With `exclude_links` the links of a batch carry no messages in it, either way.
     """
 
     def __init__(
@@ -78,15 +73,14 @@ class LinkBatches:
         directory: Directory,
         sampler: LinkSampler,
         resources: Resources,
-        seed: int,
-        apart: bool,
+        options: TrainOptions,
     ) -> None:
         links, exchange = part.links, part.link_exchange
         assert links is not None
         assert exchange is not None
-        self._sampler, self._directory, self._seed = sampler, directory, seed
+        self._sampler, self._directory, self._seed = sampler, directory, options.seed
         self._resources, self._num_rows = resources, part.num_rows
-        self._apart, self._header = apart, header
+        self._apart, self._header = options.exclude_links, header
         self._vertices = part.global_id.astype(np.int64)
         self._order = np.argsort(self._vertices)
         self._ascending = self._vertices[self._order]

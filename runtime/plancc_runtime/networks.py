@@ -1,0 +1,108 @@
+"""The network of a run, with its initial weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from os import PathLike, fspath
+from typing import Any
+
+import torch
+
+from plancc.errors import InputError
+from plancc.text import shown
+from plancc_runtime.data import LocalData
+from plancc_runtime.nn import is_own, option_names
+from plancc_runtime.nn.network import Network, NetworkOptions
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.messages import name_ranks
+from plancc_runtime.weights import read_description, read_weights
+
+OF_NETWORKS = ("model", "activation", "norm", "residual", "dropout", "standardize_features")
+"""Options that networks have under the same names."""
+
+
+def network_class(model: str) -> type[Network]:
+    """The class of the network of a model, by the model's name."""
+    if not is_own(model):
+        return Network
+    from plancc_runtime.pyg.own_network import OwnNetwork
+
+    return OwnNetwork
+
+
+def make_network(
+    options: TrainOptions,
+    data: LocalData,
+    transport: Transport,
+    dtype: torch.dtype,
+    of_task: Mapping[str, Any] | None = None,
+) -> Network:
+    """The network of these options, the same on all ranks. Collective.
+
+    Parameters:
+        of_task: Fields of `NetworkOptions`.
+
+    Raises:
+        InputError: If the model cannot be made so, or the initial weights do not fit it.
+    """
+    hidden = [options.hidden] * (options.layers - 1)
+    declared = option_names(options.model, "types" in (of_task or {}))
+    with transport.agreement():
+        network = network_class(options.model)(
+            [data.num_features, *hidden, data.num_classes],
+            NetworkOptions(
+                conv=options.conv_options(declared),
+                input_dropout=options.first_dropout,
+                **{name: getattr(options, name) for name in OF_NETWORKS},
+                **(of_task or {}),
+            ),
+            options.seed,
+            dtype,
+        ).to(data.features.device)
+    if network.standardization is not None:
+        network.standardization.fit(data.features, transport, data.where)
+    with transport.agreement():
+        if options.init is not None:
+            _initialise(network, options.init)
+    state = network.state_dict()
+    values = b"".join(w.cpu().numpy().tobytes() for w in state.values())
+    found = transport.ranks_by_value(sha256(values).hexdigest())
+    if len(found) > 1:
+        whose = " are not those of ".join(map(name_ranks, found.values()))
+        if options.init is not None:
+            said = f"{fspath(options.init)}: the initial weights (`init`) of {whose}"
+        else:
+            said = f"the initial weights that `seed` {options.seed} gives on {whose}"
+            said += "; are their libraries, features or plans different?"
+        transport.agree(InputError(said))
+    return network
+
+
+def _initialise(network: Network, path: str | PathLike[str]) -> None:
+    """Set the weights from a file; what standardises features too, where it is there.
+
+    Raises:
+        InputError: If they are of another model or other widths, or were trained on standardised
+            features and this is not.
+    """
+    description, there = read_description(path)
+    model = None if description is None else description.get("model")
+    if isinstance(model, str) and model != network.options.model:
+        raise InputError(
+            f"{fspath(path)}: these weights are of model {shown(model, 40)}, and this run has "
+            f"{network.options.model}; set `model`"
+        )
+    shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
+    known = {name for name in there if name.startswith("standardization.")}
+    own = {k: shape for k, shape in shapes.items() if not k.startswith("standardization.")}
+    given = read_weights(path, own)  # first: of another network nothing else is worth saying
+    if known and network.standardization is None:
+        raise InputError(
+            f"{fspath(path)}: these weights are of standardised features; set "
+            "`standardize_features` too"
+        )
+    if known:
+        given |= read_weights(path, {k: shape for k, shape in shapes.items() if k not in own})
+    network.load_state_dict({k: torch.from_numpy(w) for k, w in given.items()}, strict=bool(known))
