@@ -59,11 +59,6 @@ def compiled(name: str, model: str = "stochastic-hp", num_parts: int = P, **opti
         )
 
 
-def test_effort_balanced_starts_from_the_strongest_cut():
-    steps = [each["step"] for each in read_tried(compiled("sbm").provenance)]
-    assert [step for step in steps if "mtkahypar" in step] == ["mtkahypar cut seed 1"]
-
-
 @cache
 def others(name: str, effort: str) -> dict[str, np.ndarray]:
     """Owners for the rows of a whole batch and for few cut edges."""
