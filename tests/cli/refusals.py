@@ -104,6 +104,7 @@ def _refused_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
         made.rename(folder / f"{name}.h5")
     worlds.plan("hubs", "edge", 5).save(folder / "edge.h5")
     plancc_run(folder / "data.h5", "--epochs", 0, "--save", folder / "w.npz")
+    (folder / "link.npz").symlink_to("w.npz")
     (folder / "text.h5").write_text("hello")
     (folder / "cut.h5").write_bytes((folder / "data.h5").read_bytes()[:3000])
     with h5py.File(folder / "other.h5", "w") as file:

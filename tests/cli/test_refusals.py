@@ -307,6 +307,11 @@ TABLE = {
         "data.h5 --device gpu": "--device gpu: choose cpu, cuda or cuda:NUMBER",
         "data.h5 --predict x-{part}.csv": "x-{part}.csv: rows of all ranks are one file",
         "data.h5 --sampler neighbour --fanouts 5": "--fanouts 5 has 1 number, the model 2 layers",
+        "data.h5 --init w.npz --predict w.npz": "w.npz is read or written",
+        "data.h5 --save new.npz --predict new.npz": "new.npz is read or written",
+        "data.h5 --predict data.h5": "data.h5",
+        "data.h5 --predict no/out.csv": "no/out.csv",
+        "data.h5 --embeddings 1": "--embeddings 1: give --predict",
         "data.h5 --init d.npz": "d.npz: has no array convs.0.weight",
         "p.h5 --epochs x": "'--epochs': 'x' is not a whole number",
         "p.h5 --lr x": "'--lr': 'x' is not a number",
@@ -321,6 +326,9 @@ TABLE = {
     "predict": {
         "links.h5 --weights w.npz -o x.npz --ids 1": "links.h5",
         "ok.h5 --weights w.npz -o x.csv": "ok.h5: the plan has no features|compile it with",
+        "data.h5 --weights w.npz -o w.npz": "w.npz is read or written",
+        "data.h5 --weights w.npz -o link.npz": "link.npz is read or written",
+        "data.h5 --weights w.npz -o k.npz": "k.npz: it is a folder",
         "data.h5 --weights w.npz -o x.txt": "x.txt: choose a name that ends in .csv",
     },
     "dataset": {
