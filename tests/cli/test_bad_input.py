@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import h5py
-import pytest
 from cases import pairs
 from cli_helpers import SLOWER, Outcome, execute, fails, ok, plancc, plancc_run
 
@@ -102,9 +101,7 @@ def test_the_command_as_a_module() -> None:
     assert (said.returncode, said.stdout) == (0, ok("--version"))
 
 
-def test_far_more_threads_than_parts_are_not_started(
-    plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_far_more_threads_than_parts_are_not_started(plan, tmp_path, monkeypatch):
     """Each of them would find out by itself, after all of them were started."""
 
     def started(*arguments: object) -> None:

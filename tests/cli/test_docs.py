@@ -183,9 +183,7 @@ def test_h5py_of_the_format(workplace: Path) -> None:
     np.testing.assert_allclose(names["Y_of_part_0"], product[names["own"]], rtol=1e-6)
 
 
-def test_the_partitioner_of_the_contributing_page(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_partitioner_of_the_contributing_page(workplace, monkeypatch):
     (code,) = python_blocks(ROOT / "CONTRIBUTING.md")
     (workplace / "dealt.py").write_text(code)
     monkeypatch.syspath_prepend(workplace)

@@ -45,9 +45,7 @@ LONG += ("gp messages", "rp mapped", "rp", "row", "row, no loops")
 
 
 @some(lambda name: name not in LONG, name=CASES)
-def test_compile_verify_inspect_export_and_back(
-    name: str, graph: Path, data: Path, tmp_path: Path
-) -> None:
+def test_compile_verify_inspect_export_and_back(name, graph, data, tmp_path):
     options = CASES[name]
     if "kahypar" in options and "mtkahypar" not in options:
         pytest.importorskip("kahypar")

@@ -32,9 +32,7 @@ def figures(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["inspect", "compare", "simulate", "sweep", "accelerators"])
-def test_figures_are_whole_whatever_the_width(
-    name: str, commands: dict[str, tuple[object, ...]], plan: Path, monkeypatch
-) -> None:
+def test_figures_are_whole_whatever_the_width(name, commands, plan, monkeypatch):
     monkeypatch.chdir(plan.parent)
     monkeypatch.setenv("COLUMNS", "1000")
     expected = {figure for figure in figures(ok(*commands[name])) if len(figure) <= 20}

@@ -217,9 +217,7 @@ def test_lines_of_others_do_not_count(graphs: list[Path], tmp_path: Path) -> Non
     ("name", "value"),
     [("volume", 31), ("seconds", math.nan), ("messages", [1]), ("vertices", "34"), ("seed", 2)],
 )
-def test_an_edited_row_is_measured_again(
-    name: str, value: object, graphs: list[Path], tmp_path: Path
-) -> None:
+def test_an_edited_row_is_measured_again(name, value, graphs, tmp_path):
     keep, rp = tmp_path / "kept.jsonl", parse_contenders("rp")
     (first,) = study(graphs[:1], rp, [2], results=keep).rows
     line = json.loads(keep.read_text())
@@ -232,9 +230,7 @@ def test_an_edited_row_is_measured_again(
     assert second.figures | {"seconds": 0} == first.figures | {"seconds": 0}
 
 
-def test_an_error_of_a_third_party_is_a_row(
-    graphs: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_a_third_party_is_a_row(graphs, monkeypatch):
     from plancc.models.random import RandomModel
 
     def build(*args: object, **options: object) -> None:

@@ -175,9 +175,7 @@ INIT = "plan.h5 --hidden 5 --no-bias --init"
         ),
         ("plan.h5 --log log", "plan.h5", 2, ["--log is given on rank 0, not given on rank 1"]),
         (
-            f"{INIT} init.npz",
-            f"{INIT} other.npz",
-            2,
+            *(f"{INIT} init.npz", f"{INIT} other.npz", 2),
             ["init.npz: the initial weights (--init)", "rank 0", "rank 1"],
         ),
     ],

@@ -561,10 +561,8 @@ def test_rows_that_are_no_numbers_fail_on_all_ranks(rows, case, tmp_path):
     ("file", "names", "words"),
     [
         ("x.npz", ["../../evil"], "no name in an .npz has /"),
-        ("x.npz", ["a\\b"], "no name in an .npz has /"),
-        ("x.npz", [""], "'' is no name"),
-        ("x.npz", ["x" * 70_000], "is no name"),
-        ("x.csv", ["a\nb"], "is no name"),
+        *(("x.npz", ["a\\b"], "no name in an .npz has /"), ("x.npz", [""], "'' is no name")),
+        *(("x.npz", ["x" * 70_000], "is no name"), ("x.csv", ["a\nb"], "is no name")),
         ("x.csv", ["\udc80"], "is no name"),
         ("x.csv", ["x", "x_1"], "two columns have the name x_1"),
     ],

@@ -128,10 +128,7 @@ def test_the_default_is_less_than_there_is(monkeypatch):
     ("name", "model", "asked", "effort", "ways"),
     [
         (
-            "extreme",
-            "hp",
-            "balanced",
-            "balanced",
+            *("extreme", "hp", "balanced", "balanced"),
             r", or take `effort` fast \(... MiB\), or have ranks",
         ),
         ("sbm", "hp", "balanced", "balanced", ", or have ranks"),  # whose efforts take the same

@@ -217,11 +217,8 @@ def test_the_tightest_balance_is_tried_alone_where_it_is_loose_enough_for_single
 @pytest.mark.parametrize(
     ("effort", "allowed", "held"),
     [
-        ("fast", 0.06, "all"),
-        ("fast", 0.03, "nearly"),
-        ("fast", 0.012, "no"),
-        ("balanced", 0.03, "nearly"),
-        pytest.param("balanced", 0.06, "all", marks=long),
+        *(("fast", 0.06, "all"), ("fast", 0.03, "nearly"), ("fast", 0.012, "no")),
+        *(("balanced", 0.03, "nearly"), pytest.param("balanced", 0.06, "all", marks=long)),
         pytest.param("balanced", 0.012, "no", marks=long),
     ],
 )
