@@ -83,9 +83,7 @@ def shell(line: str, timeout: float = 120) -> str:
     }
     process = subprocess.Popen(
         ["sh", "-c", line],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True},
         env=env,
         start_new_session=True,
     )

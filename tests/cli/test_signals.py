@@ -501,9 +501,7 @@ def threads(module: str, *environments: dict[str, str]) -> list[int]:
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={key: value for key, value in os.environ.items() if key not in RANKS},
-        capture_output=True,
-        text=True,
-        check=True,
+        **{"capture_output": True, "text": True, "check": True},
     )
     return list(map(int, done.stdout.split()))
 

@@ -132,9 +132,7 @@ class Signals:
                 cwd=folder,
                 env=environ,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                start_new_session=True,
+                **{"stdout": subprocess.DEVNULL, "stderr": stderr, "start_new_session": True},
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             )
             try:

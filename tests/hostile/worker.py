@@ -81,9 +81,7 @@ class Worker:
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
+                **{"stderr": log, "text": True, "start_new_session": True},
                 env=os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
             )
 
