@@ -86,7 +86,7 @@ class SearchOptions(PartitionOptions):
     dims: tuple[int, ...] | None = of_search(
         None,
         "widths d0,d1,...,dL of the layers, for predicted epochs",
-        otherwise=f"those of the data, or {','.join(map(str, DEFAULT_DIMS))}",
+        otherwise=f"widths of the data, or {','.join(map(str, DEFAULT_DIMS))}",
         metavar="D0,D1,...",
     )
     machine: Machine | str | None = of_search(
@@ -164,7 +164,7 @@ class SearchOptions(PartitionOptions):
 
     @property
     def wishes(self) -> dict[str, Any]:
-        """Those of `WISHES` that are given."""
+        """The given options among `WISHES`."""
         own, known = vars(self), self.__dataclass_fields__
         return {name: checked(known[name], own[name]) for name in WISHES if own[name] is not None}
 
@@ -239,7 +239,7 @@ class PlanOptions:
     )
     balance: str | None = of_balance(
         None,
-        f"what parts share evenly: {', '.join(BALANCES)}; with an epsilon of its own as nnz:0.05",
+        f"what parts share evenly: {', '.join(BALANCES)}; each may have an epsilon, as nnz:0.05",
         otherwise=f"{DEFAULT_BALANCE} where rows are searched for, else, and with `partitioner`, "
         "nnz",
         more="See `plancc.models.weights.Balance`; weights where there are `weights`.",
@@ -249,13 +249,13 @@ class PlanOptions:
         None,
         "vertex weights to balance: a number a line, or id,weight; .npy",
         more="In Python also number[n] or number[n, num_weights], in vertex order or with ids "
-        "(`plancc.graph.weights.read_weights`). None: those that the source of the graph or the "
+        "(`plancc.graph.weights.read_weights`). None: weights that the source of the graph or the "
         "vertex data have, if any.",
     )
     data: Any = option(
         None,
         "file of features, labels and masks (.npz, .npy, .csv ...); may be repeated",
-        otherwise="those of the source of the graph",
+        otherwise="data of the source of the graph",
         more="In Python also several paths, a VertexData, or a mapping of names to arrays in "
         "vertex order (`plancc.graph.vertexsources.read_vertex_data`). False: none.",
         section="Vertex data",
@@ -267,7 +267,7 @@ class PlanOptions:
     edge_features: Any = option(
         None,
         "features of edges: a .npy file, a row for every edge in the order of GRAPH, or source: "
-        "those that GRAPH has",
+        "features that GRAPH has",
         more="In Python also number[edges, width], or of a graph of types a mapping by relation "
         "(`plancc.graph.edge_features.with_edges`).",
         section="Vertex data",
@@ -289,7 +289,7 @@ class PlanOptions:
         None,
         "with `link_split`: times by which edges are split, the latest for test and those before "
         "for validation. A table with a number for every edge in the order of GRAPH (.npy, .csv, "
-        ".csv.gz); or values: those of the edges in GRAPH, which then is read without weights",
+        ".csv.gz); or values: the values of the edges in GRAPH, which then is read without weights",
         more="In Python also number[edges] (`plancc.graph.read_source`).",
         metavar="FILE|values",
     )

@@ -87,7 +87,7 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
     if (k := first_true((leading < 0).any(axis=1))) is not None:
         what = "vertex size" if head.sizes and leading[k, 0] < 0 else "vertex weight"
         fail(path, int(line[k]), f"a {what} is negative:", leading[k][leading[k] < 0][0])
-    entry, weight = np.delete(numbers.values[: ptr[-1]], [*range(ptr[0]), *lead.flat]), None
+    entry, weight = np.delete(numbers.values[: ptr[-1]], np.append(np.arange(ptr[0]), lead)), None
     if head.has_values:
         message = "the last neighbour has no edge weight:"
         fail_first(path, count % 2 == 1, line, message, numbers.values[ptr[1:] - 1])
@@ -101,7 +101,8 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
     if weight is not None:
         fail_first(path, weight < 1, line, "an edge weight must be at least 1, not", weight, row)
     values = None if pattern else weight
-    column, source = (entry - 1).astype(np.int32), Source.of_file(path, "metis", "the edge weights")
+    column = (entry - 1).astype(np.int32)
+    source = Source.of_file(path, "metis", "the edge weights")
     graph = build_graph(n, row, column, values, directed=False, source=source)
     if graph.num_nonzeros < len(row):
         place = nonzeros_of_edges(graph, ListedEdges(row, entry - 1))
@@ -119,7 +120,7 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
 
 
 def _vertex_lines(
-    path: StrPath, numbers: Integers, head: _Header
+    path: StrPath, numbers: Integers, head: _MetisHeader
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Where the numbers of every vertex begin, int64[n + 1], and its line, int64[n].
 
@@ -156,7 +157,7 @@ def _fail_mirror(
     fail(path, int(line[row[k]]), message, turned.values[k])
 
 
-class _Header(NamedTuple):
+class _MetisHeader(NamedTuple):
     """What the first line says.
 
     Attributes:
@@ -175,7 +176,7 @@ class _Header(NamedTuple):
     has_values: bool
 
 
-def _header(path: StrPath, numbers: Integers) -> _Header:
+def _header(path: StrPath, numbers: Integers) -> _MetisHeader:
     filled = np.flatnonzero(np.diff(numbers.ptr))
     if not len(filled):
         raise InputError(f"{os.fspath(path)}: the file has no header line")
@@ -194,7 +195,7 @@ def _header(path: StrPath, numbers: Integers) -> _Header:
     if edges < 0:
         fail(path, line, "the number of edges is negative:", edges)
     check_num_vertices(n, f"{os.fspath(path)}, line {line}")
-    return _Header(first, line, n, edges, digits // 100, ncon * has_weights, digits % 10 == 1)
+    return _MetisHeader(first, line, n, edges, digits // 100, ncon * has_weights, digits % 10 == 1)
 
 
 def write_metis(

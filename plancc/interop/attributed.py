@@ -46,7 +46,7 @@ _NAMES = {"label", "name", "graphics"}
 _LABELS = ("label", "name")
 """Those that may be ids."""
 _UNNAMED = {"id", "key", "graphics", "edgegraphics", "nodegraphics"}
-"""Those of edges."""
+"""Attributes of edges."""
 
 
 @dataclass(eq=False)

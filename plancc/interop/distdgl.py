@@ -296,7 +296,7 @@ EXPORT = Export(
     columns=("edge_features",),
     library="dgl",
     install='pip install torch==2.2.1 dgl==2.1.0 torchdata==0.7.1 "pandas<2.3" pydantic pyyaml '
-    '"numpy<2", in an environment of its own (docs/reference/export.md)',
+    '"numpy<2", in a separate environment (docs/reference/export.md)',
 )
 
 

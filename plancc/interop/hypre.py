@@ -1,7 +1,7 @@
 """hypre's IJ matrix and communication package of every rank, as text. Needs no hypre.
 
 ``matrix.00000`` and following are what ``HYPRE_IJMatrixRead`` reads; ``comm.00000`` and following
-have the arrays of ``hypre_ParCSRCommPkg``, which are those of a row plan under other names.
+have the arrays of ``hypre_ParCSRCommPkg``, the arrays of a row plan under other names.
 """
 
 from __future__ import annotations

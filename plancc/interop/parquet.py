@@ -68,7 +68,7 @@ def read_parquet(
 
     Parameters:
         path, num_vertices, keep_ids, pattern, **flags: As in `plancc.graph.formats.read_graph`.
-        columns: Names of the columns of u and v, and of the weights. Empty: those that
+        columns: Names of the columns of u and v, and of the weights. Empty: columns that
             `plancc.graph.ids.edge_columns` finds by their names.
 
     Raises:
@@ -238,14 +238,14 @@ def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | N
 
 
 def _check_cost(numbers: int, where: str, what: str) -> None:
-    """InputError if so many numbers are more than the files, or the memory, have room for."""
+    """InputError if the files, or the memory, have no room for this many numbers."""
     wanted = numbers * BYTES_OF_NUMBER
     check_unpacked(wanted, _files_of(where), what)
     check_memory(wanted, what)
 
 
 def _files_of(where: str) -> list[str]:
-    """The file, or those of a folder in the order of the numbers in their names.
+    """The file, or the files of a folder in the order of the numbers in their names.
 
     InputError for what is no regular file.
     """
@@ -270,7 +270,7 @@ def read_columns(
 
     Returns:
         dict of str to array, or None: All columns by name, the index that pandas wrote without a
-            name as "index"; None for those that were not read. A null number is nan.
+            name as "index"; None for columns that were not read. A null number is nan.
 
     Raises:
         InputError: For a damaged file, two columns of one name, lists of different lengths, what is

@@ -26,7 +26,7 @@ def is_data(obj: Any) -> bool:
 
 
 def record_of(obj: Any, where: str) -> Record:
-    """The attributes of a Data by name; of a HeteroData, those of its types and relations.
+    """The attributes of a Data by name; of a HeteroData, attributes of its types and relations.
 
     Raises:
         InputError: For several graphs, and what is no graph.

@@ -146,7 +146,7 @@ def _num_vertices(record: Record, row: IntArray, col: IntArray, where: str) -> i
             of_edges = rows == len(row) > n
             if name in _FEATURES or (rows >= n and not of_edges):
                 return rows
-            told = f"'{name}' has {rows:,} rows{', as many as there are edges' * of_edges}"
+            told = f"'{name}' has {rows:,} rows{', the number of edges' * of_edges}"
             why = f"'edge_index' names vertex {n - 1:,}: it is not taken for the number of vertices"
             warn(f"{where}: {told}, and {why}")
     taken = f"taken as {n:,} vertices, up to the largest in 'edge_index'"
@@ -159,7 +159,7 @@ def _weights(
 ) -> tuple[str, Array | None]:
     """Name of the edges' values, and one for each edge.
 
-    `vertices`: Rows of what is of vertices; -1: the record has nothing of these.
+    `vertices`: Rows of what is of vertices; -1: the record has no vertex data.
     """
     taken: tuple[str, Array | None] = "", None
     for name in _WEIGHTS:

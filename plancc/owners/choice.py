@@ -254,7 +254,7 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
 
     A row plan cannot share a hub: where a row, or a column, is more than `HUB` times the even share
     of a line of a square grid of the parts, candidates by rows are left out if one by nonzeros
-    remains; of those that are searched the first is enough.
+    remains; of searched ones the first is enough.
     In a crowd of hubs searches take long, and candidates that assign nonzeros are as good.
     """
     if len(names) < 2:

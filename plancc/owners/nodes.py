@@ -35,7 +35,7 @@ from plancc.search.job import Report
 from plancc.search.record import Judge, Record, SearchResult
 
 Find = Callable[[Graph, int, SearchOptions, Any, Report | None], SearchResult]
-"""A search: matrix, number of parts, options, `Limits`, and what is told of every trial."""
+"""A search: matrix, number of parts, options, `Limits`, and the report of every trial."""
 OF_NODES = 0.5
 """Share of the allowed imbalance that nodes take; the rest is for the ranks of a node."""
 LEAST_EPSILON = 0.001

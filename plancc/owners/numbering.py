@@ -39,7 +39,7 @@ def numbered(
 
     For objective "time" the quickest of all that was found as balanced (`Ownership.others`).
 
-    Owners of a model that is not searched, those of a named partitioner (but for objective "time"),
+    Owners of an unsearched model, owners of a named partitioner (except for objective "time"),
     those around fixed rows and, for other objectives, those mapped to a topology keep their
     numbers.
 

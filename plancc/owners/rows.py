@@ -261,7 +261,7 @@ def with_clusters(
         InputError: There are clusters already; `clusters` is not in 1..num_vertices.
     """
     if data.clusters is not None:
-        raise InputError(f"{clusters} clusters: the vertex data has clusters of its own")
+        raise InputError(f"{clusters} clusters: the vertex data has clusters already")
     check_num_parts(matrix.num_vertices, clusters, "cluster")
     problem = GraphModel().build(matrix, clusters, balance="rows", seed=seed)
     options = PartitionOptions(epsilon=CLUSTER_EPSILON, seed=seed, time_limit=time_limit)

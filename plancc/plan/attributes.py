@@ -1,6 +1,6 @@
 """Attributes of HDF5 groups: how they are written, read as Python values, and what their digest is.
 
-Texts are of fixed length: those of variable length stand in HDF5's global heap, from which a
+Texts are of fixed length: texts of variable length stand in HDF5's global heap, from which a
 damaged byte keeps its readers for ever.
 """
 

@@ -43,7 +43,7 @@ of_model = partial(option, section="Model")
 
 @dataclass(frozen=True)
 class ConvOptions:
-    """What every convolution may be told. A model with other options has a subclass of its own.
+    """Options of every convolution. A model with other options has a subclass.
 
     Attributes:
         parametrization: Which parameters a layer has and how they are drawn. "pyg": as PyTorch
@@ -122,7 +122,7 @@ class ConvOptions:
         Parameters:
             widths: Width of input and output.
             last, first: Whether this is the last layer, or the first.
-            fixed: Whether what depends on the input alone is at hand (pass "constant").
+            fixed: Whether what depends on the input alone is known (pass "constant").
             after: What the network does with the outputs.
         """
         steps = [*self._checked_steps(*widths, last), *after]
@@ -309,7 +309,7 @@ class Convolution:
 
     Attributes:
         name: A model of `plancc-run`.
-        weights: Numbers that all layers train; None: those of their steps, which know no types.
+        weights: Numbers that all layers train; None: what their steps say, without types.
     """
 
     name: str = "gcn"

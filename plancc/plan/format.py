@@ -97,8 +97,8 @@ class FileDataset:
             free, but equal names are equal sizes.
         when: What a plan has that has it: one of `EXCHANGES`, `TYPES`, `PARALLEL`; "": any plan.
         optional: Whether such a plan may be without it.
-        cut: The offsets that cut it into the slices of parts, each with a digest of its own: a
-            dataset, which these may cut in turn, `LOCAL_ROWS`, or those of a type in `TYPE_PTR`;
+        cut: The offsets that cut it into the slices of parts, each with its digest: a
+            dataset, which these may cut in turn, `LOCAL_ROWS`, or offsets of a type in `TYPE_PTR`;
             "": it is one slice, and every rank reads the whole.
         ends: Of offsets: the dimension that they end at, rising from 0, which its readers check.
         below: The dimension that all its numbers are below, and none is negative; likewise.
@@ -196,7 +196,7 @@ GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in DATASETS))
 def dataset_of(name: str) -> FileDataset:
     """A dataset of the format; KeyError for another name.
 
-    Vertex data of type k are called as those of all vertices with "_of_k" after it.
+    Vertex data of type k have the names of data of all vertices, with "_of_k" behind.
     """
     name, _, number = name.partition("_of_")
     found = DATASETS[name]

@@ -89,7 +89,7 @@ def _in_process_column(
 
 
 def column_in_pieces(place: npt.NDArray[np.integer], pieces: Sequence[Piece]) -> Int64Array:
-    """The column of every place in plan order, among those of ascending pieces; -1: of none."""
+    """The column of every place in plan order, among columns of ascending pieces; -1: of none."""
     nowhere = (0, 0)  # for places before the first piece
     first, last = np.array([nowhere, *((p.first, p.last) for p in pieces)], np.int64).T
     start = np.cumsum(last - first) - (last - first)

@@ -187,7 +187,7 @@ def adjoint(steps: Steps, first: bool) -> Steps:
 
 
 def project_first(steps: Steps) -> Steps:
-    """Return the steps of A (x W) for those of (A x) W; W passes one product."""
+    """Return the steps of A (x W) for the steps of (A x) W; W passes one product."""
     found = list(steps)
     for k, (product, linear) in enumerate(pairwise(steps)):
         if type(product) is Aggregate and type(linear) is Linear and not product.at_hand:
@@ -209,7 +209,7 @@ def moved_first(steps: Steps) -> list[LayerStep]:
 
 
 def input_at_hand(steps: Steps) -> Steps:
-    """Return the steps, moved rows first, if all that comes before the first weights is at hand."""
+    """Return the steps, moved rows first, if all that comes before the first weights is known."""
     found = moved_first(steps)
     for k, step in enumerate(found):
         if step.weights:

@@ -127,7 +127,7 @@ def places_of(
 def links_of_rank(
     links: PartLinks, ends: tuple[Int64Array, Int64Array], rows: tuple[int, int], own: Int32Array
 ) -> tuple[PartLinks, Int64Array]:
-    """The links of several parts as those of one rank, and the rows that it receives for them.
+    """The links of several parts as links of one rank, and the rows that it receives for them.
 
     Parameters:
         ends: `places_of` the links.

@@ -56,11 +56,11 @@ def lower(
 ) -> Plan:
     """Plan of ``matrix @ H``: a row plan, or an edge plan where nonzeros have owners.
 
-    Receive sets and send masks are those of Demirci et al. 2022, Eq. 8 and 9.
+    Receive sets and send masks follow Demirci et al. 2022, Eq. 8 and 9.
 
     Parameters:
         matrix: The normalised matrix, with values.
-        owners: Parts in ``0..num_parts-1``; of nonzeros those of
+        owners: Parts in ``0..num_parts-1``; of nonzeros the parts of
             `plancc.graph.union.without_relations`.
         normalization, self_loops: What made `matrix`, for the header.
 

@@ -173,7 +173,7 @@ class Metrics:
 
 
 def summarize(parts: Traffic) -> Metrics:
-    """Figures of a whole plan from those of its parts."""
+    """Figures of a whole plan from figures of its parts."""
     volume, messages = int(parts.sent.sum()), int(parts.messages_sent.sum())
     num_parts, num_rows = len(parts.rows), max(1, int(parts.rows.sum()))
     fold = parts.fold

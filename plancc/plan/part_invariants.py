@@ -39,7 +39,7 @@ MESSAGE_FAULTS = {
     1: "message {message} has a peer that is out of range or the part itself",
     2: "peers of part {part} are not ascending and unique",
     3: "message {message} is empty",
-    4: "a row number of message {message} is not one of its owner's",
+    4: "a row number of message {message} is not a row of its owner",
     5: "rows of message {message} are not strictly ascending",
 }
 """Problem that `_message_fault` finds."""
@@ -239,7 +239,7 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
     """What a rank says of messages with others, and of vertices and nonzeros.
 
     Parameters:
-        parts: Those that the rank reads; it makes claims for parts of its own that no rank before
+        parts: The parts that the rank reads; it makes claims for own parts that no rank before
             it has.
     """
     header, num_ranks, speaker = held.header, held.num_ranks, held.speaker

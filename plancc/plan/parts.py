@@ -33,7 +33,7 @@ class Claims:
             every rank: in the expand, in the fold of an edge plan, and in the hops of routes. Of
             parts, not of ranks: this rank's own are among them.
         vertices: Sum of the scattered ids of this rank's vertices less its share of that of 0..n-1,
-            modulo 2^64: those of all ranks add up to 0 if they have every vertex once.
+            modulo 2^64: sums of all ranks add up to 0 if they have every vertex once.
         nonzeros: Nonzeros of this rank less its share of those in the header: likewise.
         folds: Whether the second step is the fold.
     """
@@ -88,7 +88,7 @@ class Part(WithColumns):
             peers come for own rows, to be added in this order. None in a row plan, which has no
             folded rows.
         grid: Layouts "grid" and "feature" only (`plancc.plan.grid_slices`): `index` and `num_parts`
-            count ranks, the rows are those of H that this rank has between products, and the local
+            count ranks, the rows of H are here that this rank has between products, and the local
             matrix and the messages are empty.
         links: Links whose sources are own rows; targets are local columns, behind own rows those
             that `link_exchange` brings.

@@ -142,7 +142,7 @@ class Plan(WithColumns):
         return self.header.num_vertices
 
     def part(self, index: int) -> Part:
-        """Part `index` as a value of its own; its arrays are views of the plan's."""
+        """Part `index`; its arrays are views of the plan's."""
         if not 0 <= index < self.num_parts:
             raise InputError(f"part {index}: the plan has parts 0..{self.num_parts - 1}")
         parts = self.all_parts.of_parts(index, index + 1)

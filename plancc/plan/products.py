@@ -2,7 +2,7 @@
 
 Spaces are rows of dense matrices on every rank: "x" and "y", the own inputs and outputs; others
 are named by the programs below. Blocks of the local matrix have names too, of row and edge plans
-those of what they multiply, and of where it goes ("halo", rows that other ranks own; "folded",
+factors of what they multiply, and of where it goes ("halo", rows that other ranks own; "folded",
 partial rows for other ranks):
 
                 "x"        "halo"
@@ -194,7 +194,7 @@ GRID: Program = (
 )
 """1D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 and 3).
 
-"pieces" go round in the process column, those of the matrix in the process row; "sums" are of the
+"pieces" go round in the process column, pieces of the matrix in the process row; "sums" are of the
 rows of the process row, in a layer of "3d" more than own ones.
 """
 
@@ -235,7 +235,7 @@ With a pipeline all this is done by batches of the rows.
 def clone_program(late: bool, returns: bool = True) -> Program:
     """Edge plans without a fold, or with a `late` one (Md et al. 2021, 0c and cd-r).
 
-    "y" has own rows and "leaves", those of other ranks' vertices. `returns`: whether sums go back
+    "y" has own rows and "leaves", rows of other ranks' vertices. `returns`: whether sums go back
     to the leaves.
     """
     own = Multiply("partial", "x", "y"), Multiply("itself", "x", "y")
@@ -261,5 +261,5 @@ def adjoint(program: Sequence[Step]) -> Program:
 
 
 def without_messages(program: Sequence[Step]) -> Program:
-    """The program where all rows are at hand: its products."""
+    """The program where all rows are known: its products."""
     return tuple(step for step in program if isinstance(step, Multiply))

@@ -74,7 +74,7 @@ def parts_of_rank(path: str, header: Header, rank: int, num_ranks: int) -> RankP
 
 
 def check_num_ranks(path: str, header: Header, num_ranks: int) -> None:
-    """InputError unless a plan runs on `num_ranks`: at most its parts, or those of its grid."""
+    """InputError unless a plan runs on `num_ranks`: at most its parts, or the ranks of its grid."""
     grid, num_parts = header.grid, header.num_parts
     if grid is not None and num_ranks != grid.num_ranks:
         raise InputError(

@@ -23,7 +23,7 @@ ROUTE_FAULTS = {
     ),
     3: (
         "parts send rows that they have in the hops of the {step}",
-        "part {part} sends row {place}, which it has not",
+        "part {part} sends row {place}, which it does not have",
     ),
     4: ("rows arrive once in the hops of the {step}", "row {place} comes to part {part} twice"),
     5: (
@@ -34,11 +34,11 @@ ROUTE_FAULTS = {
 }
 """Invariant and problem of what `_route_fault` finds; rows are places in plan order."""
 OF_NODES = (1, 2)
-"""Those of hops between nodes only."""
+"""Faults of hops between nodes only."""
 
 
 def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[str, str]]:
-    """(invariant, what breaks it or "") of the hops of these parts; none of plans without hops."""
+    """(invariant, what breaks it or "") of the hops of these parts; nothing without hops."""
     if route is None:
         return
     node = route.node_of_part()

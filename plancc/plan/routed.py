@@ -47,7 +47,7 @@ class PartRoute:
 
 @dataclass(frozen=True, eq=False)
 class Routed(Exchange):
-    """An exchange of a rank whose rows travel in hops; those that `keep` leaves go straight.
+    """An exchange of a rank whose rows travel in hops; rows that `keep` leaves go straight.
 
     Attributes:
         from_owners: Whether it leads as the hops do, from the owners of rows; the fold leads back.

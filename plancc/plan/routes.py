@@ -40,7 +40,7 @@ def hops_of(
         most: 3, or 2: then there is nothing to collect.
 
     Raises:
-        InputError: If the topology has not as many ranks as there are parts.
+        InputError: If the topology does not have one rank for every part.
     """
     num_parts = len(part_ptr) - 1
     topology.check(num_parts)
@@ -235,7 +235,7 @@ def _once_per_node(ptr, peer, row_ptr, row, node, part_ptr):  # type: ignore[no-
 def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-untyped-def]
     """Sender and receiver of every ordered pair of nodes: int32[2, pairs].
 
-    `nodes` are those of every pair, `crossing` its rows. `owned` and `needed` are (pair, part,
+    `nodes` are the nodes of every pair, `crossing` its rows. `owned` and `needed` are (pair, part,
     rows): what parts own of a pair's rows, and what they need of them. `load` has the rows that
     every part sends and receives inside its node, and is changed. The pairs with most rows choose
     first; each takes the parts that then have the least to do.

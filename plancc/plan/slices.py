@@ -51,12 +51,12 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
 def read_rows(file: PlanFile, rank: int, num_ranks: int, on_disk: bool = False) -> Part:
     """The rows of rank `rank` in plan order, with vertex data, without nonzeros and messages.
 
-    Links are those of its parts, as they stand in the file.
+    Links of its parts, as they stand in the file.
 
     No kernel is called. Vertex data are checked as far as they are whole numbers. With `on_disk`
     features stay in the file, as `PlanFile.rows_on_disk` has them.
 
-    Parameters and errors are those of `read_part`.
+    Parameters and errors as of `read_part`.
     """
     header, share = file.header, None
     held = parts_of_rank(file.path, header, rank, num_ranks)

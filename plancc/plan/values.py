@@ -14,9 +14,9 @@ from plancc.plan.topology import Topology
 STEPS = ("expand", "fold")
 """The steps of a product; row plans have no fold."""
 LINKS = "links"
-"""The exchange of the targets of links; rows are those of the owners, as in the expand."""
+"""The exchange of the targets of links; rows are rows of the owners, as in the expand."""
 OF_ROWS = (*STEPS, LINKS)
-"""Exchanges whose rows are numbered as their owners do; those of hops are places in plan order."""
+"""Exchanges whose rows are numbered as their owners do; hops have places in plan order."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Header:
         return f"{self.links} negatives of a link" if self.links < 0 else ""
 
     def lacks(self, step: str) -> str:
-        """Why a plan has no messages of a step that is none of `steps`, after "in a plan"."""
+        """Why a plan has no messages of a step that is not in `steps`, after "in a plan"."""
         if step == LINKS:
             return "without the attribute 'links'"
         if step in STEPS or self.route is not None:

@@ -26,7 +26,7 @@ Float64Array = npt.NDArray[np.float64]
 COLLECTIVES = ("ring", "tree", "auto")
 """Shapes of broadcasts and all-reduces."""
 DRAWN = {"drawn_block": 6.5e-4, "drawn_row": 3.4e-7, "drawn_nonzero": 2e-8}
-"""Seconds of a mini-batch where they are not measured: those of a core of an AMD EPYC."""
+"""Seconds of a mini-batch where they are not measured: from a core of an AMD EPYC."""
 MOST = 2**31 - 1
 """Most ranks, or cores, of a node."""
 MOST_INTEGER = 2**63 - 1
@@ -90,7 +90,7 @@ class Node:
     Attributes:
         ranks: Per node: rank r is on node ``r // ranks``.
         cores: Cores that these ranks share; fewer of them slow all compute by ranks / cores. None:
-            as many as ranks.
+            one for each rank.
         injection: Bytes per second that the whole node sends into the network while it receives as
             many. None: ranks x bandwidth.
         latency, bandwidth: Numbers of a rank inside the node; None: as between nodes.
@@ -267,7 +267,7 @@ class Machine:
         object.__setattr__(self, "speed", tuple(self.speed))
 
     def on_nodes(self, ranks: int | None) -> Machine:
-        """The machine with so many ranks on a node; None: with its own.
+        """The machine with this number of ranks on a node; None: with its own.
 
         Machines with speeds of the ranks of a node keep their own.
         """
@@ -319,7 +319,9 @@ class Machine:
     def check_ranks(self, num_ranks: int) -> None:
         """InputError if the machine has speeds of another number of ranks."""
         if self.speed and len(self.speed) not in (num_ranks, self.node.ranks):
-            of_node = f", or {self.node.ranks} for those of a node" if self.node.ranks > 1 else ""
+            of_node = (
+                f", or {self.node.ranks} for the ranks of a node" if self.node.ranks > 1 else ""
+            )
             raise InputError(
                 f"machine: 'speed' has {len(self.speed)} numbers: {num_ranks} ranks need "
                 f"{num_ranks}{of_node}"

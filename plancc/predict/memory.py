@@ -30,7 +30,7 @@ class Memory:
         plan: The part as it is read: columns, values, row pointers and vertices, send masks, labels
             and the places of labelled rows.
         matrix: As laid out for products: the own nonzeros (and their transpose, unless they are
-            symmetric), those of halo columns or folded rows and their transpose; all that once
+            symmetric), blocks of halo columns or folded rows and their transpose; all that once
             more, the block included, for every layer from the second on of which dead rows are left
             out.
         halo: Buffers of the rows sent and received, one for every graph and width. Folded rows of a
@@ -147,7 +147,7 @@ def _training(
 
     Kept for the backward pass: every hidden layer's output H (the mask of its activation), and
     A H of layers that aggregate first. Then come, from the last layer to the first, the gradients
-    of H and Z at the activation, those of Z and of the product at W, those of both ends of A. The
+    of H and Z at the activation, of Z and of the product at W, of both ends of A. The
     loss keeps the network's outputs, the product before them, their softmax, and the gradients of
     these. Of the columns `dims` a part holds `held`, but of the outputs all.
     """
@@ -179,7 +179,7 @@ def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
     """`_training`, where only the products A (H W) or A H are kept.
 
     At its worst moment it holds those so far and two matrices more: what is moved and its product
-    forward, the gradients of both back, or those of two products on the way from one to the other.
+    forward, the gradients of both back, or of two products on the way from one to the other.
     The first layer's product is kept with the features. Blocks of rows are not counted.
     """
     moved = [min(d_in, d_out) for d_in, d_out in pairwise(dims)]

@@ -1,10 +1,10 @@
 """Passes that leave words of an epoch out, and the steps of layers with them.
 
-The names are those of `plancc_runtime.options.PASSES`; "overlap" moves as much as without it.
+The names as in `plancc_runtime.options.PASSES`; "overlap" moves as much as without it.
 
     plain      products move d_in columns forward, d_out back (`ProductOptions`, order "paper")
     order      products move the narrower of H and H W
-    constant   what the first layer needs of the features is at hand
+    constant   what the first layer needs of the features is known
     dead-rows  rows that no labelled training vertex depends on are left out (`Tables.live`)
 """
 
@@ -34,7 +34,7 @@ DEFAULT_DIMS = (128, 128, 16)
 def layers_of(
     dims: Sequence[int], passes: Sequence[str], options: ConvOptions | None = None
 ) -> list[BothWays]:
-    """The steps of every layer of these widths d_0..d_L; by default those of a GCN.
+    """The steps of every layer of these widths d_0..d_L; by default the steps of a GCN.
 
     Raises:
         InputError: If there is no such pass, or the options do not fit the widths.

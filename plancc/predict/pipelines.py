@@ -46,7 +46,7 @@ class Pipeline:
         """The pipeline of a matrix whose rows are put in reverse Cuthill-McKee order.
 
         Parameters:
-            stages: From 2 to `MOST_STAGES`; default: as many as its bandwidth asks for (Proposition
+            stages: From 2 to `MOST_STAGES`; default: what its bandwidth asks for (Proposition
                 3.5).
 
         Raises:

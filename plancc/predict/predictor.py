@@ -71,7 +71,7 @@ class Predictor:
     def epoch(self, tables: Tables, word_bytes: int = WORD_BYTES) -> Prediction:
         """The prediction for these tables, with numbers of 4 or 8 bytes.
 
-        Rows travel in hops if the machine's nodes are those of the plan's topology.
+        Rows travel in hops if the machine's nodes equal those of the plan's topology.
         """
         tables = tables.on_nodes(self.machine.node.ranks)
         schedule = schedule_of(
@@ -135,7 +135,7 @@ class Predictor:
         """The prediction as a function of owners of this matrix, for a search.
 
         Parameters:
-            matrix, num_parts, grid: As of `of_owners`. The rates are those of a row plan on the
+            matrix, num_parts, grid: As of `of_owners`. The rates of a row plan on the
                 ranks of the grid.
         """
         num_ranks = num_parts if grid is None else grid.num_ranks

@@ -39,7 +39,7 @@ def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, floa
 
 
 def _groups(num_parts: int, ranks_per_node: int) -> Iterator[Topology]:
-    """Groups of neighbouring parts, of sizes near the square root and of those of a node."""
+    """Groups of neighbouring parts, of sizes near the square root, and of the size of a node."""
     root = 2 ** round(np.log2(num_parts) / 2)
     sizes = {int(root * share) for share in SIZES} | {ranks_per_node}
     for size in sorted(each for each in sizes if 1 < each <= num_parts // 2) or [num_parts]:

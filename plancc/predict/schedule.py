@@ -1,7 +1,7 @@
 """An epoch as a list of operations: who sends what to whom, who multiplies what.
 
 The intermediate representation between plans (`plancc.predict.schedules` builds it) and times
-(`plancc.predict.simulation`). Its words and messages are those that the runtime counts in
+(`plancc.predict.simulation`). Its words and messages equal the counts of the runtime in
 ``Transport.traffic``; collectives as documented in ``plancc_runtime/transport/group.py``. A word
 is one number of any type.
 """
@@ -40,7 +40,7 @@ DIRECTIONS = ("batch", "forward", "links", "back", "update")
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Who sends how many rows to whom in one exchange; a message each, none of them empty.
+    """Who sends how many rows to whom in one exchange; a message each, without empty ones.
 
     Attributes:
         source, target (int32[num_messages]): Never the same.

@@ -272,7 +272,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
 
 
 def slowness(machine: Machine, num_ranks: int) -> Float64Array:
-    """Seconds for what takes a rank of speed 1 on a core of its own one: float64[num_ranks].
+    """Seconds for what takes a rank of speed 1, alone on a core, one second: float64[num_ranks].
 
     Raises:
         InputError: If the machine has speeds of another number of ranks.

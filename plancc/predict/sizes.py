@@ -1,4 +1,4 @@
-"""Numbers in place of a graph that is too large to be at hand, and tables made of them.
+"""Epochs predicted from sizes alone, without a graph: numbers, and tables made of them.
 
 Parts are of equal sizes; how many halo rows they have is measured on plans, or assumed.
 """
@@ -30,7 +30,7 @@ class Boundary:
 
     Attributes:
         points: Parts, ascending; halo rows per own row; parts that a part receives from, None for
-            as many as there are rows for.
+            at most one for each row.
         source: "assumed", or of which plans.
     """
 
@@ -157,7 +157,7 @@ def tables_of_sizes(
 def random_boundary(vertices: int, nonzeros: int, num_parts: int) -> float:
     """Expected halo rows per own row of a random partition, if all columns were alike.
 
-    A column has d = nonzeros / vertices - 1 nonzeros beside the diagonal, in random rows: so many
+    A column has d = nonzeros / vertices - 1 nonzeros beside the diagonal, in random rows: that many
     of the other p - 1 parts need it, ``(p - 1) (1 - (1 - 1 / p)^d)``. Graphs whose columns differ
     have fewer.
     """

@@ -100,7 +100,7 @@ def batch_reports(
         num_ranks: Figures after merging the parts onto that many ranks.
         sampler: Without it the first one that a plan was compiled for, or "uniform".
         seed, threads: See `plancc.cost.batches.batch_figures`.
-        **options: Those of `plancc.sampling.make_sampler`.
+        **options: As of `plancc.sampling.make_sampler`.
 
     Raises:
         InputError: If a file is missing or an edge plan, plans are of different patterns,

@@ -68,7 +68,7 @@ class TrainingCost:
     ) -> TrainingCost:
         """The cost with these owners of a plan's matrix, whose exchange of all rows is `parts`.
 
-        `in_hops`: the owners are those of the plan, and rows go in its hops.
+        `in_hops`: the owners are the plan's, and rows go in its hops.
         """
         num_parts, header, layers = len(parts.rows), plan.header, len(dims) - 1
         has_rows = not owners.is_edge_partition

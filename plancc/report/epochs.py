@@ -1,7 +1,7 @@
 """The predicted epoch of a plan beside its bound and a random partition, and what it is based on.
 
-Every command that prints a time takes machine and widths from here, in the same order: those that
-are given, those that the plan records, those that its features and labels ask for, the defaults.
+Every command that prints a time takes machine and widths from here, in the same order: given ones,
+recorded ones of the plan, widths of its features and labels, defaults.
 No terminal.
 """
 

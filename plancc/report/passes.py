@@ -84,7 +84,7 @@ def sampled_costs(
 ) -> list[SampledCost]:
     """Boundary sampling at these rates.
 
-    A message of s rows travels unless none of them is kept: with probability 1 - (1 - p)^s.
+    A message of s rows travels if at least one row is kept: with probability 1 - (1 - p)^s.
 
     Parameters:
         live (list of int64[num_messages]): Rows of all messages, by layer.

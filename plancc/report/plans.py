@@ -68,12 +68,12 @@ DIFFERENT = "figures of different matrices do not compare"
 
 @dataclass(frozen=True)
 class Report:
-    """A plan's figures beside those of an even random partition.
+    """A plan's figures beside the figures of an even random partition.
 
     Attributes:
         provenance: As in the file; a readable `tried`, what the compiler tried, is a list of dict.
         num_ranks: Parts, or fewer where parts are merged; all figures are of that many. Of a grid
-            plan, whose figures are those of the row plan inside, the ranks of its grid.
+            plan, whose figures describe the row plan inside, the ranks of its grid.
         vertex_data: What the plan carries.
         training, random_training: For given dims; the random one is computed with them.
         sampled: Costs at the given rates of boundary sampling.
@@ -184,7 +184,7 @@ def report(
     Parameters:
         dims: Widths d_0..d_L: adds words and memory of training, of a grid plan words and messages
             only. Without them the epoch's time is predicted for widths that `Basis` chooses.
-        num_ranks: Figures after merging the parts onto that many ranks; those of a grid cannot be
+        num_ranks: Figures after merging the parts onto that many ranks; parts of a grid cannot be
             merged.
         machine: For the epoch's time; without it the one that `Basis` chooses.
         topology: One of `num_ranks` ranks; without it the one in the plan's provenance, if it has
@@ -293,7 +293,7 @@ class _Source:
         return replace(times, random=random)
 
     def of_types(self, traffic: Callable[[Plan], list[T]]) -> list[T]:
-        """The figures of types or relations; none of merged parts, and without types."""
+        """The figures of types or relations; empty for merged parts, and without types."""
         return [] if self.merged or self.file.header.types is None else traffic(self.plan)
 
     @cached_property
@@ -314,7 +314,7 @@ class _Source:
         return traffic_of(read_tables(self.file.path, blocks=False))
 
     def random(self, counted: bool) -> Metrics:
-        """Figures of a random partition: those of the file, unless they are to be counted."""
+        """Figures of a random partition: from the file, unless they are to be counted."""
         recorded = None if self.merged or counted else self.file.metrics("random_")
         return recorded or summarize(self.random_parts)
 

@@ -86,7 +86,7 @@ def _sum(each: Iterable[ByNode]) -> ByNode:
 def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
     """The cost of the plan in an open file on a topology, which has as many ranks as it has parts.
 
-    Without hops of its own for this topology, it is that of the hops it would have: the rows of all
+    Without hops for this topology, it is the share of the hops that it would have: the rows of all
     messages are read then.
     """
     names = ("expand", "fold") if file.header.layout == "edge" else ("expand",)

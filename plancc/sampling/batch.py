@@ -68,7 +68,7 @@ class BatchLayer:
         ptr: int64[m + 1].
         columns (int32[ptr[-1]]): Columns of row ``rows[k]`` are ``columns[ptr[k]:ptr[k + 1]]``,
             unique and ascending.
-        places (int32[ptr[-1]] or None): Place of every nonzero among all those of its row, columns
+        places (int32[ptr[-1]] or None): Place of every nonzero in its whole row, columns
             ascending.
         factors (float64[ptr[-1]] or None): What the nonzeros are multiplied by, never 0. Both are
             there if the batch is `listed`.
@@ -108,7 +108,7 @@ class Batch(ABC):
 
         Parameters:
             block: In 0..num_blocks - 1.
-            vertices (int[v]): Of those of the batch; the answer means nothing for others.
+            vertices (int[v]): Vertices of the batch; the answer means nothing for others.
             rows, columns (int[m]): Nonzero k is (``vertices[rows[k]]``, ``vertices[columns[k]]``).
 
         Returns:

@@ -14,7 +14,7 @@ from plancc.sampling.sampler import SHOWN, SizedSampler
 
 @dataclass(frozen=True)
 class ClusterSampler(SizedSampler):
-    """Random clusters: as many as have `batch_size` vertices on average, at least one.
+    """Random clusters, with `batch_size` vertices on average; at least one.
 
     Every set of that many clusters is equally likely (Chiang et al., Cluster-GCN, KDD 2019, section
     3.2, "stochastic multiple partitions"). Cluster numbers that no vertex has do not count.

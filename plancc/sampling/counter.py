@@ -49,7 +49,7 @@ def mix(x: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def bits(key: Any, place: Any) -> Any:
-    """64 random bits: those of `key` at `place`, which may be the key of further ones."""
+    """64 random bits of `key` at `place`; they may be the key of further bits."""
     return mix(np.uint64(key) ^ mix(np.uint64(place)))
 
 
@@ -112,7 +112,7 @@ def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
 
 @njit(cache=True, nogil=True)
 def in_order(n: int, first: int, last: int, key: Any) -> Any:
-    """Those of 0..n - 1 at places first..last - 1 in the random order of `key`: int64[...]."""
+    """Numbers at places first..last - 1 in the random order of 0..n - 1 of `key`: int64[...]."""
     found = np.empty(last - first, dtype=np.int64)
     for k in range(len(found)):
         found[k] = at_place(np.int64(first + k), n, key)

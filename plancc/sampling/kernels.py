@@ -72,7 +72,7 @@ def induced(indptr: Any, indices: Any, rows: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def diagonal(indptr: Any, indices: Any, i: Any) -> Any:
-    """Place of nonzero (i, i) among those of its row, ascending; their number where it is none."""
+    """Place of nonzero (i, i) in its ascending row; the length of the row where it is none."""
     return place_in(indices[indptr[i] : indptr[i + 1]], i)
 
 
@@ -115,7 +115,7 @@ def order_by_vertex(ptr: Any, columns: Any, vertices: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def found_in(ascending: Any, place: Any, vertices: Any) -> Any:
-    """Place of each of `vertices`, which ascend too; -1 for those that are not there."""
+    """Place of each of `vertices`, which ascend too; -1 for missing ones."""
     found = np.empty(len(vertices), dtype=np.int64)
     low, end = 0, len(ascending)
     for k in range(len(vertices)):

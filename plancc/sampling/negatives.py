@@ -47,7 +47,7 @@ def ends_of_negatives(
 ) -> tuple[Int64Array, Int64Array]:
     """Sources and targets of the negatives of these numbers, int64[m] each, as vertices.
 
-    The other parameters are those of `drawn_negatives`.
+    The other parameters as of `drawn_negatives`.
     """
     key, n = key_of(*epoch, OF_NEGATIVES), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]

@@ -26,7 +26,7 @@ class NeighbourSampler(SizedSampler):
     """Layer-wise neighbour sampling (Hamilton et al., GraphSAGE, NeurIPS 2017, algorithm 2).
 
     Every set of `batch_size` seeds is equally likely, among the training vertices if the population
-    has a training mask. The rows of the last block are the seeds, those of every other block the
+    has a training mask. The rows of the last block are the seeds, rows of every other block the
     columns of the block after it. A row keeps its diagonal, if the pattern has it, and of its d
     other columns ``min(fan-out, d)``, every set of them as likely; these are multiplied by d over
     their number, so that the expected product is that of the whole row.
@@ -192,7 +192,7 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
     Returns:
         ptr (int64[m + 1], places : int32[ptr[-1]]): Row k keeps those at ``places[ptr[k]:ptr[k +
             1]]`` by ascending column; ascending.
-        scales (float64[m]): What those off the diagonal are multiplied by.
+        scales (float64[m]): Factors of nonzeros off the diagonal.
     """
     ptr = np.zeros(len(vertices) + 1, dtype=np.int64)
     for k in range(len(vertices)):

@@ -47,7 +47,7 @@ class OwnedRows:
         relation (uint16[nonzeros]): Number of every nonzero's relation, if they are drawn by it.
 
     Attributes:
-        num_vertices, available (int): Of the whole graph, and those of them that may be drawn.
+        num_vertices, available (int): Of the whole graph, and the vertices that may be drawn.
         arrays ((int32[columns], int64[num_rows + 1], int32[nonzeros], int32[...],
             int32[num_rows])): For kernels: `vertices`, `row_ptr`, `column`; the places in their
             rows of the nonzeros by ascending vertex, empty where all rows are so already; the place

@@ -66,7 +66,7 @@ class Sampler(ABC):
 
     @property
     def num_blocks(self) -> int:
-        """Blocks of a batch: 1, or as many as the model must have layers."""
+        """Blocks of a batch: 1, or one for each layer of the model."""
         return 1
 
     def check(self, population: Population) -> None:
@@ -135,7 +135,7 @@ class SizedSampler(Sampler):
 
     batch_size: int = option(
         help="vertices of a batch",
-        otherwise=f"{DEFAULT_SHARE:.0%} of those that may be drawn",
+        otherwise=f"{DEFAULT_SHARE:.0%} of the vertices that may be drawn",
         at_least=1,
     )
 
@@ -199,7 +199,7 @@ def read_option(name: str, value: Any) -> Any:
 def make_sampler(
     name: str, num_vertices: int, num_training: int | None = None, **options: Any
 ) -> Sampler:
-    """A sampler from options; those that are left out or None get their defaults.
+    """A sampler from options; missing options, or None, get their defaults.
 
     The default of an option ``batch_size`` is `DEFAULT_SHARE` of the vertices, or of the training
     vertices where there is a training mask and the sampler draws from them.

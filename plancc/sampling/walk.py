@@ -27,7 +27,7 @@ class WalkSampler(SizedSampler):
     where there is none. (GraphSAINT draws roots that may repeat.)
 
     Attributes:
-        batch_size (int): A batch has at most that many vertices, or those of a single walk.
+        batch_size (int): A batch has at most that many vertices, or the vertices of a single walk.
         walk_length: Steps of every walk, in 1..`MAX_LENGTH`.
     """
 

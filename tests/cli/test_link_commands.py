@@ -121,7 +121,7 @@ def test_predictions_and_rehearsals_count_the_words_of_links(tmp_path, monkeypat
         assert each["words"] == epoch["words_sent"]
     usual = ok("simulate", "plan.h5")
     assert "a GCN of 7 x 128 x 128" in usual
-    assert "note: negatives are those of epoch 0" in usual
+    assert "note: negatives as in epoch 0" in usual
     assert "links" not in ok("simulate", "plan.h5", "--task", "vertices")
     refused = fails(tmp_path, "simulate", "plan.h5", "--task", "vertices", "--seed", 1)
     assert "--seed 1: is for links, and for --split" in refused

@@ -142,7 +142,7 @@ def schedule_of(
     if kinds not in ([Aggregate, Linear], [Linear, Aggregate]):
         notes = (*notes, "memory is that of a GCN of these widths")
     if tables.links is not None:
-        notes = (*notes, "negatives are those of epoch 0")
+        notes = (*notes, "negatives as in epoch 0")
     if tables.grid is not None and tables.blocks is None and divides_columns(tables.grid):
         notes = (*notes, "nonzeros are taken to be spread evenly over the pieces of columns")
     operations = epoch(scheduler, dims, passes, network, tables.links)

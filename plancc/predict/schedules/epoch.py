@@ -139,7 +139,7 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def at_hand(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """What an epoch does though a step's result is at hand."""
+        """What an epoch does although the result of a step is known."""
         yield from ()
 
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
@@ -197,7 +197,7 @@ def epoch(
     convolution: Convolution,
     links: LinkTables | None = None,
 ) -> list[Operation]:
-    """All operations of an epoch: forward, back, update; the layers are those of `layers_of`.
+    """All operations of an epoch: forward, back, update; the layers as of `layers_of`.
 
     With `links`, the loss is of their scores.
     """

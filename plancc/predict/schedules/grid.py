@@ -268,7 +268,7 @@ def _by_column(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64
 
 
 def pairs_in(column: IntArray, pairs: Pairs, columns: int) -> Pairs:
-    """Messages of parts as those of their ranks in process columns, int[num_messages or 1, k]."""
+    """Messages of parts as messages of ranks in process columns, int[num_messages or 1, k]."""
     source, target = (
         (end[:, None] * columns + column).astype(np.int32).ravel()
         for end in (pairs.source, pairs.target)

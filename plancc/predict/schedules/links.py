@@ -1,6 +1,6 @@
 """Links of an epoch: the rows and numbers that travel for them, and the work of the decoder.
 
-Negatives are those of epoch 0, drawn as a run of the same seed draws them, so that its words are
+Negatives belong to epoch 0, drawn as a run of the same seed draws them, so that its words are
 exact; other epochs move about as many.
 """
 

@@ -123,7 +123,7 @@ def _live_matrices(
 ) -> list[tuple[Graph, npt.NDArray[np.bool_]]]:
     """The nonzeros that every layer uses without dead rows, and its output rows that live.
 
-    The rows of the last layer are the wanted ones (None: all); those of the layer before are the
+    The rows of the last layer are the wanted ones (None: all); rows of the layer before are the
     same and the columns of their nonzeros. The first layer's first; layers with the same live rows
     have the same object.
     """

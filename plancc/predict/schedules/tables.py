@@ -97,7 +97,7 @@ class Tables:
         return replace(self, topology=None, expand=expand, fold=fold, live=live)
 
     def on_nodes(self, ranks_per_node: int) -> Tables:
-        """The same with hops only if nodes of so many ranks are those of the topology."""
+        """The same, with hops only if the topology has nodes of this number of ranks."""
         if self.topology is None:
             return self
         node = np.arange(self.num_parts) // ranks_per_node
