@@ -9,7 +9,7 @@ from pathlib import Path
 
 import h5py
 from cases import pairs
-from cli_helpers import SLOWER, Outcome, execute, fails, ok, plancc, plancc_run
+from cli_helpers import SLOWER, Outcome, execute, fails, ok, plancc
 
 
 def unasked(done: Outcome) -> str:
@@ -99,20 +99,3 @@ def test_the_command_as_a_module() -> None:
     words = [sys.executable, "-m", "plancc_cli", "--version"]
     said = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert (said.returncode, said.stdout) == (0, ok("--version"))
-
-
-def test_far_more_threads_than_parts_are_not_started(plan, tmp_path, monkeypatch):
-    """Each of them would find out by itself, after all of them were started."""
-
-    def started(*arguments: object) -> None:
-        raise AssertionError("threads were started")
-
-    monkeypatch.setattr("plancc_runtime.transport.local.run_ranks", started)
-    done = plancc_run(plan, "--ranks", 999_999)
-    assert done.code == 2
-    assert done.err == (
-        f"plancc-run: error: {plan}: 999999 ranks for a plan of 7 parts; start at most 7 ranks, or "
-        "compile the plan for more parts\n"
-    )
-    words = "predict", plan, "--weights", tmp_path / "w.npz", "-o", tmp_path / "out.csv"
-    assert "999999 ranks for a plan of 7 parts" in fails(tmp_path, *words, "--ranks", 999_999)
