@@ -78,9 +78,10 @@ coverage: $(STAMP)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --show-missing > build/coverage/report.txt; tail -n 1 build/coverage/report.txt
 
-# hours of attacks; HOSTILE="plan-bytes --seconds 3600 --seed 2", or nothing: all attacks until Ctrl-C
+# hours of attacks: so many cases, until Ctrl-C
+HOSTILE ?= 1000000
 hostile: $(STAMP)
-	$(BIN)/python -m tests.hostile $(HOSTILE)
+	HOSTILE=$(HOSTILE) $(BIN)/pytest -n 0 tests/hostile
 
 # on a machine with a GPU: its own python3 and libraries, no network; WHEELS=folder adds what is missing
 gpu:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -319,12 +318,6 @@ def test_a_class_name_has_one_meaning(sources):
             where.setdefault(name, set()).add(module)
     several = {name for name, modules in where.items() if len(modules) > 1}
     assert several == SEVERAL_MEANINGS, {name: where[name] for name in several}
-
-
-def test_a_test_file_has_a_name_of_its_own():
-    """pytest cannot collect two of one name."""
-    several = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
-    assert not [name for name, count in several.items() if count > 1]
 
 
 def test_nobody_asks_for_the_name_of_a_model_or_partitioner(sources):

@@ -502,9 +502,7 @@ def test_a_kernel_whose_source_is_no_file_is_compiled_and_not_kept(place: Path) 
         [sys.executable, "-"],
         input=MODULE + "\n" + call,
         env=os.environ | {"NUMBA_CACHE_DIR": str(place / "kept")},
-        capture_output=True,
-        text=True,
-        timeout=240,
+        **{"capture_output": True, "text": True, "timeout": 240},
     )
     assert (done.stdout, done.stderr) == ("42 1.5\n", "")
     assert not any(place.glob("kept/*.kernel"))

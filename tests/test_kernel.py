@@ -54,9 +54,7 @@ def as_python(kernel: LazyKernel, *arguments: Any) -> Any:
 
 @pytest.mark.parametrize("seed", seeds(30))
 @pytest.mark.parametrize("layout", ["row", "edge"])
-def test_plain_kernels_give_the_same_answers(
-    layout: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plain_kernels_give_the_same_answers(layout, seed, monkeypatch):
     """On a sound plan, and on plans in which one number is another."""
     plan, rng = worlds.plan("directed", layout, 4), np.random.default_rng(seed)
     arrays = {name: array.copy() for name, array in plan.arrays().items()}

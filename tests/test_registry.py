@@ -361,9 +361,7 @@ for line in sys.stdin:
         input="\n".join(lines),
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(package), *sys.path])},
-        capture_output=True,
-        text=True,
-        timeout=120,
+        **{"capture_output": True, "text": True, "timeout": 120},
     )
     assert done.returncode == 0, done.stderr
     assert "--factor" in done.stdout

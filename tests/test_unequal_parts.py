@@ -62,10 +62,7 @@ def test_every_objective_keeps_the_shares(objective, graph):
     assert seconds < slow
 
 
-@turns(
-    model=["medium-grain", "fine-grain"],
-    options=[{}, {"objective": "time"}],
-)
+@turns(model=["medium-grain", "fine-grain"], options=[{}, {"objective": "time"}])
 def test_nonzeros_of_edge_plans_keep_the_shares(model, options, graph):
     given = {"capacities": CAPACITIES, "epsilon": 0.1, "dims": DIMS, "effort": "fast"}
     plan = plancc.compile(graph, model, P, **given, **options)

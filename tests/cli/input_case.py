@@ -13,6 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 from cli_helpers import SLOWER, Outcome, listing, plancc
+from graph_helpers import write_parquet
 
 PLAIN = "--normalize none --no-self-loops --value-dtype float64 --effort fast -p 1 -o p.h5"
 """What leaves a matrix as the source gives it."""
@@ -47,6 +48,10 @@ class Case:
 
     def __str__(self) -> str:
         return self.name
+
+
+def parquet(**columns: Any) -> Callable[[Path], object]:
+    return lambda path: write_parquet(path, columns)
 
 
 def run_case(case: Case, folder: Path, monkeypatch: Any) -> Outcome:

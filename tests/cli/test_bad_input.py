@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import h5py
-import pytest
 from cases import pairs
-from cli_helpers import SLOWER, Outcome, execute, fails, ok, plancc, plancc_run
+from cli_helpers import SLOWER, Outcome, execute, fails, ok, plancc
 
 
 def unasked(done: Outcome) -> str:
@@ -57,9 +56,6 @@ def test_an_input_is_never_written_over(graph: Path, data: Path, plan: Path, tmp
 
 
 def test_names_that_are_no_text(graph: Path, tmp_path: Path) -> None:
-    line_feed = tmp_path / "two\nlines.mtx"
-    error = fails(tmp_path, "compile", line_feed, "-p", 2, "-o", tmp_path / "plan.h5")
-    assert "lines.mtx: no such file" in error
     latin1 = tmp_path.as_posix().encode() + b"/gr\xfcn.mtx"
     words = ["compile", latin1.decode(errors="surrogateescape"), "-p", 2]
     done = execute(*words, "-o", tmp_path / "plan.h5")  # whose streams are text
@@ -103,22 +99,3 @@ def test_the_command_as_a_module() -> None:
     words = [sys.executable, "-m", "plancc_cli", "--version"]
     said = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert (said.returncode, said.stdout) == (0, ok("--version"))
-
-
-def test_far_more_threads_than_parts_are_not_started(
-    plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each of them would find out by itself, after all of them were started."""
-
-    def started(*arguments: object) -> None:
-        raise AssertionError("threads were started")
-
-    monkeypatch.setattr("plancc_runtime.transport.local.run_ranks", started)
-    done = plancc_run(plan, "--ranks", 999_999)
-    assert done.code == 2
-    assert done.err == (
-        f"plancc-run: error: {plan}: 999999 ranks for a plan of 7 parts; start at most 7 ranks, or "
-        "compile the plan for more parts\n"
-    )
-    words = "predict", plan, "--weights", tmp_path / "w.npz", "-o", tmp_path / "out.csv"
-    assert "999999 ranks for a plan of 7 parts" in fails(tmp_path, *words, "--ranks", 999_999)

@@ -11,13 +11,10 @@ import plancc as library
 
 X = np.arange(10, dtype=np.float32).reshape(5, 2)
 TABLES = {
-    "raw/edge": "0,1\n1,2\n3,2\n",
-    "raw/num-node-list": "5\n",
+    **{"raw/edge": "0,1\n1,2\n3,2\n", "raw/num-node-list": "5\n"},
     "raw/node-feat": "".join(f"{a},{b}\n" for a, b in X),
-    "raw/node-label": "0.0\n2.0\nnan\n1.0\n0.0\n",
-    "split/time/train": "0\n3\n",
-    "split/time/valid": "1\n",
-    "split/time/test": "4\n",
+    **{"raw/node-label": "0.0\n2.0\nnan\n1.0\n0.0\n", "split/time/train": "0\n3\n"},
+    **{"split/time/valid": "1\n", "split/time/test": "4\n"},
 }
 
 
@@ -85,9 +82,7 @@ def test_what_targets_are_is_said(tmp_path: Path) -> None:
         ("0,1\n1,2\n", (), ""),
     ],
 )
-def test_which_column_is_the_row_is_said(
-    tmp_path: Path, text: str, words: tuple[str, ...], says: str
-) -> None:
+def test_which_column_is_the_row_is_said(tmp_path, text, words, says):
     (tmp_path / "g.csv").write_text(text)
     arguments = ("compile", tmp_path / "g.csv", "-p", 2, "--model", "block", *words)
     said = " ".join(ok(*arguments, "-o", tmp_path / "p.h5").split())

@@ -83,9 +83,7 @@ def shell(line: str, timeout: float = 120) -> str:
     }
     process = subprocess.Popen(
         ["sh", "-c", line],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True},
         env=env,
         start_new_session=True,
     )
@@ -132,12 +130,8 @@ def test_commands_of_the_guide(workplace: Path, page: str) -> None:
         one_rank = line.removeprefix("mpirun -n 4 ")  # ranks: the README's commands, the demo
         typed(one_rank)
     made = {
-        "compile.md": "better.h5",
-        "plans.md": "new.h5",
-        "edges.md": "best.h5",
-        "train.md": "weights.npz",
-        "runs.md": "run.jsonl",
-        "grids.md": "needed.h5",
+        **{"compile.md": "better.h5", "plans.md": "new.h5", "edges.md": "best.h5"},
+        **{"train.md": "weights.npz", "runs.md": "run.jsonl", "grids.md": "needed.h5"},
         "study.md": "plancc-study.jsonl",
     }
     assert (workplace / made[page]).exists()
@@ -187,9 +181,7 @@ def test_h5py_of_the_format(workplace: Path) -> None:
     np.testing.assert_allclose(names["Y_of_part_0"], product[names["own"]], rtol=1e-6)
 
 
-def test_the_partitioner_of_the_contributing_page(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_partitioner_of_the_contributing_page(workplace, monkeypatch):
     (code,) = python_blocks(ROOT / "CONTRIBUTING.md")
     (workplace / "dealt.py").write_text(code)
     monkeypatch.syspath_prepend(workplace)

@@ -81,9 +81,7 @@ def test_what_is_missing_says_what_installs_it(monkeypatch: pytest.MonkeyPatch) 
         (7, "", ""),
     ],
 )
-def test_what_the_launcher_asks(
-    user: int, allowed: str, asks: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_launcher_asks(user, allowed, asks, monkeypatch):
     for name in doctor.AS_ROOT:
         monkeypatch.setenv(name, allowed)
     monkeypatch.setattr(os, "geteuid", lambda: user)

@@ -119,9 +119,7 @@ def test_plans_on_the_same_batches(plan: Path, others: list[Path]) -> None:
     }
 
 
-def test_the_first_sampler_that_a_plan_was_compiled_for(
-    plan: Path, others: list[Path], tmp_path: Path
-) -> None:
+def test_the_first_sampler_that_a_plan_was_compiled_for(plan, others, tmp_path):
     copy = noted(plan, tmp_path, sampler="uniform batch_size=40")
     second = tmp_path / "second"
     second.mkdir()

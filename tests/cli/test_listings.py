@@ -19,10 +19,7 @@ from plancc.sampling import SAMPLERS
 from plancc_cli import options
 
 NAMES = {
-    "models": MODELS,
-    "partitioners": PARTITIONERS,
-    "samplers": SAMPLERS,
-    "formats": FORMATS,
+    **{"models": MODELS, "partitioners": PARTITIONERS, "samplers": SAMPLERS, "formats": FORMATS},
     "objectives": [*OBJECTIVES, "cut"],
 }
 
@@ -181,9 +178,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         input="\n".join(LINES.values()),
         cwd=folder,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(info.parent), *sys.path])},
-        capture_output=True,
-        text=True,
-        timeout=240,
+        **{"capture_output": True, "text": True, "timeout": 240},
     )
     assert done.returncode == 0, done.stderr
     assert "is used more than once" not in done.stderr

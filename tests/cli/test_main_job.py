@@ -45,9 +45,7 @@ LONG += ("gp messages", "rp mapped", "rp", "row", "row, no loops")
 
 
 @some(lambda name: name not in LONG, name=CASES)
-def test_compile_verify_inspect_export_and_back(
-    name: str, graph: Path, data: Path, tmp_path: Path
-) -> None:
+def test_compile_verify_inspect_export_and_back(name, graph, data, tmp_path):
     options = CASES[name]
     if "kahypar" in options and "mtkahypar" not in options:
         pytest.importorskip("kahypar")
@@ -121,10 +119,6 @@ def test_a_warning_is_one_line_and_no_failure(graph: Path, tmp_path: Path) -> No
     assert second.startswith("plancc: warning: this plan is predicted to train ")
     assert SLOWER in second
     assert second.endswith("; try --model auto, or fewer parts")
-    shown = as_json("inspect", plan)
-    said = shown["provenance"]["warnings"].splitlines()
-    assert said[0] == "1 of 2 parts have no rows"
-    assert SLOWER in said[1]
 
 
 # -- export of graphs ------------------------------------------------------------------------------
@@ -193,15 +187,3 @@ def test_reading_options_are_recorded_and_used_by_verify(reading: str, tmp_path:
     done = plancc("verify", plan, "--against", source, other)
     assert done.code == 1
     assert done.error.startswith(f"{plan}: ")
-
-
-def test_verify_finds_another_graph(graph: Path, plan: Path, tmp_path: Path) -> None:
-    lines = graph.read_text().splitlines()
-    i, j, value = lines[10].split()
-    for name, line in (("moved", f"{i} {90} {value}"), ("heavier", f"{i} {j} {float(value) + 1}")):
-        other = tmp_path / f"{name}.mtx"
-        other.write_text("\n".join([*lines[:10], line, *lines[11:]]) + "\n")
-        done = plancc("verify", plan, "--against", other)
-        assert done.code == 1
-        assert str(other.name) in done.error
-        assert done.out == ""

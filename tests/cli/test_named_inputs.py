@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 from cli_helpers import plancc
-from input_case import PLAIN, Case, run_case
+from input_case import PLAIN, Case, parquet, run_case
 
 from plancc import load
 from plancc.plan.matrix import ends_of_links
@@ -25,14 +25,6 @@ DATA = "id,f0,f1,label\n" + "".join(
 FEATURES = np.array([[0, 0], [1, -1], [2, -2], [3, -3], [5, -5]], np.float32)
 ROWS = {"features": FEATURES, "labels": [0, 1, 0, 1, 1]}
 NAMED = "ids are names: 5 vertices, numbered in the order of the names"
-
-
-def parquet(**columns):
-    def write(path):
-        arrow = pytest.importorskip("pyarrow")
-        pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), path)
-
-    return write
 
 
 def npz(**arrays):

@@ -12,13 +12,10 @@ from plancc.predict.machine_files import find_machine
 pytestmark = pytest.mark.usefixtures("opened_once")
 
 MODELS = {
-    "row": "--model hp -p 6",
-    "edge": "--model medium-grain -p 6",
-    "1d": "--model cagnet-1d -p 6",
-    "needed": "--model cagnet-1d -p 6 --sparse --blocks hp",
+    **{"row": "--model hp -p 6", "edge": "--model medium-grain -p 6"},
+    **{"1d": "--model cagnet-1d -p 6", "needed": "--model cagnet-1d -p 6 --sparse --blocks hp"},
     "1.5d": "--model cagnet-1.5d -p 8 --replication 2",
-    "2d": "--model cagnet-2d -p 6 --grid 2x3",
-    "feature": "--model mop -p 4",
+    **{"2d": "--model cagnet-2d -p 6 --grid 2x3", "feature": "--model mop -p 4"},
     "groups": "--model mop -p 4 --groups 2",
 }
 FLAT = "latency = 1e-3\nbandwidth = 5e6\nmultiply_adds = 1e7\n"

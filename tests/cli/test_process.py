@@ -156,9 +156,7 @@ def test_interrupted_while_writing(number: int, tmp_path: Path) -> None:
     assert (out / "plan.h5").read_text() == "the old one"
 
 
-def test_a_line_every_few_seconds_where_stderr_is_a_pipe(
-    middling: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_every_few_seconds_where_stderr_is_a_pipe(middling, tmp_path, monkeypatch):
     monkeypatch.setattr("plancc_cli.progress.EVERY", 0.02)
     monkeypatch.setattr("cli_helpers.without_progress", str)
     done = plancc("compile", middling, "-p", 16, "-o", tmp_path / "plan.h5")
@@ -250,9 +248,7 @@ def test_the_help_of_the_group_fits_a_terminal() -> None:
 @pytest.mark.parametrize(
     ("program", "words", "most"), [(plancc, ["compile"], 62), (plancc_run, [], 50)]
 )
-def test_help_begins_with_what_is_used_most(
-    program: Callable[..., Outcome], words: list[str], most: int
-) -> None:
+def test_help_begins_with_what_is_used_most(program, words, most):
     first, every = (program(*words, "--help", *more).out for more in ([], ["all"]))
     assert len(first.splitlines()) <= most
     few, flags = (

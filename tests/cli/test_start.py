@@ -60,9 +60,7 @@ def imported(module: str, *lines: list[str]) -> set[str]:
     ],
     ids=["telling", "lists and helps", "run", "verify and inspect"],
 )
-def test_a_command_imports_what_it_uses(
-    module: str, lines: list[list[str]], not_imported: set[str]
-) -> None:
+def test_a_command_imports_what_it_uses(module, lines, not_imported):
     found = imported(module, *lines)
     assert {"plancc", "click"} <= found
     assert not found & not_imported
@@ -138,9 +136,7 @@ def test_the_edge_list_that_warm_up_reads(tmp_path: Path, monkeypatch: pytest.Mo
 
 @long  # kernels are compiled; `make test` itself begins with `plancc warm-up`
 @pytest.mark.parametrize("portable", [False, True])
-def test_after_warm_up_the_same_command_compiles_nothing(
-    portable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_warm_up_the_same_command_compiles_nothing(portable, tmp_path, monkeypatch):
     kept = tmp_path / "kept"
     if not portable:
         monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(kept))
@@ -178,9 +174,7 @@ def test_levels_that_warm_up_refuses(words: list[str], sentence: str) -> None:
     assert sentence in done.error
 
 
-def test_a_command_that_fails_ends_a_warm_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_that_fails_ends_a_warm_up(tmp_path, monkeypatch):
     """Also under a launcher, of which the commands know nothing."""
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
@@ -192,9 +186,7 @@ def test_a_command_that_fails_ends_a_warm_up(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_interrupted_warm_up_says_which_kernels_it_has_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_warm_up_says_which_kernels_it_has_written(tmp_path, monkeypatch):
     def interrupted(*_: object, **__: object) -> None:
         (tmp_path / "a.kernel").touch()
         raise KeyboardInterrupt
@@ -206,9 +198,7 @@ def test_an_interrupted_warm_up_says_which_kernels_it_has_written(
     )
 
 
-def test_warm_up_says_what_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_warm_up_says_what_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path / "file" / "kernels"))
     done = plancc("warm-up")

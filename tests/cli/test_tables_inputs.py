@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from input_case import Case, run_case
+from graph_helpers import write_parquet
+from input_case import Case, parquet, run_case
 
 N = 12
 RING = f"%%MatrixMarket matrix coordinate pattern general\n{N} {N} {N}\n" + "".join(
@@ -39,37 +40,21 @@ def table(
     return "".join(mark.join(map(str, line)) + "\n" for line in lines)
 
 
-def parquet(name: str, first: int = 0, index: bool = False) -> Callable[[Path], object]:
-    """Write the same columns with pyarrow."""
-
-    def write(path: Path) -> None:
-        arrow = pytest.importorskip("pyarrow")
-        files = pytest.importorskip("pyarrow.parquet")
-        order = np.array(ORDER)
-        columns = {"f0": FEATURES[order, 0], "f1": FEATURES[order, 1], "label": LABELS[order]}
-        files.write_table(arrow.table({**columns, name: order + first}), path)
-
-    return write
+def by(name: str) -> Callable[[Path], object]:
+    """The same columns, with ids of this name."""
+    features = {"f0": FEATURES[ORDER, 0], "f1": FEATURES[ORDER, 1]}
+    return parquet(**features, label=LABELS[ORDER], **{name: ORDER})
 
 
 def parts(count: int, pattern: str, columns: Callable[[np.ndarray], dict[str, Any]]) -> Any:
     """Write a folder of parts, each with a twelfth of what `columns` makes of 0..N-1."""
 
     def write(path: Path) -> None:
-        arrow = pytest.importorskip("pyarrow")
-        files = pytest.importorskip("pyarrow.parquet")
         path.mkdir()
         for k, of in enumerate(np.array_split(np.arange(N), count)):
-            files.write_table(arrow.table(columns(of)), path / pattern.format(k))
+            write_parquet(path / pattern.format(k), columns(of))
 
     return write
-
-
-def names_in_parquet(path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    files = pytest.importorskip("pyarrow.parquet")
-    who = [f"v{v}" for v in ORDER]
-    files.write_table(arrow.table({"town": [None] * N, "who": who, "f0": ORDER}), path)
 
 
 def of_pandas(path: Path, start: int, step: int) -> None:
@@ -109,13 +94,13 @@ CASES = [
         )
     ),
     *(
-        of_data(f"C13 rows by the column {name!r} of Parquet", parquet(name), "t.parquet",
+        of_data(f"C13 rows by the column {name!r} of Parquet", by(name), "t.parquet",
              rows=RIGHT, silent=("not taken",))
         for name in ("node_id", "ID", "index", "__index_level_0__")
     ),
     of_data("C13 another name", table("person"),
          refused="t.csv: column 'person' holds every vertex once|--key id=person|--key id="),
-    of_data("C13 another name in Parquet", parquet("person"), "t.parquet",
+    of_data("C13 another name in Parquet", by("person"), "t.parquet",
          refused="t.parquet: column 'person' holds every vertex once"),
     of_data("C13 another name that is said", table("person"), more="--key id=person", rows=RIGHT,
          silent=("not taken",)),
@@ -264,18 +249,13 @@ file = "e.{}"
 """
 
 
-def seen(names: str, edges: list[tuple[int, int]], parquet: bool = False) -> Any:
+def seen(names: str, edges: list[tuple[int, int]], packed: bool = False) -> Any:
     """A folder of one relation, whose file has these names and edges."""
-    kind = "parquet" if parquet else "csv"
-    first, second = names.split(",")
-
-    def write(path: Path) -> None:
-        arrow = pytest.importorskip("pyarrow")
-        columns = {first: [u for u, _ in edges], second: [v for _, v in edges]}
-        pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), path)
-
+    kind = "parquet" if packed else "csv"
     lines = f"{names}\n" + "".join(f"{u},{v}\n" for u, v in edges)
-    return {"t/types.toml": SEEN.format(kind), f"t/e.{kind}": write if parquet else lines}
+    columns = dict(zip(names.split(","), np.array(edges).reshape(-1, 2).T, strict=True))
+    content = parquet(**columns) if packed else lines
+    return {"t/types.toml": SEEN.format(kind), f"t/e.{kind}": content}
 
 
 # users 0, 1, 2 are vertices 0, 1, 2; items 3 and 4
@@ -284,17 +264,13 @@ BY_ITEMS = [(v, u) for u, v in BY_USERS]
 OF_USERS = {(3, 0): 1.0, (3, 1): 1.0, (4, 0): 1.0}
 BY_NAMES = [
     *(
-        Case(f"A1: {names}{' of Parquet' * parquet}", seen(names, edges, parquet), entries=OF_USERS,
+        Case(f"A1: {names}{' of Parquet' * packed}", seen(names, edges, packed), entries=OF_USERS,
              silent=("read by their names",))
-        for names, edges, parquet in (
-            ("user,item", BY_USERS, False),
-            ("user_id,item_id", BY_USERS, True),
-            ("source,target", BY_USERS, False),
-            ("target,source", BY_ITEMS, False),
-            ("src,dst", BY_USERS, True),
-            ("item,user", BY_ITEMS, False),
-            ("itemId,userId", BY_ITEMS, True),
-            ("row,col", BY_ITEMS, False),
+        for names, edges, packed in (
+            *(("user,item", BY_USERS, False), ("user_id,item_id", BY_USERS, True)),
+            *(("source,target", BY_USERS, False), ("target,source", BY_ITEMS, False)),
+            *(("src,dst", BY_USERS, True), ("item,user", BY_ITEMS, False)),
+            *(("itemId,userId", BY_ITEMS, True), ("row,col", BY_ITEMS, False)),
             ("a,b", BY_ITEMS, False),
         )
     ),
@@ -362,7 +338,8 @@ KINDS = [
     ),
     Case("names of vertices under another name in Parquet",
          {"g.txt": "".join(f"v{i} v{(i + 1) % N}\n" for i in range(N)),
-         "t.parquet": names_in_parquet}, "compile g.txt --data t.parquet PLAIN",
+         "t.parquet": parquet(town=[None] * N, who=[f"v{v}" for v in ORDER], f0=ORDER)},
+         "compile g.txt --data t.parquet PLAIN",
          refused="t.parquet: column 'who' holds every vertex once|--key id=who"),
     *(
         of_data(f"a range of pandas from {start}", lambda path, start=start,

@@ -3,7 +3,7 @@
 import gzip
 
 import pytest
-from input_case import Case, run_case
+from input_case import Case, parquet, run_case
 
 from plancc.graph.claims import are_two_things
 
@@ -32,14 +32,6 @@ BELOW = "#a,b\nsource,target\n#py,ann\nbob,c\n"
 TEMPORAL = "source,target,timestamp\n0,1,1217567877\n0,1,1217567880\n1,2,1217567878\n"
 TIMES = "weights of the edges: column 'timestamp', 1,217,567,877 to 1,217,567,880, repeated"
 RATED = "source,target,rating,timestamp\n0,1,4,9\n1,2,5,8\n"
-
-
-def parquet(**columns):
-    def write(path):
-        arrow = pytest.importorskip("pyarrow")
-        pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), path)
-
-    return write
 
 
 def hive(path):

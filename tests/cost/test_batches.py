@@ -69,11 +69,8 @@ def naive_figures(kept: list[set[tuple[int, int]]], owner: np.ndarray, p: int) -
             work[owner[i]] += 1
     total = sum(work)
     return {
-        "nonzeros": total,
-        "volume": sum(sent),
-        "max_volume": max(*sent, *received),
-        "messages": messages,
-        "work_imbalance": max(work) * p / total - 1 if total else 0,
+        **{"nonzeros": total, "volume": sum(sent), "max_volume": max(*sent, *received)},
+        **{"messages": messages, "work_imbalance": max(work) * p / total - 1 if total else 0},
     }
 
 

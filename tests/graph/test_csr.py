@@ -254,10 +254,11 @@ def test_a_file_cut_short_and_an_index_out_of_range(tmp_path):
     (folder / "indices.npy").write_bytes(whole[:-4])
     with pytest.raises(InputError, match=r"indices\.npy: not an \.npy array"):
         read_graph(folder)
-    indices[5] = N
-    np.save(folder / "indices.npy", indices)
-    with pytest.raises(InputError, match=f"entry 5 is '{N}', out of range 0..{N - 1}"):
-        read_graph(folder)
+    for index in (N, -1):
+        indices[5] = index
+        np.save(folder / "indices.npy", indices)
+        with pytest.raises(InputError, match=f"entry 5 is '{index}', out of range 0..{N - 1}"):
+            read_graph(folder)
 
 
 HEAD = "%%MatrixMarket matrix coordinate real general\n5 5 31\n"

@@ -257,11 +257,7 @@ def test_a_last_line_behind_comments_alone(tmp_path):
             "1,2",
             "line 2: 4 columns are expected, as in the first line, not '1 2 3'",
         ),
-        (
-            "1,2,3\n\n1,,3\n",
-            "1,2",
-            "line 3: column 2 is empty: '1,,3'",
-        ),
+        ("1,2,3\n\n1,,3\n", "1,2", "line 3: column 2 is empty: '1,,3'"),
         ("1 2 a\n1 x a\n", "1,2", "line 2: not a whole number 'x'"),
         ("1 2 a\n1 2 b\n", "1,2,3", "line 1: the weight is not a number"),
     ],

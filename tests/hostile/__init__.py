@@ -1,10 +1,4 @@
-"""Attacks on plancc, kept: damaged files, hostile command lines, signals, killed runs.
-
-    python -m tests.hostile --seconds 3600      # or: make hostile
-
-`attack` says what an attack is, `worker` tries its cases under limits of the system. `seeds/` holds
-what was found; `test_quick` tries it in every run.
-"""
+"""Attacks on plancc: damaged graphs and their data, signals at any moment."""
 
 import sys
 from pathlib import Path

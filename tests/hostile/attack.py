@@ -1,22 +1,14 @@
-"""What an attack is: cases made from random numbers, and how the program is made to meet them."""
+"""What is tried, and how the program must not meet it."""
 
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
 
 MOST_WORDS = 1000
 """Characters of an error, the paths in it left out."""
 
 
 class Finding(Exception):
-    """The program did what it promises not to do.
-
-    Parameters:
-        kind: One of `KINDS`.
-        what: One line.
-    """
+    """The program did what it promises not to do: a kind of `KINDS`, and a line."""
 
     def __init__(self, kind: str, what: str) -> None:
         assert kind in KINDS, kind
@@ -37,61 +29,11 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to try.
-
-    Attributes:
-        how: How it was made, in a few words; for people.
-        files: Names and contents; the worker writes them into an empty folder.
-        fifos: Names of named pipes that the worker makes there.
-        words: What else the attack needs: options, numbers as text.
-    """
+    """How it was made, for people; files of an empty folder; what else there is to know."""
 
     how: str
     files: dict[str, bytes] = field(default_factory=dict)
-    fifos: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
-
-
-class Attack:
-    """A way to attack; derive from it, one subclass per thing that is attacked.
-
-    Attributes:
-        name (str): For the command line and the names of saved cases.
-        cpu, wall (float): Seconds of CPU time and of wall time of one case: above is a hang.
-            Machines may be busy.
-        memory (int): Bytes of address space that a case may take beyond what the process has; 0: no
-            limit.
-        quick, few (int): New cases of `make test-all` and of `make test`, besides the seeds.
-    """
-
-    name = ""
-    cpu, wall = 10.0, 300.0
-    memory = 1 << 30
-    quick, few = 50, 3
-
-    def prepare(self, folder: Path) -> None:
-        """Make what all cases share, such as plans to be damaged, in a folder of its own."""
-
-    def case(self, rng: np.random.Generator) -> Case:
-        """A case; the same for the same numbers."""
-        raise NotImplementedError
-
-    def look(self, case: Case, folder: Path) -> str:
-        """Let the program meet the case, whose files are in `folder`.
-
-        Returns:
-            How it ended, in a word; "ok" or "refused" for most. An error of plancc that is raised
-            is "refused" too.
-
-        Raises:
-            Finding: If the program does what it must not. Any exception that is not plancc's is
-                one.
-        """
-        raise NotImplementedError
-
-    def numbers(self, seed: int, trial: int) -> np.random.Generator:
-        """The random numbers of a trial."""
-        return np.random.default_rng([zlib.crc32(self.name.encode()), seed, trial])
 
 
 def check_words(sentence: str, folder: Path) -> None:

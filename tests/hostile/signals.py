@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .attack import Attack, Case, Finding
+from .attack import Case, Finding
 
 PROGRAMS = Path(sys.executable).parent
 START = 120.0
@@ -75,12 +75,9 @@ FILES = {
 """Names of files, and the commands that make some of them."""
 
 
-class Signals(Attack):
+class Signals:
     """SIGTERM, SIGINT or SIGHUP to a command at a random moment, in any state of its kernels."""
 
-    name = "signals"
-    cpu, wall, memory = 1000.0, 600.0, 0
-    quick, few = 2, 0
     longest = 6.0
     """Seconds of the latest moment."""
     scale = 15
@@ -135,9 +132,7 @@ class Signals(Attack):
                 cwd=folder,
                 env=environ,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                start_new_session=True,
+                **{"stdout": subprocess.DEVNULL, "stderr": stderr, "start_new_session": True},
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             )
             try:

@@ -2,9 +2,8 @@
 
     python -m tests.hostile.worker FOLDER
 
-Reads lines of JSON, ``{"attack": "lines", "seed": 1, "trial": 0}`` or ``{"attack": "lines",
-"trial": "name-of-a-seed"}``, and answers each with one. `Worker` starts such a process and sees a
-crash or a hang by an answer that is missing.
+Reads lines of JSON, the number of a case or the name of one of `SEEDS`, and answers each with one.
+`Worker` starts such a process and sees a crash or a hang by an answer that is missing.
 """
 
 import contextlib
@@ -17,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import tomllib
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,14 +25,19 @@ from typing import Any
 from plancc import guarded_child
 from plancc.errors import PlanccError
 
-from .attack import Attack, Case, Finding, check_words
-from .attacks import ATTACKS, seed_case
+from .attack import Case, Finding, check_words
+from .inputs import Inputs
 
 ROOT = Path(__file__).parents[2]
-START = 600.0
-"""Seconds that a process may take until its first case: imports, kernels, plans to be damaged."""
-SPARE = 2.0
-"""Seconds of CPU time beyond an attack's before the system ends the process."""
+FOLDER = Path(__file__).with_name("seeds")
+SEEDS = tomllib.loads((FOLDER / "index.toml").read_text())
+"""What was found once, which is tried first for ever after: ``files`` of the case in the folder."""
+WALL = 600.0
+"""Seconds of a case, and of all until the first."""
+CPU, SPARE = 10.0, 2.0
+"""Seconds of CPU time of a case: above is a hang; so many more, and the system ends the process."""
+MEMORY = 1 << 30
+"""Bytes of address space that a case may take beyond what the process has."""
 
 
 class Worker:
@@ -47,18 +52,14 @@ class Worker:
         self.process: subprocess.Popen[str] | None = None
         home.mkdir(parents=True, exist_ok=True)
 
-    def tried(self, attack: str, trial: int | str, seed: int = 0) -> dict[str, str]:
+    def tried(self, trial: int | str) -> dict[str, str]:
         """How a case ends: ``outcome``, and ``what`` and ``how`` for a finding."""
         if self.process is None:
             self._start()
         assert self.process is not None and self.process.stdin and self.process.stdout  # noqa: PT018
-        wall = ATTACKS[attack].wall if attack in self.prepared else START
-        self.prepared.add(attack)
-        self.process.stdin.write(
-            json.dumps({"attack": attack, "trial": trial, "seed": seed}) + "\n"
-        )
+        self.process.stdin.write(json.dumps(trial) + "\n")
         self.process.stdin.flush()
-        if select.select([self.process.stdout], [], [], wall)[0]:
+        if select.select([self.process.stdout], [], [], WALL)[0]:
             if line := self.process.stdout.readline():
                 found: dict[str, str] = json.loads(line)
                 return found
@@ -73,7 +74,6 @@ class Worker:
         return {"outcome": "hang" if hangs else "crash", "what": how if hangs else died, "how": how}
 
     def _start(self) -> None:
-        self.prepared: set[str] = set()
         (self.home / "how").write_text("before its first case")
         with (self.home / "stderr.txt").open("w") as log:
             self.process = subprocess.Popen(
@@ -81,9 +81,7 @@ class Worker:
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
+                **{"stderr": log, "text": True, "start_new_session": True},
                 env=os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
             )
 
@@ -109,36 +107,25 @@ def worker() -> Iterator[Worker]:
 def main(folder: str) -> None:
     says = os.fdopen(os.dup(1), "w", buffering=1)  # what the program prints goes elsewhere
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    home, prepared = Path(folder), dict[str, Attack]()
-    for each in ("case", "tmp"):
+    home = Path(folder)
+    for each in ("case", "tmp", "base"):
         (home / each).mkdir(parents=True, exist_ok=True)
     tempfile.tempdir = os.environ["TMPDIR"] = str(home / "tmp")
     guarded_child.CPU_SECONDS = 2  # a whole file needs 0.4; those that never end use up all
+    inputs = Inputs(home / "base")
     for line in sys.stdin:
-        order = json.loads(line)
-        name, trial = order["attack"], order["trial"]
-        if name not in prepared:
-            prepared[name] = ready(ATTACKS[name], home / "base" / name)
-        attack = prepared[name]
-        if isinstance(trial, str):
-            case = seed_case(trial)
-        else:
-            case = attack.case(attack.numbers(order["seed"], trial))
-        print(json.dumps(tried(attack, case, home)), file=says)
+        trial = json.loads(line)
+        case = seed_case(trial) if isinstance(trial, str) else inputs.case(trial)
+        print(json.dumps(tried(inputs, case, home)), file=says)
 
 
-def ready(attack: type[Attack], folder: Path) -> Attack:
-    """An attack that is prepared, without the limits of earlier cases."""
-    for which in (resource.RLIMIT_CPU, resource.RLIMIT_AS):
-        hard = resource.getrlimit(which)[1]
-        resource.setrlimit(which, (hard, hard))
-    folder.mkdir(parents=True, exist_ok=True)
-    made = attack()
-    made.prepare(folder)
-    return made
+def seed_case(name: str) -> Case:
+    entry = SEEDS[name]
+    files = {to: (FOLDER / file).read_bytes() for to, file in entry["files"].items()}
+    return Case(entry["what"], files)
 
 
-def tried(attack: Attack, case: Case, home: Path) -> dict[str, Any]:
+def tried(inputs: Inputs, case: Case, home: Path) -> dict[str, Any]:
     """How a case ends: ``outcome``, and ``what`` for a finding."""
     folder, temporary = home / "case", home / "tmp"
     for each in (folder, temporary):
@@ -147,15 +134,13 @@ def tried(attack: Attack, case: Case, home: Path) -> dict[str, Any]:
     for name, content in case.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    for name in case.fifos:
-        os.mkfifo(folder / name)
     (home / "how").write_text(ascii(" ".join((case.how, *case.words))))
-    start, here = limited(attack), os.getcwd()
+    start, here = limited(), os.getcwd()
     os.chdir(folder)
     try:
         try:
-            outcome = attack.look(case, folder)
-            if (used := cpu_seconds() - start) > attack.cpu:
+            outcome = inputs.look(case, folder)
+            if (used := cpu_seconds() - start) > CPU:
                 raise Finding("hang", f"{used:.0f} s of CPU time ({case.how})")
         except PlanccError as error:
             check_words(str(error), folder)
@@ -184,15 +169,14 @@ def check_leftovers(case: Case, folder: Path, temporary: Path) -> None:
         raise Finding("leftover", f"{left[0]} was left")
 
 
-def limited(attack: Attack) -> float:
+def limited() -> float:
     """Sets the limits of the next case; the CPU seconds that the process has used so far."""
     used = cpu_seconds()
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used + attack.cpu + SPARE) + 1, hard))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used + CPU + SPARE) + 1, hard))
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + attack.memory if attack.memory else hard
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, hard))
     return used
 
 

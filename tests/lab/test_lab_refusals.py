@@ -18,6 +18,7 @@ TABLE = {
         "p.h5 --classes 2": "the last width is 2, but there are 4 classes",
         "bare.h5 --dims 8,6,4,2": "--dims 8,6,4,2: the hidden layers of a run have one width",
         "bare.h5 --ranks 9": "9 ranks",
+        "bare.h5 --epochs 1 --classes 9223372036854775808": "--classes",
         "bare.h5 --epochs 0": "0 is not in the range",
         "bare.h5 --fold delayed": "--fold delayed: needs an edge plan",
         "bare.h5 --trace bare.h5": "is read or written already",

@@ -96,9 +96,7 @@ def test_what_is_not_predicted_says_why(graph: Path, tmp_path: Path) -> None:
 # -- wrong words -------------------------------------------------------------------------------
 
 
-def test_a_rehearsal_without_memory_says_how_much(
-    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rehearsal_without_memory_says_how_much(bare, tmp_path, monkeypatch):
     monkeypatch.setattr("plancc.memory.available_memory", lambda: 1 << 20)
     sentence = fails(tmp_path, "rehearse", bare, "--trace", tmp_path / "t.json", code=1)
     assert "to rehearse 3 ranks takes about 112." in sentence

@@ -186,9 +186,7 @@ def test_plans_stand_side_by_side(several: Path, folder: Path, plan: Path) -> No
     assert [text.strip() for text in page.texts["h3"]].count("After") == 3
 
 
-def test_what_is_said_once_is_not_said_again(
-    full: Path, graph: Path, plan: Path, tmp_path: Path
-) -> None:
+def test_what_is_said_once_is_not_said_again(full, graph, plan, tmp_path):
     """Neither by a table of every plan what the comparison says, nor by facts what plans share."""
     other, path = tmp_path / "other.h5", tmp_path / "page.html"
     ok("compile", graph, "-p", 4, "--model", "rp", "--seed", 7, "-o", other)
@@ -226,9 +224,7 @@ def small(plan: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(plan, tmp_path / "plan.h5"))
 
 
-def test_what_is_no_run_of_the_plan_is_refused(
-    small: Path, run: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_what_is_no_run_of_the_plan_is_refused(small, run, tmp_path):
     log, trace = (Path(shutil.copy(path, tmp_path / path.name)) for path in run)
     lines = log.read_text().splitlines()
     page = tmp_path / "page.html"
@@ -252,9 +248,7 @@ def test_what_is_no_run_of_the_plan_is_refused(
     assert f"rank 2, but {one} runs on 2 ranks at most" in error
 
 
-def test_a_run_of_another_plan_is_refused(
-    graph: Path, plan: Path, run: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_run_of_another_plan_is_refused(graph, plan, run, tmp_path):
     """By the content hash that log and timeline name, though ranks and epochs would fit."""
     other, page = tmp_path / "other.h5", tmp_path / "page.html"
     ok("compile", graph, "-p", 7, "--model", "rp", "-o", other)
@@ -272,9 +266,7 @@ def test_a_run_of_another_plan_is_refused(
 
 
 @pytest.mark.parametrize("library", ["jinja2", "matplotlib"])
-def test_without_a_library_it_says_what_to_install(
-    library: str, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_library_it_says_what_to_install(library, small, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, library, None)
     error = fails(tmp_path, "report", small, "-o", tmp_path / "page.html", code=1)
     assert error == f"a report needs {library}: pip install 'plancc[report]'"

@@ -203,8 +203,11 @@ def test_lines_of_others_do_not_count(graphs: list[Path], tmp_path: Path) -> Non
     (first,) = study(graphs[:1], rp, [2], results=keep).rows
     line = json.loads(keep.read_text())
     text = '{"key": 1}\n{"key": [[1]], "sources": "x", "result": 1}\n'
-    keep.write_text(f"{text}{json.dumps(line | {'result': {'none': 'of ours'}})}")
-    with pytest.warns(PlanccWarning, match=r"kept\.jsonl, line 3: not the row .*measured again"):
+    text += f'{{"sources": "0.1.0", "key": {"[" * 10**5}\n'
+    odd = b'{"sources": "0.1.0", "key": ["a\xff"], "result": 1}\n'
+    ours = json.dumps(line | {"result": {"none": "of ours"}})
+    keep.write_bytes(text.encode() + odd + ours.encode())
+    with pytest.warns(PlanccWarning, match=r"kept\.jsonl, line 5: not the row .*measured again"):
         (second,) = study(graphs[:1], rp, [2], results=keep).rows
     assert second.sha256 == first.sha256
     assert study(graphs[:1], rp, [2], results=keep).rows == [second]
@@ -214,9 +217,7 @@ def test_lines_of_others_do_not_count(graphs: list[Path], tmp_path: Path) -> Non
     ("name", "value"),
     [("volume", 31), ("seconds", math.nan), ("messages", [1]), ("vertices", "34"), ("seed", 2)],
 )
-def test_an_edited_row_is_measured_again(
-    name: str, value: object, graphs: list[Path], tmp_path: Path
-) -> None:
+def test_an_edited_row_is_measured_again(name, value, graphs, tmp_path):
     keep, rp = tmp_path / "kept.jsonl", parse_contenders("rp")
     (first,) = study(graphs[:1], rp, [2], results=keep).rows
     line = json.loads(keep.read_text())
@@ -229,9 +230,7 @@ def test_an_edited_row_is_measured_again(
     assert second.figures | {"seconds": 0} == first.figures | {"seconds": 0}
 
 
-def test_an_error_of_a_third_party_is_a_row(
-    graphs: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_a_third_party_is_a_row(graphs, monkeypatch):
     from plancc.models.random import RandomModel
 
     def build(*args: object, **options: object) -> None:

@@ -73,9 +73,7 @@ def test_chosen_columns(words: tuple[object, ...]) -> None:
     assert "in rows" not in said
 
 
-def test_means_over_seeds_and_graphs(
-    words: tuple[object, ...], graph: Path, tmp_path: Path
-) -> None:
+def test_means_over_seeds_and_graphs(words, graph, tmp_path):
     """Rows are means and sample deviations, by hand; geometric means close the table."""
     (tmp_path / "two.mtx.gz").write_bytes(gzip.compress(graph.read_bytes()))
     words = (*words, tmp_path / "two.mtx.gz", "--seeds", "1,2,3")
@@ -116,9 +114,7 @@ def test_a_figure(words: tuple[object, ...], tmp_path: Path) -> None:
             assert float(step.partition("e")[0]) in (1, 2, 5)
 
 
-def test_an_interruption_names_the_rows_once_there_are_some(
-    words: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interruption_names_the_rows_once_there_are_some(words, tmp_path, monkeypatch):
     for rows in (0, 2):
         left = [rows]
 

@@ -29,11 +29,8 @@ PREDICTOR = Predictor(DIMS, MACHINE)
 @pytest.mark.parametrize(
     ("text", "ranks"),
     [
-        ("p=16..4096", [16, 32, 64, 128, 256, 512, 1024, 2048, 4096]),
-        ("10..100", [16, 32, 64]),
-        ("p=16,36,64", [16, 36, 64]),
-        ("100, 4..8,1", [1, 4, 8, 100]),
-        ("4,4", [4]),
+        *(("p=16..4096", [16, 32, 64, 128, 256, 512, 1024, 2048, 4096]), ("10..100", [16, 32, 64])),
+        *(("p=16,36,64", [16, 36, 64]), ("100, 4..8,1", [1, 4, 8, 100]), ("4,4", [4])),
     ],
 )
 def test_numbers_of_ranks(text, ranks):
@@ -50,20 +47,10 @@ def test_models_with_options():
     found = parse_models("hp, cagnet-1.5d:replication=4,cagnet-1d:sparse,cagnet-2d:grid=2x8")
     assert [each.model for each in found] == ["hp", "cagnet-1.5d", "cagnet-1d", "cagnet-2d"]
     assert [each.options for each in found] == [
-        {},
-        {"replication": 4},
-        {"sparse": True},
-        {"grid": "2x8"},
+        *({}, {"replication": 4}, {"sparse": True}, {"grid": "2x8"}),
     ]
     for text in (
-        "",
-        "nope",
-        "hp,hp",
-        "hp:groups=2",
-        "auto",
-        "file:part=x",
-        "mop:groups",
-        "metis",
+        *("", "nope", "hp,hp", "hp:groups=2", "auto", "file:part=x", "mop:groups", "metis"),
         "hp:effort=best",
     ):
         with pytest.raises(InputError):

@@ -83,9 +83,7 @@ def task_of(model, num_parts=6, **options):
         ({"model": "gp", "effort": "best"}, True, "volume", {}),
         ({"model": "gp", "objective": "max-volume"}, True, "max-volume", {}),
         (
-            {"model": "gp", "objective": "volume", "partitioner": "metis"},
-            False,
-            None,
+            *({"model": "gp", "objective": "volume", "partitioner": "metis"}, False, None),
             {"objective": "volume"},
         ),
         ({"model": "gp", "objective": "messages", "partitioner": "metis"}, False, "messages", {}),

@@ -19,14 +19,10 @@ BOTH, LOOSER = "nnz:0.1,rows", "nnz,rows"
 @pytest.mark.parametrize(
     ("options", "of_search"),
     [
-        ({}, BOTH),
-        ({"objective": "time"}, BOTH),
-        ({"objective": "max-volume", "effort": "fast"}, BOTH),
-        ({"epsilon": 0.0}, BOTH),
-        ({"epsilon": 0.1}, BOTH),
-        ({"epsilon": 0.11}, LOOSER),
-        ({"partitioner": "builtin"}, "nnz"),
-        ({"preset": "quality"}, "nnz"),
+        *(({}, BOTH), ({"objective": "time"}, BOTH)),
+        *(({"objective": "max-volume", "effort": "fast"}, BOTH), ({"epsilon": 0.0}, BOTH)),
+        *(({"epsilon": 0.1}, BOTH), ({"epsilon": 0.11}, LOOSER)),
+        *(({"partitioner": "builtin"}, "nnz"), ({"preset": "quality"}, "nnz")),
         ({"partitioner": "builtin", "objective": "messages"}, "nnz"),
         ({"partitioner": "builtin", "objective": "time"}, BOTH),
     ],

@@ -42,10 +42,8 @@ def some_fixed(seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(
     ("model", "options"),
     [
-        ("hp", {"effort": "fast", "topology": "1x5"}),
-        ("gp", {"objective": "time"}),
-        ("stochastic-hp", {"budget": 60}),
-        ("cagnet-1d", {"blocks": "hp", "effort": "fast"}),
+        *(("hp", {"effort": "fast", "topology": "1x5"}), ("gp", {"objective": "time"})),
+        *(("stochastic-hp", {"budget": 60}), ("cagnet-1d", {"blocks": "hp", "effort": "fast"})),
         ("medium-grain", {"effort": "best", "topology": "1x5"}),
         ("fine-grain", {"objective": "max-volume"}),
         ("medium-grain", {"effort": "fast", "objective": "messages"}),

@@ -6,14 +6,7 @@ import networkx
 import numpy as np
 import pytest
 from cases import seeds
-from nets_helpers import (
-    graph_of,
-    grid,
-    hypergraph,
-    make,
-    random_owner,
-    slow_volume,
-)
+from nets_helpers import graph_of, grid, hypergraph, make, random_owner, slow_volume
 from worlds import net_list, slow_overload
 
 from plancc.models.limits import Limits

@@ -2,14 +2,7 @@
 
 import numpy as np
 import pytest
-from nets_helpers import (
-    grid,
-    hypergraph,
-    make,
-    random_graph,
-    random_owner,
-    slow_volume,
-)
+from nets_helpers import grid, hypergraph, make, random_graph, random_owner, slow_volume
 from worlds import slow_overload
 
 from plancc.models.limits import Limits

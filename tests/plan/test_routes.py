@@ -12,7 +12,6 @@ import sealing
 from cases import long, turns
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import fault
 
 import plancc
 from plancc.errors import InputError, PlanError
@@ -59,9 +58,7 @@ def plan_for(topology: str, *, edges: bool = False, seed: int = 0, n: int = 60):
 @pytest.mark.parametrize("edges", [False, True], ids=["rows", "edges"])
 @pytest.mark.parametrize("shape", shapes("3x4", "2x4+1x3+1x1", "1x12"))
 def test_hops_bring_every_row_once_to_every_node(shape, edges):
-    """As the oracle counts with sets, and the kernels of the verifier."""
     plan, _ = plan_for(shape, edges=edges)
-    assert not fault(plan.header, plan.arrays())
     verify(plan)
 
 
@@ -69,7 +66,6 @@ def test_hops_bring_every_row_once_to_every_node(shape, edges):
 @pytest.mark.parametrize("most", [2, 3])
 def test_relays_bring_every_row_once_in_few_hops(most, edges):
     plan, _ = plan_for(f"relays 2x5+1x2 {most}", edges=edges)
-    assert not fault(plan.header, plan.arrays())
     verify(plan)
     routed, _ = plan_for("3x4", edges=edges)
     assert with_routes(plan, Topology.parse("3x4")).content_sha256() == routed.content_sha256()
@@ -156,7 +152,6 @@ def test_any_plan_and_topology(case, seed):
     matrix = sp.csr_array((expected.data, expected.indices, expected.indptr), expected.shape)
     relays = [with_routes(flat, topology, most) for most in (2, 3)]
     for plan in (with_routes(flat, topology), *relays):
-        assert not fault(plan.header, plan.arrays())
         assert [problem for _, problem in plan_invariants(plan) if problem] == []
         parts = [plan.part(m) for m in range(num_parts)]
         np.testing.assert_allclose(product_of_slices(parts, x), matrix @ x, atol=1e-4)
@@ -262,7 +257,6 @@ def test_a_row_that_is_missing_is_found(shape, hop, tmp_path):
     broken = without_row(plan, hop)
     with pytest.raises(PlanError, match="row"):
         verify(broken)
-    assert fault(broken.header, broken.arrays())
     path = tmp_path / "plan.h5"
     broken.save(path)
     with pytest.raises(PlanError, match="row"):
@@ -277,11 +271,8 @@ def test_a_row_that_one_end_has_otherwise_is_found(hop):
     row, last = table.row.copy(), table.row_ptr[1:] - 1
     row[last[np.flatnonzero(row[last] < plan.num_vertices - 1)[0]]] = plan.num_vertices - 1
     broken = changed(plan, hop, send={"row": row})
-    with pytest.raises(
-        PlanError, match=r"in the hops of the expand: .* does not have|_spread tables"
-    ):
+    with pytest.raises(PlanError, match=r"hops of the expand: .* does not have|_spread tables"):
         verify(broken)
-    assert fault(broken.header, broken.arrays())
     assert any(problem for _, problem in plan_invariants(broken))
 
 
@@ -292,7 +283,6 @@ def test_two_messages_between_nodes_are_found():
     broken = plan_helpers.with_steps(one, **hops)
     with pytest.raises(PlanError, match="hops of the expand stay inside nodes or cross them"):
         verify(broken)
-    assert fault(broken.header, broken.arrays())
     assert any(problem for _, problem in plan_invariants(broken))
 
 

@@ -21,9 +21,7 @@ SCRIPT = Path(__file__).with_name("write_failures.py")
 def run(how, path, *numbers):
     done = subprocess.run(
         [sys.executable, SCRIPT, how, path, *map(str, numbers)],
-        capture_output=True,
-        text=True,
-        timeout=200,
+        **{"capture_output": True, "text": True, "timeout": 200},
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()

@@ -101,6 +101,7 @@ NEEDED = ("latency = 1e-6", "bandwidth = 1e9", "multiply_adds = 1e9")
         ("bandwidth = inf", "'bandwidth' is inf"),
         ("bandwidth = nan", "'bandwidth' is nan"),
         (f"bandwidth = 1{'0' * 400}", "'bandwidth' is 1000"),
+        ("latency = 9223372036854775808", "'latency' is 9223372036854775808, not a positive"),
         ("multiply_adds = '5e9'", "'multiply_adds' is '5e9'"),
         ("multiply_adds = true", "'multiply_adds' is True"),
         ("multiply_adds = [1.0]", r"'multiply_adds' is \[1.0\]"),

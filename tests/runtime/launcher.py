@@ -40,9 +40,7 @@ def run(
         command = [MPIRUN, "-n", str(ranks), "--oversubscribe", *command]
     process = subprocess.Popen(
         command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True},
         env={**ENVIRONMENT, **environment},
         start_new_session=True,
     )

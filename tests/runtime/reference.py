@@ -282,10 +282,7 @@ def coefficients(a: np.ndarray, loops: bool) -> dict[str, np.ndarray]:
 def bound(wire: str, rows: np.ndarray) -> np.ndarray:
     """The most by which every number may be off once it has travelled."""
     rows = np.abs(rows)
-    return (1 + 2.0**-20) * {
-        "fp32": np.zeros_like(rows),
-        "bf16": 2.0**-8 * rows,
-    }[wire]
+    return (1 + 2.0**-20) * {"fp32": np.zeros_like(rows), "bf16": 2.0**-8 * rows}[wire]
 
 
 class Dense:

@@ -417,9 +417,7 @@ def test_two_runs_do_not_share_a_folder(plans, tmp_path):
     )
     other = subprocess.Popen(
         [sys.executable, "-c", code, tmp_path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True},
     )
     try:
         assert other.stdout.readline() == "locked\n"

@@ -87,8 +87,7 @@ def test_words_put_into_sums_over_copies(layout, copies):
 def test_resumed_training_gives_the_same_bits(layout, tmp_path):
     file = file_of("directed", layout)
     options = TrainOptions(
-        **{"epochs": 4, "hidden": 9, "dropout": 0.2, "threads": 1},
-        log=tmp_path / "log",
+        **{"epochs": 4, "hidden": 9, "dropout": 0.2, "threads": 1}, log=tmp_path / "log"
     )
     straight = trained(file, options, 4)[0]
     kept = replace(options, checkpoint=tmp_path / "kept", log=None)

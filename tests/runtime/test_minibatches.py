@@ -270,10 +270,8 @@ def test_features_at_hand_and_rows_that_no_layer_reads_change_words_only(case, s
     """The last layer computes the targets, and few rows beside them: the words stay."""
     (model, _), sampler, found = case, SAMPLERS[s], []
     for passes, room in (
-        (("order",), None),
-        (("order", "constant"), 100),
-        (("order", "constant", "dead-rows"), 100),
-        (PASSES, 0),
+        *((("order",), None), (("order", "constant"), 100)),
+        *((("order", "constant", "dead-rows"), 100), (PASSES, 0)),
     ):
         chosen = {**model, **sampler, "passes": passes, "feature_cache": room, "epochs": 1}
         found.append(few_steps(plans, 3, **chosen))
@@ -396,10 +394,7 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
     [
         ("--batch-size all", "--batch-size 'all': give a number of vertices, or full"),
         ("--batch-size full --sampler walk", "--batch-size full: excludes --sampler"),
-        (
-            "--sampler train",
-            "no train_mask: sampler 'train' needs it (compile with --data)",
-        ),
+        ("--sampler train", "no train_mask: sampler 'train' needs it (compile with --data)"),
         ("--fanouts 2,x", "--fanouts '2,x': give whole numbers"),
         ("--steps 3", "steps 3: only mini-batches have steps; give --sampler or --batch-size"),
         ("--steps 3 --batch-size full", "have steps; --batch-size full leaves them out"),
@@ -517,8 +512,7 @@ def test_sums_over_a_batch_are_multiplied_and_means_are_not(coefficients):
 
 @pytest.mark.parametrize("p", [1, 3])
 @pytest.mark.parametrize(
-    ("k", "draw"),
-    [(0, "auto"), (4, "owners"), (5, "everywhere"), (6, "auto"), (8, "auto")],
+    ("k", "draw"), [(0, "auto"), (4, "owners"), (5, "everywhere"), (6, "auto"), (8, "auto")]
 )
 def test_batches_of_a_loop_of_ones_own(p, k, draw, plans):
     """Outputs of layers on `graph.batches`, against the dense blocks of the same batches."""

@@ -175,9 +175,7 @@ INIT = "plan.h5 --hidden 5 --no-bias --init"
         ),
         ("plan.h5 --log log", "plan.h5", 2, ["--log is given on rank 0, not given on rank 1"]),
         (
-            f"{INIT} init.npz",
-            f"{INIT} other.npz",
-            2,
+            *(f"{INIT} init.npz", f"{INIT} other.npz", 2),
             ["init.npz: the initial weights (--init)", "rank 0", "rank 1"],
         ),
     ],
@@ -192,11 +190,7 @@ def test_two_ranks_refuse_in_one_sentence(first, second, code, words, damaged, r
     ("arguments", "code", "words"),
     [
         ("--lr nan", 2, "lr"),
-        (
-            "--no-bias --model-option bias=true",
-            2,
-            "--bias/--no-bias and --model-option bias: giv",
-        ),
+        ("--no-bias --model-option bias=true", 2, "--bias/--no-bias and --model-option bias: giv"),
         ("--model-option heads=4 --model-option heads=8", 2, "'heads=8': heads is given twice"),
         ("--sampler-option a=4 --sampler-option a=4", 2, "'a=4': a is given twice"),
         ("--init /no/such/file.npz", 2, "file.npz"),

@@ -191,9 +191,7 @@ def test_mpirun_passes_the_signal_on_and_the_code_back(tmp_path, ranks):
     command = [MPIRUN, "-n", 2, "--oversubscribe", sys.executable, "-m", "plancc_cli.run"]
     job = subprocess.Popen(
         [str(word) for word in (*command, *endless(tmp_path, "--signal", "USR1", *split))],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True},
         env=ENVIRONMENT,
     )
     try:

@@ -23,12 +23,9 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.transport.single import SingleTransport
 
 BUILT_IN = {
-    "row": ROW,
-    "edge, expand first": edge_program(True),
-    "edge, fold first": edge_program(False),
-    "grid": GRID,
-    "1.5d": replicated(needed_only=False),
-    "1.5d sparse": replicated(needed_only=True),
+    **{"row": ROW, "edge, expand first": edge_program(True)},
+    **{"edge, fold first": edge_program(False), "grid": GRID},
+    **{"1.5d": replicated(needed_only=False), "1.5d sparse": replicated(needed_only=True)},
     "feature": FEATURE,
 }
 
@@ -60,9 +57,7 @@ WRONG = {
     ),
     "a product of what is added": (
         (
-            Multiply("x to u", "x", "u"),
-            Multiply("a", "x", "t"),
-            ScatterAdd("f", "t", "u"),
+            *(Multiply("x to u", "x", "u"), Multiply("a", "x", "t"), ScatterAdd("f", "t", "u")),
             Multiply("b", "u", "y"),
         ),
         "Multiply 'b' from 'u' to 'y': 'u' is whole after the last product only",
@@ -127,9 +122,7 @@ def test_an_adjoint_is_refused_where_it_runs():
 def test_a_step_of_a_group_that_is_idle_parts_steps_all_the_same():
     """A gather behind it starts behind it, though one rank has nothing to sum."""
     program = (
-        Multiply("a", "x", "t"),
-        AllReduce("copies", "t", "u"),
-        Gather("e", "u", "halo"),
+        *(Multiply("a", "x", "t"), AllReduce("copies", "t", "u"), Gather("e", "u", "halo")),
         Multiply("b", "halo", "y"),
     )
     assert checked(program) == program

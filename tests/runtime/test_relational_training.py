@@ -21,12 +21,9 @@ from plancc_runtime.transport.single import SingleTransport
 
 WIDTHS = {"author": 4, "paper": 6, "venue": 3}
 MODELS = {
-    "rgcn": {"model": "rgcn"},
-    "bases": {"model": "rgcn", "model_options": {"bases": 2}},
-    "sum": {"model": "rgcn", "aggregator": "sum"},
-    "sage": {"model": "sage"},
-    "gat": {"model": "gat", "heads": 2},
-    "gcn": {"model": "gcn"},
+    **{"rgcn": {"model": "rgcn"}, "bases": {"model": "rgcn", "model_options": {"bases": 2}}},
+    **{"sum": {"model": "rgcn", "aggregator": "sum"}, "sage": {"model": "sage"}},
+    **{"gat": {"model": "gat", "heads": 2}, "gcn": {"model": "gcn"}},
 }
 
 

@@ -45,16 +45,8 @@ GRIDS = [
 ]
 MORE_GRIDS = [
     *(
-        "1.5d 2x2",
-        "3d 2x2x1",
-        "1d 3",
-        "1d 9",
-        "1.5d 2x1",
-        "1.5d 4x2",
-        "1.5d 4x2 sparse",
-        "2d 3x3",
-        "2d 3x2",
-        "2d 1x4",
+        *("1.5d 2x2", "3d 2x2x1", "1d 3", "1d 9", "1.5d 2x1", "1.5d 4x2", "1.5d 4x2 sparse"),
+        *("2d 3x3", "2d 3x2", "2d 1x4"),
     ),
     *("2d 4x1", "2d 2x4", "3d 2x2x2", "3d 2x1x2", "1.5d 3x3 sparse", "1.5d 3x2", "1.5d 5x2"),
     *("1.5d 5x3", "1.5d 9x4", "1.5d 5x3 sparse", "1.5d 9x4 sparse", "1.5d 2x3 sparse"),
@@ -131,11 +123,8 @@ VARIANTS = {
     "adam": {"model": "sage", "optimizer": "adam", "residual": True, "weight_decay": 0.01},
 }
 QUICK = {
-    "edge": ("batch norm", "layer norm", "clipped"),
-    "1d 3 sparse": ("scaled rows",),
-    "1.5d 2x2 sparse": ("batch norm",),
-    "2d 2x3": ("scaled rows",),
-    "3d 1x2x2": ("adam",),
+    **{"edge": ("batch norm", "layer norm", "clipped"), "1d 3 sparse": ("scaled rows",)},
+    **{"1.5d 2x2 sparse": ("batch norm",), "2d 2x3": ("scaled rows",), "3d 1x2x2": ("adam",)},
     "feature 1x3": ("batch norm",),
 }
 

@@ -64,10 +64,7 @@ def make_groups(transport):
     """Rows and columns of a 2x3 grid; rows, columns and fibers of a 2x2x2 one: those there are."""
     groups = []
     for number in (
-        lambda r: r // 3,
-        lambda r: r % 3,
-        lambda r: r // 2,
-        lambda r: r % 4,
+        *(lambda r: r // 3, lambda r: r % 3, lambda r: r // 2, lambda r: r % 4),
         lambda r: (r // 4, r % 2),
     ):
         mine = number(transport.rank)
@@ -234,8 +231,7 @@ def check_training(transport):
         slices = slices_of("directed", layout, transport.size)
         found = train(slices[transport.rank], replace(options, epochs=3), transport)
         losses, weights = reference.train_model(
-            *("sage", aggregator, worlds.array("directed"), *given, start, 3, 0.1),
-            self_loops=False,
+            *("sage", aggregator, worlds.array("directed"), *given, start, 3, 0.1), self_loops=False
         )
         reference.close([epoch.loss for epoch in found.epochs], losses, 1e-10)
         for name, weight in weights.items():

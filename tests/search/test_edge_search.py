@@ -18,10 +18,7 @@ from plancc.search import edges, search
 from plancc.search.edges import search_edges
 from plancc.search.presets import EDGE_EFFORTS, OF_NONZEROS
 
-CASES = (
-    *((MediumGrainModel(), effort) for effort in EFFORTS),
-    (FineGrainModel(), "best"),
-)
+CASES = (*((MediumGrainModel(), effort) for effort in EFFORTS), (FineGrainModel(), "best"))
 
 
 @pytest.fixture

@@ -101,6 +101,7 @@ def test_the_share_of_mirrored_nonzeros():
     both = build_graph(3000, np.concatenate([row, column]), np.concatenate([column, row]))
     assert mirrored_share(one_way) < 0.05
     assert mirrored_share(both) == 1.0
+    assert mirrored_share(build_graph(3, np.array([1, 2]), np.array([2, 0]))) == 0  # beside a row
     assert mirrored_share(build_graph(3, row[:0], row[:0])) == 1.0
 
 
@@ -127,10 +128,7 @@ def test_the_default_is_less_than_there_is(monkeypatch):
     ("name", "model", "asked", "effort", "ways"),
     [
         (
-            "extreme",
-            "hp",
-            "balanced",
-            "balanced",
+            *("extreme", "hp", "balanced", "balanced"),
             r", or take `effort` fast \(... MiB\), or have ranks",
         ),
         ("sbm", "hp", "balanced", "balanced", ", or have ranks"),  # whose efforts take the same

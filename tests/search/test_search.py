@@ -247,10 +247,7 @@ def test_wrong_options(options, words):
     num_parts = options.get("num_parts", 4)
     given = {name: options[name] for name in options if name != "num_parts"}
     matrix = small_graph("grid")
-    for found in (
-        partial(search, matrix),
-        partial(search_edges, matrix, MediumGrainModel()),
-    ):
+    for found in (partial(search, matrix), partial(search_edges, matrix, MediumGrainModel())):
         with pytest.raises(InputError, match=words):
             found(num_parts, SearchOptions(**given))
 

@@ -19,11 +19,7 @@ from plancc.partitioners import PARTITIONERS, run
 from plancc.partitioners.process import run_in_child
 from plancc.search import rows, search, starts
 from plancc.search.presets import OF_KIND, Kinds, Starts
-from plancc.search.starts import (
-    beginnings,
-    kind_of,
-    tightest,
-)
+from plancc.search.starts import beginnings, kind_of, tightest
 from plancc_datasets import load_dataset
 
 
@@ -221,11 +217,8 @@ def test_the_tightest_balance_is_tried_alone_where_it_is_loose_enough_for_single
 @pytest.mark.parametrize(
     ("effort", "allowed", "held"),
     [
-        ("fast", 0.06, "all"),
-        ("fast", 0.03, "nearly"),
-        ("fast", 0.012, "no"),
-        ("balanced", 0.03, "nearly"),
-        pytest.param("balanced", 0.06, "all", marks=long),
+        *(("fast", 0.06, "all"), ("fast", 0.03, "nearly"), ("fast", 0.012, "no")),
+        *(("balanced", 0.03, "nearly"), pytest.param("balanced", 0.06, "all", marks=long)),
         pytest.param("balanced", 0.012, "no", marks=long),
     ],
 )

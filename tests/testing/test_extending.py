@@ -60,10 +60,7 @@ def told(package):
         [sys.executable, "-c", CODE],
         input=LINES.strip(),
         env=os.environ | {"PYTHONPATH": str(package)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=package,
+        **{"capture_output": True, "text": True, "timeout": 300, "cwd": package},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
