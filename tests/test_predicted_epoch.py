@@ -48,8 +48,13 @@ def compiled(*args, **options):
 
 
 MODELS = {
-    **{"hp": {}, "medium-grain": {}, "rp": {}, "cagnet-1d": {}, "cagnet-2d": {"grid": "2x2"}},
-    **{"mop": {}, "auto": {"candidates": "hp,libra"}},
+    "hp": {},
+    "medium-grain": {},
+    "rp": {},
+    "cagnet-1d": {},
+    "cagnet-2d": {"grid": "2x2"},
+    "mop": {},
+    "auto": {"candidates": "hp,libra"},
 }
 
 

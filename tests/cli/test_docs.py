@@ -130,8 +130,12 @@ def test_commands_of_the_guide(workplace: Path, page: str) -> None:
         one_rank = line.removeprefix("mpirun -n 4 ")  # ranks: the README's commands, the demo
         typed(one_rank)
     made = {
-        **{"compile.md": "better.h5", "plans.md": "new.h5", "edges.md": "best.h5"},
-        **{"train.md": "weights.npz", "runs.md": "run.jsonl", "grids.md": "needed.h5"},
+        "compile.md": "better.h5",
+        "plans.md": "new.h5",
+        "edges.md": "best.h5",
+        "train.md": "weights.npz",
+        "runs.md": "run.jsonl",
+        "grids.md": "needed.h5",
         "study.md": "plancc-study.jsonl",
     }
     assert (workplace / made[page]).exists()

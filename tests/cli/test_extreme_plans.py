@@ -15,11 +15,15 @@ pytestmark = pytest.mark.usefixtures("opened_once")
 
 BARE = ("--normalize", "none", "--no-self-loops")
 CASES = {
-    **{"star": ("star", 6, 6, "hp", ()), "star-edges": ("star", 9, 3, "medium-grain", ())},
-    **{"one": ("empty", 1, 1, "hp", BARE), "one-loop": ("loops", 1, 1, "fine-grain", ())},
-    **{"empty": ("empty", 6, 6, "hp", BARE), "empty-edges": ("empty", 5, 2, "fine-grain", BARE)},
+    "star": ("star", 6, 6, "hp", ()),
+    "star-edges": ("star", 9, 3, "medium-grain", ()),
+    "one": ("empty", 1, 1, "hp", BARE),
+    "one-loop": ("loops", 1, 1, "fine-grain", ()),
+    "empty": ("empty", 6, 6, "hp", BARE),
+    "empty-edges": ("empty", 5, 2, "fine-grain", BARE),
     "empty-grid": ("empty", 8, 4, "cagnet-2d", BARE),
-    **{"loops": ("loops", 6, 3, "medium-grain", BARE), "clique": ("clique", 6, 6, "gp", ())},
+    "loops": ("loops", 6, 3, "medium-grain", BARE),
+    "clique": ("clique", 6, 6, "gp", ()),
     "row": ("row", 7, 7, "libra", ()),
 }
 QUICK = ("empty", "empty-edges", "empty-grid")

@@ -19,7 +19,10 @@ from plancc.sampling import SAMPLERS
 from plancc_cli import options
 
 NAMES = {
-    **{"models": MODELS, "partitioners": PARTITIONERS, "samplers": SAMPLERS, "formats": FORMATS},
+    "models": MODELS,
+    "partitioners": PARTITIONERS,
+    "samplers": SAMPLERS,
+    "formats": FORMATS,
     "objectives": [*OBJECTIVES, "cut"],
 }
 

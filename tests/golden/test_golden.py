@@ -75,10 +75,18 @@ def test_a_row_plan_has_its_header_and_provenance():
     assert (header.num_vertices, header.num_nonzeros, header.num_parts) == (7, 14, 3)
     assert (header.directed, header.self_loops) == (True, True)
     for name, value in {
-        **{"balance": "nnz", "command": "plancc.compile(...)", "created": "2023-11-14T22:13:20Z"},
-        **{"model": "file", "model_part": "[0, 0, 1, 1, 2, 2, 0]", "plancc_version": "0.1.0"},
-        **{"seed": 1, "source_format": "edgelist", "source_name": "golden.txt"},
-        **{"source_reading": "", "source_sha256": "0" * 64, "warnings": ""},
+        "balance": "nnz",
+        "command": "plancc.compile(...)",
+        "created": "2023-11-14T22:13:20Z",
+        "model": "file",
+        "model_part": "[0, 0, 1, 1, 2, 2, 0]",
+        "plancc_version": "0.1.0",
+        "seed": 1,
+        "source_format": "edgelist",
+        "source_name": "golden.txt",
+        "source_reading": "",
+        "source_sha256": "0" * 64,
+        "warnings": "",
     }.items():
         assert plan.provenance[name] == value
 
@@ -100,11 +108,22 @@ def test_a_row_plan_has_its_figures():
     told = report(file("row-1.7"))
     assert told.metrics.as_dict() == pytest.approx(
         {
-            **{"volume": 6, "average_volume": 2.0, "max_sent": 3, "max_received": 3},
-            **{"max_exchanged": 5, "messages": 4, "average_messages": 4 / 3},
-            **{"max_messages_sent": 2, "max_messages_received": 2, "nonzero_imbalance": 2 / 7},
-            **{"row_imbalance": 2 / 7, "boundary_ratio": 6 / 7, "max_boundary_ratio": 1.5},
-            **{"fold_volume": 0, "fold_messages": 0, "replication_factor": 13 / 7},
+            "volume": 6,
+            "average_volume": 2.0,
+            "max_sent": 3,
+            "max_received": 3,
+            "max_exchanged": 5,
+            "messages": 4,
+            "average_messages": 4 / 3,
+            "max_messages_sent": 2,
+            "max_messages_received": 2,
+            "nonzero_imbalance": 2 / 7,
+            "row_imbalance": 2 / 7,
+            "boundary_ratio": 6 / 7,
+            "max_boundary_ratio": 1.5,
+            "fold_volume": 0,
+            "fold_messages": 0,
+            "replication_factor": 13 / 7,
         }
     )
     assert told.random.volume == 7
@@ -133,11 +152,22 @@ def test_format_1_5_figures_and_ranks():
     told = report(file("plan-1.5"))
     assert told.metrics.as_dict() == pytest.approx(
         {
-            **{"volume": 5, "average_volume": 5 / 3, "max_sent": 2, "max_received": 3},
-            **{"max_exchanged": 4, "messages": 5, "average_messages": 5 / 3},
-            **{"max_messages_sent": 2, "max_messages_received": 3, "nonzero_imbalance": 1 / 14},
-            **{"row_imbalance": 2 / 7, "boundary_ratio": 2 / 7, "max_boundary_ratio": 1 / 2},
-            **{"fold_volume": 3, "fold_messages": 3, "replication_factor": 12 / 7},
+            "volume": 5,
+            "average_volume": 5 / 3,
+            "max_sent": 2,
+            "max_received": 3,
+            "max_exchanged": 4,
+            "messages": 5,
+            "average_messages": 5 / 3,
+            "max_messages_sent": 2,
+            "max_messages_received": 3,
+            "nonzero_imbalance": 1 / 14,
+            "row_imbalance": 2 / 7,
+            "boundary_ratio": 2 / 7,
+            "max_boundary_ratio": 1 / 2,
+            "fold_volume": 3,
+            "fold_messages": 3,
+            "replication_factor": 12 / 7,
         }
     )
     assert (told.random.volume, told.random.fold_volume) == (7, 0)

@@ -20,8 +20,12 @@ X = np.arange(10, dtype=np.float32).reshape(5, 2)
 def looks_like_dgl(**others):
     data = {"feat": X, "label": np.arange(5), "train_mask": np.arange(5) < 2}
     held = {
-        **{"ndata": data, "edata": {"weight": np.array([0.5, 2.0, 3.0])}, "ntypes": ["_N"]},
-        **{"etypes": ["_E"], "edges": lambda: (SRC, DST), "num_nodes": lambda: 5},
+        "ndata": data,
+        "edata": {"weight": np.array([0.5, 2.0, 3.0])},
+        "ntypes": ["_N"],
+        "etypes": ["_E"],
+        "edges": lambda: (SRC, DST),
+        "num_nodes": lambda: 5,
         "is_block": False,
     }
     return SimpleNamespace(**(held | others))
@@ -71,8 +75,12 @@ def test_igraph():
 
 
 DESCRIBED = {
-    **{"graph_name": "small", "num_parts": 2, "num_nodes": 5, "node_map": {"_N": [[0, 3], [3, 5]]}},
-    **{"part-0": {"part_graph": "part0/graph.dgl"}, "part-1": {"part_graph": "part1/graph.dgl"}},
+    "graph_name": "small",
+    "num_parts": 2,
+    "num_nodes": 5,
+    "node_map": {"_N": [[0, 3], [3, 5]]},
+    "part-0": {"part_graph": "part0/graph.dgl"},
+    "part-1": {"part_graph": "part1/graph.dgl"},
 }
 ORIGINAL = [4, 0, 2, 3, 1]
 OWNER = [0, 1, 0, 1, 0]

@@ -13,8 +13,11 @@ from plancc.graph.links import KINDS, random_links, read_links, withheld, withou
 from plancc.graph.read_source import read_source
 
 PAIRS = {
-    **{"train": [[0, 1], [2, 3]], "val": [[4], [5]], "val_negative": [[1, 2], [7, 8]]},
-    **{"test": [[6], [7]], "test_negative": [[0], [9]]},
+    "train": [[0, 1], [2, 3]],
+    "val": [[4], [5]],
+    "val_negative": [[1, 2], [7, 8]],
+    "test": [[6], [7]],
+    "test_negative": [[0], [9]],
 }
 
 

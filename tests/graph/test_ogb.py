@@ -178,8 +178,11 @@ def binary(folder, **others):
     for file in raw.glob("*.gz"):
         file.unlink()
     arrays = {
-        **{"edge_index": [[0, 1, 3], [1, 2, 2]], "num_nodes_list": [5], "num_edges_list": [3]},
-        **{"node_feat": X, "node_year": np.full((5, 1), 2015)},
+        "edge_index": [[0, 1, 3], [1, 2, 2]],
+        "num_nodes_list": [5],
+        "num_edges_list": [3],
+        "node_feat": X,
+        "node_year": np.full((5, 1), 2015),
     }
     np.savez_compressed(raw / "data.npz", **(arrays | others))
     labels = np.array([[0.0], [2.0], [np.nan], [1.0], [0.0]])

@@ -94,8 +94,14 @@ def parquet_columns(path, x, ids):
 
 
 BESIDE = {
-    **{"a.npz": npz, "sparse.npz": sparse_npz, "a.csv": table, "a.tsv": table, "a.csv.gz": table},
-    **{"a.parquet": parquet, "columns.parquet": parquet_columns, "a.npy": npy},
+    "a.npz": npz,
+    "sparse.npz": sparse_npz,
+    "a.csv": table,
+    "a.tsv": table,
+    "a.csv.gz": table,
+    "a.parquet": parquet,
+    "columns.parquet": parquet_columns,
+    "a.npy": npy,
     "unnamed.csv": unnamed,
 }
 """Writers of files that hold features and no graph."""
@@ -185,7 +191,10 @@ def ogb(path):
 
 
 WITHIN = {
-    **{"a.pt": pt, "edges.npz": edge_index_npz, "csr.npz": csr_npz, "a.h5ad": h5ad},
+    "a.pt": pt,
+    "edges.npz": edge_index_npz,
+    "csr.npz": csr_npz,
+    "a.h5ad": h5ad,
     "ogbn_small": ogb,
 }
 """Writers of sources that hold a graph and its features."""

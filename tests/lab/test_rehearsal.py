@@ -27,7 +27,10 @@ MACHINE = Machine(
     latency=2e-6, bandwidth=1e9, multiply_adds=1e9, node=Node(ranks=3, latency=1e-6, bandwidth=4e8)
 )
 LAYOUTS = {
-    **{"row": "row", "edge": "edge", "grid 1.5d": "1.5d 2x2", "grid 2d": "2d 2x2"},
+    "row": "row",
+    "edge": "edge",
+    "grid 1.5d": "1.5d 2x2",
+    "grid 2d": "2d 2x2",
     "feature": "feature 1x4",
 }
 

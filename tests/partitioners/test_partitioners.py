@@ -88,8 +88,11 @@ def solved(problem, num_parts, name="builtin", *, limits=None, **options):
 
 
 TINY = {
-    **{"no edges": np.zeros((5, 5)), "one": np.ones((1, 1)), "pair": np.array([[0, 1], [0, 0]])},
-    **{"star": np.pad(np.ones((1, 4)), ((0, 4), (1, 0))), "full": np.ones((4, 4))},
+    "no edges": np.zeros((5, 5)),
+    "one": np.ones((1, 1)),
+    "pair": np.array([[0, 1], [0, 0]]),
+    "star": np.pad(np.ones((1, 4)), ((0, 4), (1, 0))),
+    "full": np.ones((4, 4)),
     "isolated": np.diag([1.0, 1.0, 0, 0, 0, 0, 0], 1),
 }
 

@@ -18,9 +18,12 @@ from plancc.passes.kernels.state import state_of
 
 KINDS = [(2, 8), (3, 3), (4, 12), (7, 5), (40, 9)]  # parts, most pins of a net
 CURVES = {
-    **{"volume": lambda pins: np.minimum(pins, 1.0), "cut": lambda pins: pins.astype(float)},
-    **{"half": lambda pins: 1 - 0.5**pins, "few": lambda pins: 1 - 0.98**pins},
-    **{"square root": np.sqrt, "nothing": lambda pins: np.zeros(len(pins))},
+    "volume": lambda pins: np.minimum(pins, 1.0),
+    "cut": lambda pins: pins.astype(float),
+    "half": lambda pins: 1 - 0.5**pins,
+    "few": lambda pins: 1 - 0.98**pins,
+    "square root": np.sqrt,
+    "nothing": lambda pins: np.zeros(len(pins)),
 }
 """Probabilities that a batch asks for a row of which so many pins are in another part."""
 

@@ -29,8 +29,11 @@ from plancc_runtime.weights import read_description, save_weights
 pytestmark = pytest.mark.usefixtures("opened_once")
 N, WIDTH, HIDDEN, CLASSES = 37, 6, 5, 4
 LAYOUTS = {
-    **{"row": ("rp", [1, 3, 4]), "edge": ("libra", [1, 2, 4]), "1.5d": ("cagnet-1.5d", [4])},
-    **{"2d": ("cagnet-2d", [4]), "feature": ("mop", [4])},
+    "row": ("rp", [1, 3, 4]),
+    "edge": ("libra", [1, 2, 4]),
+    "1.5d": ("cagnet-1.5d", [4]),
+    "2d": ("cagnet-2d", [4]),
+    "feature": ("mop", [4]),
 }
 EVERY = [(name, ranks) for name, (_, sizes) in LAYOUTS.items() for ranks in sizes]
 
@@ -151,7 +154,11 @@ def test_words_for_some_vertices_are_those_of_their_neighbourhoods(ranks, tmp_pa
     weights = {f"convs.{k}.weight": random.standard_normal(s) for k, s in enumerate(shapes)}
     dims = [width, width, width, 2]
     description = {
-        **{"format": 1, "plancc": "0", "dims": dims, "model": "gcn", "conv": {"bias": False}},
+        "format": 1,
+        "plancc": "0",
+        "dims": dims,
+        "model": "gcn",
+        "conv": {"bias": False},
     }
     save_weights(tmp_path / "w.npz", weights, description)
     sent, outputs = [], Learner.outputs

@@ -23,9 +23,12 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.transport.single import SingleTransport
 
 BUILT_IN = {
-    **{"row": ROW, "edge, expand first": edge_program(True)},
-    **{"edge, fold first": edge_program(False), "grid": GRID},
-    **{"1.5d": replicated(needed_only=False), "1.5d sparse": replicated(needed_only=True)},
+    "row": ROW,
+    "edge, expand first": edge_program(True),
+    "edge, fold first": edge_program(False),
+    "grid": GRID,
+    "1.5d": replicated(needed_only=False),
+    "1.5d sparse": replicated(needed_only=True),
     "feature": FEATURE,
 }
 

@@ -17,8 +17,12 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.weights import save_weights
 
 PLANS = {  # layout, parts and ranks
-    **{"alone": ("row", 1, 1), "rows": ("row", 3, 3), "edges": ("edge", 3, 3)},
-    **{"1.5d": ("1.5d 2x2", 2, 4), "2d": ("2d 2x2", 2, 4), "feature": ("feature 2x2", 2, 4)},
+    "alone": ("row", 1, 1),
+    "rows": ("row", 3, 3),
+    "edges": ("edge", 3, 3),
+    "1.5d": ("1.5d 2x2", 2, 4),
+    "2d": ("2d 2x2", 2, 4),
+    "feature": ("feature 2x2", 2, 4),
 }
 COMMON = {"epochs": 2, "hidden": 8, "dtype": "float64", "threads": 1}
 COMMON |= {"optimizer": "sgd", "lr": 0.05}

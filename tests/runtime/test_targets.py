@@ -39,8 +39,14 @@ from plancc_runtime.transport.single import SingleTransport
 
 N, PARTS, WIDTH = 60, 3, 5
 COMMON = {
-    **{"hidden": 6, "parametrization": "paper", "epochs": 6, "dtype": "float64", "threads": 1},
-    **{"kernel": "torch", "eval_every": 2, "lr": 0.05},
+    "hidden": 6,
+    "parametrization": "paper",
+    "epochs": 6,
+    "dtype": "float64",
+    "threads": 1,
+    "kernel": "torch",
+    "eval_every": 2,
+    "lr": 0.05,
 }
 RANKS = pytest.mark.parametrize("ranks", [PARTS, pytest.param(1, marks=long)])
 

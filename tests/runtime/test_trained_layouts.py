@@ -123,8 +123,11 @@ VARIANTS = {
     "adam": {"model": "sage", "optimizer": "adam", "residual": True, "weight_decay": 0.01},
 }
 QUICK = {
-    **{"edge": ("batch norm", "layer norm", "clipped"), "1d 3 sparse": ("scaled rows",)},
-    **{"1.5d 2x2 sparse": ("batch norm",), "2d 2x3": ("scaled rows",), "3d 1x2x2": ("adam",)},
+    "edge": ("batch norm", "layer norm", "clipped"),
+    "1d 3 sparse": ("scaled rows",),
+    "1.5d 2x2 sparse": ("batch norm",),
+    "2d 2x3": ("scaled rows",),
+    "3d 1x2x2": ("adam",),
     "feature 1x3": ("batch norm",),
 }
 

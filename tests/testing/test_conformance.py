@@ -107,9 +107,12 @@ class TestModels(ModelTests):
 
 
 SAMPLER_OPTIONS = {  # other sizes are in tests/sampling/test_samplers.py
-    **{"uniform": {"batch_size": 6}, "train": {"batch_size": 5}},
-    **{"neighbour": {"batch_size": 12, "fanouts": (2, 2)}, "walk": {"batch_size": 12}},
-    **{"cluster": {"batch_size": 12}, "edges": {"keep": 0.4}},
+    "uniform": {"batch_size": 6},
+    "train": {"batch_size": 5},
+    "neighbour": {"batch_size": 12, "fanouts": (2, 2)},
+    "walk": {"batch_size": 12},
+    "cluster": {"batch_size": 12},
+    "edges": {"keep": 0.4},
 }
 
 
