@@ -96,9 +96,15 @@ def test_every_kind_of_graph(tmp_path):
     graph.add_nodes_from(range(N))
     graph.add_edges_from(zip(row.tolist(), column.tolist(), strict=True))
     forms = [
-        *(matrix, matrix.tocoo(), sp.csc_matrix(matrix), matrix.astype(bool), graph),
-        *((N, np.stack([column, row])), (N, [column.tolist(), row.tolist()])),
-        *(tmp_path / "graph.mtx", str(tmp_path / "graph.mtx")),
+        matrix,
+        matrix.tocoo(),
+        sp.csc_matrix(matrix),
+        matrix.astype(bool),
+        graph,
+        (N, np.stack([column, row])),
+        (N, [column.tolist(), row.tolist()]),
+        tmp_path / "graph.mtx",
+        str(tmp_path / "graph.mtx"),
         plancc.read_graph(tmp_path / "graph.mtx"),
     ]
     hashes = {
@@ -316,7 +322,11 @@ def test_wrong_options(options, words):
 @turns(
     model=["rp", "block", "rcm"],
     options=[
-        *({"seed": -1}, {"epsilon": -1}, {"threads": 0}, {"partitioner": "no"}, {"balance": "no"}),
+        {"seed": -1},
+        {"epsilon": -1},
+        {"threads": 0},
+        {"partitioner": "no"},
+        {"balance": "no"},
     ],
 )
 def test_wrong_options_are_refused_by_models_that_do_not_use_them(model, options):
@@ -397,7 +407,14 @@ def test_the_observer_sees_every_stage():
 
     plancc.compile(symmetric_matrix(), model="rp", num_parts=2, observer=observer)
     stages = [
-        *("load", "normalize", "model rp", "partition", "number", "lower", "baseline", "predict"),
+        "load",
+        "normalize",
+        "model rp",
+        "partition",
+        "number",
+        "lower",
+        "baseline",
+        "predict",
     ]
     assert seen[::2] == stages
     assert set(seen[1::2]) == {"done"}

@@ -16,7 +16,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
-    *("plancc", "runtime/plancc_runtime", "cli/plancc_cli", "datasets/plancc_datasets"),
+    "plancc",
+    "runtime/plancc_runtime",
+    "cli/plancc_cli",
+    "datasets/plancc_datasets",
     "lab/plancc_lab",
 )
 

@@ -84,9 +84,16 @@ def test_the_topology_of_the_plan(plan: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "tried",
     [
-        *("by hand", "{}", "[3]", '[{"seconds": 3}]', '[{"step": "a", "value": "x"}]'),
-        *('[{"step": "a", "value": NaN}]', '[{"step": "a", "value": 1e999}]'),
-        *(f'[{{"step": "a", "value": 1{"0" * 5000}}}]', "[" * 50_000, 3.5),
+        "by hand",
+        "{}",
+        "[3]",
+        '[{"seconds": 3}]',
+        '[{"step": "a", "value": "x"}]',
+        '[{"step": "a", "value": NaN}]',
+        '[{"step": "a", "value": 1e999}]',
+        f'[{{"step": "a", "value": 1{"0" * 5000}}}]',
+        "[" * 50_000,
+        3.5,
     ],
 )
 def test_what_was_tried_in_other_words(tried: object, plan: Path, tmp_path: Path) -> None:

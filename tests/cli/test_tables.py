@@ -105,8 +105,13 @@ def test_text_from_outside_is_printable(capsys):
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [
-        *((1.2e-3, "1.200 ms"), (1.2645e-3, "1.264 ms"), (0.03, "30.00 ms"), (0.25, "250.0 ms")),
-        *((5, "5.000 s"), (1234.5, "1,234 s"), (0, "0 us")),
+        (1.2e-3, "1.200 ms"),
+        (1.2645e-3, "1.264 ms"),
+        (0.03, "30.00 ms"),
+        (0.25, "250.0 ms"),
+        (5, "5.000 s"),
+        (1234.5, "1,234 s"),
+        (0, "0 us"),
     ],
 )
 def test_times_that_are_compared_have_as_many_digits(seconds: float, shown: str) -> None:

@@ -267,10 +267,14 @@ BY_NAMES = [
         Case(f"A1: {names}{' of Parquet' * packed}", seen(names, edges, packed), entries=OF_USERS,
              silent=("read by their names",))
         for names, edges, packed in (
-            *(("user,item", BY_USERS, False), ("user_id,item_id", BY_USERS, True)),
-            *(("source,target", BY_USERS, False), ("target,source", BY_ITEMS, False)),
-            *(("src,dst", BY_USERS, True), ("item,user", BY_ITEMS, False)),
-            *(("itemId,userId", BY_ITEMS, True), ("row,col", BY_ITEMS, False)),
+            ("user,item", BY_USERS, False),
+            ("user_id,item_id", BY_USERS, True),
+            ("source,target", BY_USERS, False),
+            ("target,source", BY_ITEMS, False),
+            ("src,dst", BY_USERS, True),
+            ("item,user", BY_ITEMS, False),
+            ("itemId,userId", BY_ITEMS, True),
+            ("row,col", BY_ITEMS, False),
             ("a,b", BY_ITEMS, False),
         )
     ),

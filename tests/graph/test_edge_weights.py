@@ -108,8 +108,12 @@ def test_names_that_only_hold_such_a_word(name):
 @pytest.mark.parametrize(
     ("parts", "large"),
     [
-        *(([[1.0, 999_999.0]], False), ([[1, 10**6]], True), ([[-(10**6), 5]], True)),
-        *(([[1.0, 1e6], [2.5e7]], True), ([[0.5, 1e6]], False), ([[1e6, 2e6], [1e6 + 0.5]], False)),
+        ([[1.0, 999_999.0]], False),
+        ([[1, 10**6]], True),
+        ([[-(10**6), 5]], True),
+        ([[1.0, 1e6], [2.5e7]], True),
+        ([[0.5, 1e6]], False),
+        ([[1e6, 2e6], [1e6 + 0.5]], False),
         ([[]], False),
     ],
 )

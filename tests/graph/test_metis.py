@@ -126,8 +126,10 @@ def test_writer_drops_self_loops(tmp_path):
 @pytest.mark.parametrize(
     ("col", "values", "words"),
     [
-        *(([1, 2], None, "symmetrize"), ([1, 0], [1.0, 2.0], "not symmetric")),
-        *(([1, 0], [0.5, 0.5], "'0.5'"), ([1, 0], [-2.0, -2.0], "'-2.0'")),
+        ([1, 2], None, "symmetrize"),
+        ([1, 0], [1.0, 2.0], "not symmetric"),
+        ([1, 0], [0.5, 0.5], "'0.5'"),
+        ([1, 0], [-2.0, -2.0], "'-2.0'"),
     ],
 )
 def test_writer_refuses(tmp_path, col, values, words):

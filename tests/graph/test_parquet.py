@@ -55,7 +55,12 @@ class TestWithPyarrow:
     @pytest.mark.parametrize(
         "names",
         [
-            *(("a,b", "c"), ('"', "a"), (" a", "b c"), ("a=b", "'"), ("", "x"), ("a\nb", "ü,")),
+            ("a,b", "c"),
+            ('"', "a"),
+            (" a", "b c"),
+            ("a=b", "'"),
+            ("", "x"),
+            ("a\nb", "ü,"),
             ("\r", "c"),
         ],
     )

@@ -226,7 +226,10 @@ def test_the_real_library(path, tmp_path, monkeypatch, there, members):
             if name.partition(".")[0] == "torch_geometric":
                 patch.setitem(sys.modules, name, None)
         for file in (
-            *(path, tmp_path / "processed/data.pt", tmp_path / "t.pt", tmp_path / "of_old.pt"),
+            path,
+            tmp_path / "processed/data.pt",
+            tmp_path / "t.pt",
+            tmp_path / "of_old.pt",
         ):
             assert entries(read_graph(file)) == EDGES
             check(plancc.compile(file, "block", 2))

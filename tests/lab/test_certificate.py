@@ -52,7 +52,10 @@ def test_some_are_reached() -> None:
     path = np.eye(6) + np.eye(6, k=1)
     apart = sp.block_diag([np.ones((3, 3))] * 2).toarray()
     for dense, parts, rows, wanted in (
-        *((hub, 3, 2, 2), (path, 3, 2, 2), (apart, 3, 2, 6), (apart, 2, 3, 0)),
+        (hub, 3, 2, 2),
+        (path, 3, 2, 2),
+        (apart, 3, 2, 6),
+        (apart, 2, 3, 0),
     ):
         nonzeros = 99
         assert certificate(dense, rows, nonzeros).volume == wanted

@@ -325,8 +325,10 @@ def test_where_the_time_goes():
 def test_the_critical_path():
     epoch = epoch_of_three()
     assert epoch.critical_path() == [
-        *(Stretch(1, 100.0, 106.0, "compute"), Stretch(0, 106.0, 109.0, "message")),
-        *(Stretch(0, 109.0, 112.0, "compute"), Stretch(0, 112.0, 115.0, "allreduce")),
+        Stretch(1, 100.0, 106.0, "compute"),
+        Stretch(0, 106.0, 109.0, "message"),
+        Stretch(0, 109.0, 112.0, "compute"),
+        Stretch(0, 112.0, 115.0, "allreduce"),
     ]
     first, second = epoch.path_stages()
     assert (first.stage, first.compute, first.network) == ("layer 1 forward", {1: 6.0}, 3.0)

@@ -47,10 +47,20 @@ def test_models_with_options():
     found = parse_models("hp, cagnet-1.5d:replication=4,cagnet-1d:sparse,cagnet-2d:grid=2x8")
     assert [each.model for each in found] == ["hp", "cagnet-1.5d", "cagnet-1d", "cagnet-2d"]
     assert [each.options for each in found] == [
-        *({}, {"replication": 4}, {"sparse": True}, {"grid": "2x8"}),
+        {},
+        {"replication": 4},
+        {"sparse": True},
+        {"grid": "2x8"},
     ]
     for text in (
-        *("", "nope", "hp,hp", "hp:groups=2", "auto", "file:part=x", "mop:groups", "metis"),
+        "",
+        "nope",
+        "hp,hp",
+        "hp:groups=2",
+        "auto",
+        "file:part=x",
+        "mop:groups",
+        "metis",
         "hp:effort=best",
     ):
         with pytest.raises(InputError):

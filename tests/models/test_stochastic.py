@@ -83,7 +83,11 @@ def nets_by_hand(source, array, numbers, seed: int) -> tuple[Counter, int, set, 
 @pytest.mark.parametrize(
     ("p", "theta", "delta"),
     [
-        *((27, 0.1, 0.5), (2, 0.1, 0.5), (3, 0.25, 0.01), (256, 0.1, 0.5), (9, 3.0, 0.999)),
+        (27, 0.1, 0.5),
+        (2, 0.1, 0.5),
+        (3, 0.25, 0.01),
+        (256, 0.1, 0.5),
+        (9, 3.0, 0.999),
         (27, 1, 0.5),
     ],
 )
@@ -414,7 +418,9 @@ def test_the_default_batch_size():
     train = np.arange(100) < 40
     data = VertexData(train_mask=train)
     for name, options, size in (
-        *(("uniform", {}, 6), ("train", {}, 2), ("neighbour", {"fanouts": (2,)}, 2)),
+        ("uniform", {}, 6),
+        ("train", {}, 2),
+        ("neighbour", {"fanouts": (2,)}, 2),
         ("walk", {}, 6),
     ):
         source = stochastic(name, vertex_data=data, **options).source(graph_of(array))

@@ -172,8 +172,12 @@ def test_overlap():
     """1 for the volume, 0 for the cut, the share of a second pin in between."""
     assert Goal().overlap == 1
     for reach, overlap in (
-        *(([0, 1, 1, 1], 1), ([0, 1, 2, 3], 0), ([0, 0.5, 0.75, 0.875], 0.5), ([0, 0, 0], 1)),
-        *(([0, 0.4], 1), ([0], 1)),
+        ([0, 1, 1, 1], 1),
+        ([0, 1, 2, 3], 0),
+        ([0, 0.5, 0.75, 0.875], 0.5),
+        ([0, 0, 0], 1),
+        ([0, 0.4], 1),
+        ([0], 1),
     ):
         assert Goal(np.array(reach, float)).overlap == pytest.approx(overlap)
 

@@ -28,7 +28,11 @@ COLLECTIVE = ("1d 1", "1d 5", "1.5d 4x2", "1.5d 9x3", "1.5d 6x1", "2d 3x3", "2d 
 COLLECTIVE += ("1.5d 5x3", "1.5d 2x3", "1.5d 6x4")
 COLLECTIVE += ("2d 1x4", "2d 5x1", "3d 2x2x2", "3d 2x3x2", "3d 3x2x1", "3d 1x1x4", "3d 2x4x3")
 IN_MESSAGES = (
-    *("1d 5 sparse", "1.5d 4x2 sparse", "1.5d 5x2 sparse", "feature 1x4", "feature 3x2"),
+    "1d 5 sparse",
+    "1.5d 4x2 sparse",
+    "1.5d 5x2 sparse",
+    "feature 1x4",
+    "feature 3x2",
     "feature 4x1",
 )
 GRIDS = [Grid.parse(text) for text in COLLECTIVE + IN_MESSAGES]

@@ -80,9 +80,14 @@ def test_what_the_plan_does_not_carry(tmp_path):
 @pytest.mark.parametrize(
     ("node", "value"),
     [
-        *(("matrix/column", -1), ("matrix/column", N), ("expand/recv_row", N)),
-        *(("expand/recv_row", -1), ("expand/recv_peer", 3), ("rows/global_id", N)),
-        *(("rows/global_id", 0), ("matrix/row_ptr", 10**9)),
+        ("matrix/column", -1),
+        ("matrix/column", N),
+        ("expand/recv_row", N),
+        ("expand/recv_row", -1),
+        ("expand/recv_peer", 3),
+        ("rows/global_id", N),
+        ("rows/global_id", 0),
+        ("matrix/row_ptr", 10**9),
     ],
 )
 def test_damaged_indices_are_errors(node, value, data, tmp_path):

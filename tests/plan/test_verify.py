@@ -334,8 +334,10 @@ def test_against_the_graph_that_was_compiled(tmp_path, dtype):
     free = np.flatnonzero((array[i] == 0) & (np.arange(12) != i))[0]
     moved[i, free], moved[i, j] = moved[i, j], 0
     for other, words in (
-        *((missing, f"vertex {i} has"), (changed, rf"nonzero \({i}, ")),
-        *((moved, rf"nonzero \({i}, "), (array[:11, :11], "11 vertices, the plan 12")),
+        (missing, f"vertex {i} has"),
+        (changed, rf"nonzero \({i}, "),
+        (moved, rf"nonzero \({i}, "),
+        (array[:11, :11], "11 vertices, the plan 12"),
     ):
         with pytest.raises(PlanError, match=words):
             verify(load(path), worlds.graph_of(other, directed=True))

@@ -46,7 +46,9 @@ COLLECTIVE = "another rank to reach the collective call that this one is in"
 def test_mpi_a_rank_that_sleeps():
     result = job(5, "mpi", "sleeps")
     waits = (
-        *("a message from rank 4", "rank 4 to accept a message", COLLECTIVE),
+        "a message from rank 4",
+        "rank 4 to accept a message",
+        COLLECTIVE,
         "a broadcast of rank 4",
     )
     assert said(result) == [f"rank {rank}: {TIMEOUT} {wait}" for rank, wait in enumerate(waits)]

@@ -244,9 +244,15 @@ def test_counted_between_nodes_is_what_crosses():
 @pytest.mark.parametrize(
     ("topology", "nodes", "fit"),
     [
-        *(("2x2", "aabb", True), ("2x2", "bbaa", True), ("2x2", "abab", False)),
-        *(("2x2", "aaaa", False), ("2x2", "abcd", False), ("2x2", "aab", True)),
-        *(("2x2", "ab", True), ("1x1+1x3", "abbb", True), ("1x1+1x3", "aaab", False)),
+        ("2x2", "aabb", True),
+        ("2x2", "bbaa", True),
+        ("2x2", "abab", False),
+        ("2x2", "aaaa", False),
+        ("2x2", "abcd", False),
+        ("2x2", "aab", True),
+        ("2x2", "ab", True),
+        ("1x1+1x3", "abbb", True),
+        ("1x1+1x3", "aaab", False),
         ("2x4", "aabb", True),
     ],
 )

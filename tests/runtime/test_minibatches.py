@@ -270,8 +270,10 @@ def test_features_at_hand_and_rows_that_no_layer_reads_change_words_only(case, s
     """The last layer computes the targets, and few rows beside them: the words stay."""
     (model, _), sampler, found = case, SAMPLERS[s], []
     for passes, room in (
-        *((("order",), None), (("order", "constant"), 100)),
-        *((("order", "constant", "dead-rows"), 100), (PASSES, 0)),
+        (("order",), None),
+        (("order", "constant"), 100),
+        (("order", "constant", "dead-rows"), 100),
+        (PASSES, 0),
     ):
         chosen = {**model, **sampler, "passes": passes, "feature_cache": room, "epochs": 1}
         found.append(few_steps(plans, 3, **chosen))

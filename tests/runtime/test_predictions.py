@@ -545,8 +545,14 @@ def test_gathered_rows_keep_their_type(dtype, case):
 @pytest.mark.parametrize(
     "rows",
     [
-        *([1.0] * N, None, 3, np.array(["a"] * N), np.array([None] * N), torch.eye(N).to_sparse()),
-        *(torch.empty(N, device="meta"), {"x": [0] * N}),
+        [1.0] * N,
+        None,
+        3,
+        np.array(["a"] * N),
+        np.array([None] * N),
+        torch.eye(N).to_sparse(),
+        torch.empty(N, device="meta"),
+        {"x": [0] * N},
     ],
     ids=["list", "None", "number", "words", "objects", "sparse", "meta", "mapping"],
 )

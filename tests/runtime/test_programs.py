@@ -60,7 +60,9 @@ WRONG = {
     ),
     "a product of what is added": (
         (
-            *(Multiply("x to u", "x", "u"), Multiply("a", "x", "t"), ScatterAdd("f", "t", "u")),
+            Multiply("x to u", "x", "u"),
+            Multiply("a", "x", "t"),
+            ScatterAdd("f", "t", "u"),
             Multiply("b", "u", "y"),
         ),
         "Multiply 'b' from 'u' to 'y': 'u' is whole after the last product only",
@@ -125,7 +127,9 @@ def test_an_adjoint_is_refused_where_it_runs():
 def test_a_step_of_a_group_that_is_idle_parts_steps_all_the_same():
     """A gather behind it starts behind it, though one rank has nothing to sum."""
     program = (
-        *(Multiply("a", "x", "t"), AllReduce("copies", "t", "u"), Gather("e", "u", "halo")),
+        Multiply("a", "x", "t"),
+        AllReduce("copies", "t", "u"),
+        Gather("e", "u", "halo"),
         Multiply("b", "halo", "y"),
     )
     assert checked(program) == program

@@ -89,8 +89,10 @@ OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.o
 @pytest.mark.parametrize(
     ("optimizer", "decay", "schedule", "momentum", "clip"),
     [
-        *(("sgd", 0.02, "none", 0.0, math.inf), ("sgd", 0.0, "step", 0.9, 0.1)),
-        *(("adam", 0.1, "cosine", 0.0, 0.05), ("adamw", 0.1, "plateau", 0.0, math.inf)),
+        ("sgd", 0.02, "none", 0.0, math.inf),
+        ("sgd", 0.0, "step", 0.9, 0.1),
+        ("adam", 0.1, "cosine", 0.0, 0.05),
+        ("adamw", 0.1, "plateau", 0.0, math.inf),
     ],
 )
 def test_training_is_that_of_a_dense_loop(optimizer, decay, schedule, momentum, clip, ranks):

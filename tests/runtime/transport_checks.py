@@ -64,7 +64,10 @@ def make_groups(transport):
     """Rows and columns of a 2x3 grid; rows, columns and fibers of a 2x2x2 one: those there are."""
     groups = []
     for number in (
-        *(lambda r: r // 3, lambda r: r % 3, lambda r: r // 2, lambda r: r % 4),
+        lambda r: r // 3,
+        lambda r: r % 3,
+        lambda r: r // 2,
+        lambda r: r % 4,
         lambda r: (r // 4, r % 2),
     ):
         mine = number(transport.rank)

@@ -373,9 +373,12 @@ def test_what_is_refused(case):
 @pytest.mark.parametrize(
     ("sampler", "train", "available"),
     [
-        *((UniformSampler(9), None, 6), (TrainSampler(9), [1, 0] * 3, 3)),
-        *((NeighbourSampler(2**62, (2,)), None, 6), (NeighbourSampler(4, (2,)), [1, 0] * 3, 3)),
-        *((WalkSampler(7), [1, 0] * 3, 6), (ClusterSampler(7), None, 6)),
+        (UniformSampler(9), None, 6),
+        (TrainSampler(9), [1, 0] * 3, 3),
+        (NeighbourSampler(2**62, (2,)), None, 6),
+        (NeighbourSampler(4, (2,)), [1, 0] * 3, 3),
+        (WalkSampler(7), [1, 0] * 3, 6),
+        (ClusterSampler(7), None, 6),
     ],
 )
 def test_a_batch_larger_than_its_source_is_a_smaller_one(sampler, train, available):
@@ -399,7 +402,9 @@ class TwoBlockSampler(UniformSampler):
 def test_check_layers():
     one, several = UniformSampler(4), NeighbourSampler(4, (3, 2))
     for sampler, fitting in [
-        *((one, {1, 2, 3}), (several, {2}), (NeighbourSampler(4, (3,)), {1})),
+        (one, {1, 2, 3}),
+        (several, {2}),
+        (NeighbourSampler(4, (3,)), {1}),
         (TwoBlockSampler(4), {2}),
     ]:
         for layers in (1, 2, 3):
@@ -417,18 +422,29 @@ def test_check_layers():
 def test_batches_per_epoch():
     population = whole_population(np.ones((15, 15), bool))  # 8 for training, 4 clusters
     for sampler, expected in [
-        *((UniformSampler(4), 4), (UniformSampler(15), 1), (TrainSampler(3), 3)),
-        *((ClusterSampler(1), 4), (ClusterSampler(8), 2), (ClusterSampler(11), 2)),
-        *((WalkSampler(4), 4), (EdgeSampler(0.1), 1), (NeighbourSampler(3, (2,)), 3)),
+        (UniformSampler(4), 4),
+        (UniformSampler(15), 1),
+        (TrainSampler(3), 3),
+        (ClusterSampler(1), 4),
+        (ClusterSampler(8), 2),
+        (ClusterSampler(11), 2),
+        (WalkSampler(4), 4),
+        (EdgeSampler(0.1), 1),
+        (NeighbourSampler(3, (2,)), 3),
     ]:
         assert sampler.batches_per_epoch(population) == expected, sampler
     assert NeighbourSampler(4, (2,)).batches_per_epoch(population_of(np.ones((15, 15)))) == 4
 
 
 ALL = [
-    *(UniformSampler(20000), TrainSampler(3), NeighbourSampler(512, (10, 5))),
-    *(NeighbourSampler(1, (25,)), WalkSampler(8, walk_length=2), ClusterSampler(5)),
-    *(EdgeSampler(0.1), EdgeSampler(1 / 3)),
+    UniformSampler(20000),
+    TrainSampler(3),
+    NeighbourSampler(512, (10, 5)),
+    NeighbourSampler(1, (25,)),
+    WalkSampler(8, walk_length=2),
+    ClusterSampler(5),
+    EdgeSampler(0.1),
+    EdgeSampler(1 / 3),
 ]
 
 

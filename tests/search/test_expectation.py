@@ -428,8 +428,10 @@ def test_same_seed_same_plan(options, tmp_path):
 @pytest.mark.parametrize(
     ("effort", "self_loops", "shift"),
     [
-        *(("fast", True, 1), pytest.param("best", False, 2, marks=long)),
-        *(pytest.param("best", True, 3, marks=long), pytest.param("fast", False, 4, marks=long)),
+        ("fast", True, 1),
+        pytest.param("best", False, 2, marks=long),
+        pytest.param("best", True, 3, marks=long),
+        pytest.param("fast", False, 4, marks=long),
     ],
 )
 def test_nothing_to_search(effort, self_loops, shift):
@@ -441,8 +443,11 @@ def test_nothing_to_search(effort, self_loops, shift):
     for k, (given, p) in enumerate(cases):
         n = len(given)
         every = (
-            *({"batch_size": 1}, {"batch_size": n}, {"sampler": "edges", "keep": 0.5}),
-            *({"sampler": "walk", "batch_size": n}, {"batch_size": n, "batches": 2}),
+            {"batch_size": 1},
+            {"batch_size": n},
+            {"sampler": "edges", "keep": 0.5},
+            {"sampler": "walk", "batch_size": n},
+            {"batch_size": n, "batches": 2},
         )
         for extra in (every[k], every[(k + shift) % 5]):
             with warnings.catch_warnings():
