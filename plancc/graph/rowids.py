@@ -106,7 +106,7 @@ def is_id_name(name: str) -> bool:
 
 def may_be_ids(name: str, first: Sequence[Any]) -> bool:
     """Whether a column of a table that has no other meaning may be ids, by its first numbers."""
-    if not all(isinstance(each, int) or each.isdecimal() for each in first):
+    if not all(isinstance(each, int) or str(each).isdecimal() for each in first):
         return False
     return name.strip().lower() in ROW_IDS or len({*first}) == len(first)
 

@@ -412,6 +412,9 @@ def test_a_table_in_parquet(tmp_path):
     found = read_vertex_data(tmp_path / "l.parquet", 3)
     assert found.features.tolist() == lists["x"]
     assert found.labels.tolist() == [0, -1, 1]
+    write_parquet(tmp_path / "n.parquet", {"v": [0, None, 2], "y": [0, 1, 0]})
+    with pytest.warns(PlanccWarning, match="not taken: 'v'"):
+        assert read_vertex_data(tmp_path / "n.parquet", 3).labels.tolist() == [0, 1, 0]
     for wrong, words in [
         ({"x": [[1], [2, 3]]}, "column 'x' holds lists of different lengths"),
         ({"y": ["a", "b"]}, "column 'y' holds 'string', not numbers"),

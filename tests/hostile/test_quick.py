@@ -1,4 +1,4 @@
-"""Damaged inputs: each thing that was found before, and some fixed new cases.
+"""Damaged inputs and plans: each thing that was found before, and some fixed new cases.
 
 `HOSTILE=100000 pytest tests/hostile` tries as many; a finding has its number.
 """
@@ -12,7 +12,7 @@ from cases import long
 from hostile.attack import KINDS
 from hostile.worker import SEEDS, Worker, worker
 
-FEW, MANY = 20, 300
+FEW, MANY = 40, 600
 MORE = int(os.environ.get("HOSTILE", 0))
 
 

@@ -27,6 +27,7 @@ from plancc.errors import PlanccError
 
 from .attack import Case, Finding, check_words
 from .inputs import Inputs
+from .plan_bytes import PlanBytes
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).with_name("seeds")
@@ -112,11 +113,12 @@ def main(folder: str) -> None:
         (home / each).mkdir(parents=True, exist_ok=True)
     tempfile.tempdir = os.environ["TMPDIR"] = str(home / "tmp")
     guarded_child.CPU_SECONDS = 2  # a whole file needs 0.4; those that never end use up all
-    inputs = Inputs(home / "base")
+    attacks = Inputs(home / "base"), PlanBytes(home / "base")
     for line in sys.stdin:
         trial = json.loads(line)
-        case = seed_case(trial) if isinstance(trial, str) else inputs.case(trial)
-        print(json.dumps(tried(inputs, case, home)), file=says)
+        attack = attacks[0 if isinstance(trial, str) else trial % 2]
+        case = seed_case(trial) if isinstance(trial, str) else attack.case(trial)
+        print(json.dumps(tried(attack, case, home)), file=says)
 
 
 def seed_case(name: str) -> Case:
@@ -125,7 +127,7 @@ def seed_case(name: str) -> Case:
     return Case(entry["what"], files)
 
 
-def tried(inputs: Inputs, case: Case, home: Path) -> dict[str, Any]:
+def tried(attack: Inputs | PlanBytes, case: Case, home: Path) -> dict[str, Any]:
     """How a case ends: ``outcome``, and ``what`` for a finding."""
     folder, temporary = home / "case", home / "tmp"
     for each in (folder, temporary):
@@ -139,7 +141,7 @@ def tried(inputs: Inputs, case: Case, home: Path) -> dict[str, Any]:
     os.chdir(folder)
     try:
         try:
-            outcome = inputs.look(case, folder)
+            outcome = attack.look(case, folder)
             if (used := cpu_seconds() - start) > CPU:
                 raise Finding("hang", f"{used:.0f} s of CPU time ({case.how})")
         except PlanccError as error:
