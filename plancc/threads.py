@@ -1,11 +1,23 @@
-"""Cores that there are, and how many threads may be asked for: too many end the process."""
+"""Cores, limits of threads, and threads over ranges of rows or parts."""
 
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from plancc.errors import InputError
 
 MOST_THREADS = 1024
-"""Threads of one process."""
+"""Threads of one process: more may end it."""
+MAX_THREADS = 8
+CHUNKS_PER_THREAD = 4  # evens out what ranges of equal load differ in
+LEAST_LOAD = 1 << 12  # below it threads take longer to start than to work
+
+Result = TypeVar("Result")
 
 
 def check_threads(threads: int | None) -> None:
@@ -19,3 +31,22 @@ def usable_cores() -> set[int]:
     if hasattr(os, "sched_getaffinity"):
         return set(os.sched_getaffinity(0))
     return set(range(os.cpu_count() or 1))
+
+
+def in_chunks(work: Callable[[int, int], Result], load_ptr: npt.NDArray[np.int64]) -> list[Result]:
+    """``work(first, last)`` for ranges of items, in threads; results in the items' order.
+
+    Parameters:
+        work: Does items ``first..last-1``; it must release the GIL.
+        load_ptr (int64[items + 1]): Load of all items before each; the ranges have about equal
+            loads.
+    """
+    items = len(load_ptr) - 1
+    if load_ptr[-1] < LEAST_LOAD:
+        return [work(0, items)] if items else []
+    threads = max(1, min(len(usable_cores()), MAX_THREADS, items))
+    wanted = 1 if threads == 1 else CHUNKS_PER_THREAD * threads
+    inner = np.searchsorted(load_ptr, load_ptr[-1] * np.arange(1, wanted) / wanted)
+    bounds = np.unique(np.concatenate([[0], inner, [items]])).tolist()
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda chunk: work(*chunk), pairwise(bounds)))

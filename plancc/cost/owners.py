@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.kernel import njit
@@ -12,6 +11,7 @@ from plancc.models.random import random_owner
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import StepTraffic, Traffic
 from plancc.plan.receive_sets import by_part, count_marked, grouped, mark
+from plancc.threads import in_chunks
 
 BASELINE_SEED = 1
 

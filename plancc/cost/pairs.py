@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.kernel import njit
 from plancc.plan.exchange import Int32Array, Int64Array, Side
 from plancc.plan.receive_sets import grouped
+from plancc.threads import in_chunks
 
 
 def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_array:

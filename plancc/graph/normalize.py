@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.arrays import Array, FloatArray, Int64Array, IntArray
-from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.listed_edges import with_columns_of
 from plancc.graph.types import Types, in_words
 from plancc.kernel import njit
 from plancc.registry import check_choice
 from plancc.text import shown
+from plancc.threads import in_chunks
 
 LOOPS = "self loops of the source raised by the identity"
 """What is counted (`Source.counting`)."""

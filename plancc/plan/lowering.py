@@ -31,7 +31,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.types import first_of_columns
@@ -41,6 +40,7 @@ from plancc.plan.links import exchange_of_rows, lower_links
 from plancc.plan.plan import Plan
 from plancc.plan.receive_sets import by_part, exchange_of_messages, grouped, list_marked, mark
 from plancc.plan.values import LINKS, Exchanges, Header
+from plancc.threads import in_chunks
 
 _Chunks = list[tuple[Int32Array, ...]]
 """Messages of ranges of parts, as `_exchange` takes them."""

@@ -90,9 +90,7 @@ def _where(epoch: EpochTimeline) -> Table:
     """Where the time of the busiest, the least busy and the mean rank goes."""
     busy = epoch.computed + epoch.networked
     ranks = [int(busy.argmax()), int(busy.argmin())]
-    titles = [
-        f"rank {rank}, {how}" for rank, how in zip(ranks, ("busiest", "least busy"), strict=True)
-    ]
+    titles = [f"rank {ranks[0]}, busiest", f"rank {ranks[1]}, least busy"]
     table = Table(("", *titles, "mean rank"), "where the time goes")
 
     def add(name: str, seconds: Float64Array) -> None:
