@@ -49,7 +49,7 @@ SECTIONS = {
     "Others": {
         "doctor": "Check libraries, MPI and GPU.",
         "warm-up": "Compile all kernels ahead, for images and clusters.",
-        "list": "List models, partitioners, samplers, formats, machines, objectives.",
+        "list": "List models, partitioners, formats, machines and their like.",
     },
 }
 """Commands and what they do, by section."""

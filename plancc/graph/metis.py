@@ -80,9 +80,10 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
     head = _header(path, numbers)
     n, edges, prefix = head.vertices, head.edges, head.sizes + head.weights
     ptr, line = _vertex_lines(path, numbers, head)
-    count, lead = np.diff(ptr) - prefix, ptr[:-1, None] + np.arange(prefix)
+    count = np.diff(ptr) - prefix
     message = f"{prefix} numbers of the vertex are expected before its neighbours, not"
     fail_first(path, count < 0, line, message, count + prefix)
+    lead = ptr[:-1, None] + np.arange(prefix)
     leading = numbers.values[lead]
     if (k := first_true((leading < 0).any(axis=1))) is not None:
         what = "vertex size" if head.sizes and leading[k, 0] < 0 else "vertex weight"

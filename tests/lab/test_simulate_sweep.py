@@ -52,7 +52,7 @@ def test_numbers_in_place_of_a_graph(machine: Path) -> None:
     said = ok("simulate", *SWEEP, *NUMBERS, *words, "--machine", machine)
     assert said.startswith("no graph: 10,000,000 vertices, 100,000,000 nonzeros")
     assert "hp: assumed boundary fractions\n" in said
-    assert "rp: assumed boundary fractions, those of a random matrix\n" in said
+    assert "rp: assumed boundary fractions of a random matrix\n" in said
 
 
 def test_an_epoch_of_no_time_has_speed_up_0(capsys: pytest.CaptureFixture[str]) -> None:

@@ -198,7 +198,7 @@ def test_numbers_in_place_of_a_graph():
     found = sweep(sizes, [16, 64], models, PREDICTOR)
     assert found.notes[1:] == [
         "hp: assumed boundary fractions",
-        "rp: assumed boundary fractions, those of a random matrix",
+        "rp: assumed boundary fractions of a random matrix",
         "cagnet-1d:sparse: assumed boundary fractions",
     ]
     # 16 ranks: 6,250 halo rows from 4 parts, the layers' exchanges as wide as the passes say

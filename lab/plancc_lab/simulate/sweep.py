@@ -196,7 +196,7 @@ def _notes(source: Graph | Sizes, models: Iterable[Contender]) -> list[str]:
             continue
         boundary = _boundary_of(source, contender)
         if boundary is None:
-            notes.append(f"{contender.label}: boundary fractions are assumed as in a random matrix")
+            notes.append(f"{contender.label}: assumed boundary fractions of a random matrix")
         elif boundary.source == "assumed":
             notes.append(f"{contender.label}: assumed boundary fractions")
         else:
