@@ -49,7 +49,7 @@ SECTIONS = {
     "Others": {
         "doctor": "Check libraries, MPI and GPU.",
         "warm-up": "Compile all kernels ahead, for images and clusters.",
-        "list": "List models, partitioners, formats, machines and their like.",
+        "list": "List models, partitioners, samplers, formats, machines, objectives.",
     },
 }
 """Commands and what they do, by section."""
@@ -62,6 +62,8 @@ LAB = (
     *("rehearse", "report", "simulate", "study"),
 )
 """Commands of the lab, each in a folder of its name."""
+LAST = "Others"
+"""The section that the help shows in one line."""
 COMMANDS = Registry(
     "command",
     "plancc.commands",
@@ -87,6 +89,9 @@ class LazyGroup(Interruptible, click.Group):
         widest = max(map(len, WORDS)) + 2
         formatter.write("\n")
         for title, commands in SECTIONS.items():
+            if title == LAST:
+                formatter.write(f"{title}: {', '.join(commands)}\n")
+                break
             formatter.write(f"{title}:\n")
             shown = [("plancc-run", TRAIN)] if "simulate" in commands else []
             for name, words in [*shown, *commands.items()]:
