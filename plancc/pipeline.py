@@ -9,7 +9,6 @@ import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from plancc.cost.owners import random_traffic
@@ -134,6 +133,7 @@ class PreparedGraph:
     Attributes:
         request: With what task and balance take from the graph.
         graph: As read, without the edges of links that carry no messages; then normalised.
+        matrix: The graph with its relations united, for searches.
         memory: Bytes that the compilation is predicted to take.
         remarks: What graph and vertex data hold and is seldom meant.
         notes: What the user should know before the search, for the provenance too.
@@ -141,16 +141,12 @@ class PreparedGraph:
 
     request: Request
     graph: Graph
+    matrix: Graph
     data: VertexData
     links: SplitLinks | None
     memory: int
     remarks: list[str]
     notes: Sequence[str] = ()
-
-    @cached_property
-    def matrix(self) -> Graph:
-        """The graph with its relations united, for searches."""
-        return without_relations(self.graph)
 
 
 def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
@@ -176,7 +172,7 @@ def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
     memory = needed_memory(task, united, data, len(request.balance.names), allowed)
     task.model.check(united, task.num_parts)
     told = [*remarks(data, found.source.name, source.files), *_remarks_on_weights(request, found)]
-    return PreparedGraph(request, found, data, links, memory, told)
+    return PreparedGraph(request, found, united, data, links, memory, told)
 
 
 def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLinks | None]:
@@ -205,8 +201,8 @@ def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
     request, options, seed = work.request, work.request.plan_options, work.request.search.seed
     with observer("normalize"):
         how = {**options.normalizing, "dtype": options.value_dtype}
-        work = replace(work, graph=normalized(work.graph, **how))
-        matrix, data = work.matrix, work.data
+        graph, data = normalized(work.graph, **how), work.data
+        matrix = without_relations(graph)
     if options.clusters is not None:
         with observer("clusters"):
             limit = request.search.time_limit
@@ -219,7 +215,8 @@ def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
         if BATCH in balance.names:
             balance = replace(balance, expected_nonzeros=source.expected_nonzeros(seed))
     request = replace(request, task=replace(request.task, model=model), balance=balance)
-    return replace(work, request=request, data=data, notes=[*filter(None, notes)])
+    found = {"request": request, "graph": graph, "matrix": matrix, "data": data}
+    return replace(work, **found, notes=[*filter(None, notes)])
 
 
 def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Ownership:

@@ -11,7 +11,7 @@ from plancc_cli.progress import progress, verbosity
 from plancc_cli.words import in_flags, say
 
 
-@click.command()
+@click.command(cls=options.Sections)
 @click.argument("graph", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="The folder to make.")
 @options.reading

@@ -79,7 +79,7 @@ class Check:
     needed: bool = False
 
 
-@click.command()
+@click.command(cls=options.Sections)
 @options.as_data
 @verbosity
 def command() -> None:

@@ -20,7 +20,7 @@ PART_VECTOR = re.compile(r"\.part(\.\d+)?$")
 NONZERO_PARTS = re.compile(r"\.part\.mtx$")
 
 
-@click.command()
+@click.command(cls=options.Sections)
 @click.argument("source", type=click.Path())
 @click.option(
     "-o", "--output", required=True, type=click.Path(), help="Output file, or folder with --to."

@@ -62,6 +62,8 @@ LAB = (
     *("rehearse", "report", "simulate", "study"),
 )
 """Commands of the lab, each in a folder of its name."""
+LISTED = ("models", "partitioners", "samplers", "formats", "machines", "objectives")
+"""What `plancc list` lists."""
 LAST = "Others"
 """The section that the help shows in one line."""
 COMMANDS = Registry(
@@ -82,6 +84,8 @@ class LazyGroup(Interruptible, click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if ctx.resilient_parsing and cmd_name not in COMMANDS:  # completion of a mistyped line
             return None
+        if cmd_name in LISTED:
+            raise InputError(f"unknown command '{cmd_name}' (did you mean list {cmd_name}?)")
         command: click.Command = COMMANDS[cmd_name]
         return command
 

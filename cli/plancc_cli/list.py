@@ -129,7 +129,7 @@ def _listing(
     print_one: Callable[[str, dict[str, Any]], None] | None = None,
     explain: str = "explain NAME",
 ) -> click.Command:
-    @click.command(plural, help=f"List the {plural}, or {explain}.")
+    @click.command(plural, cls=options.Sections, help=f"List the {plural}, or {explain}.")
     @click.argument("name", required=False)
     @options.as_data
     def command(name: str | None) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import Field
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -178,7 +179,7 @@ class Sections(Interruptible):
     def __init__(
         self,
         *args: Any,
-        sections: Mapping[str, tuple[str, ...]],
+        sections: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         common: Collection[str] = (),
         **more: Any,
     ) -> None:
@@ -218,7 +219,8 @@ class Sections(Interruptible):
                 formatter.write_dl([records[name] for name in common if name in records])
             formatter.write(f"\nAll options: {ctx.command_path} --help all\n")
             return
-        for title, names in {**self.sections, "Other": tuple(records)}.items():
+        rest = {"Other" if self.sections else "Options": tuple(records)}
+        for title, names in {**self.sections, **rest}.items():
             shown = [records.pop(name) for name in names if name in records]
             if shown:
                 with formatter.section(title):
@@ -246,14 +248,18 @@ def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -
         click.echo(ctx.get_help(), color=ctx.color)
         ctx.exit()
     assert isinstance(ctx.command, Sections)
-    records = ctx.command.records(ctx)
-    name = topic.lstrip("-").replace("-", "_")
-    if name not in records:
-        near = nearest(name, records)
-        meant = f" (did you mean {flag_of(near)}?)" if near else ""
+    flags = {
+        flag.lstrip("-"): str(each.name)
+        for each in ctx.command.get_params(ctx)
+        for flag in (*each.opts, *each.secondary_opts)
+        if isinstance(each, click.Option)
+    }
+    if topic not in flags:
+        near = nearest(topic, flags)
+        meant = f" (did you mean --help {near}?)" if near else ""
         raise InputError(f"--help {shown(topic)}: no option of this name{meant}; try --help {ALL}")
     formatter = ctx.make_formatter()
-    formatter.write_dl([records[name]])
+    formatter.write_dl([ctx.command.records(ctx)[flags[topic]]])
     click.echo(formatter.getvalue().rstrip())
     ctx.exit()
 

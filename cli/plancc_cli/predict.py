@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from plancc_runtime.transport.base import Transport
 
 
-@click.command()
+@click.command(cls=options.Sections)
 @click.argument("plan", type=click.Path())
 @click.option(
     "--weights",

@@ -30,7 +30,7 @@ LINK_TASK = ("task", "decoder", "negatives")
 """Parameters that say how links are learnt."""
 
 
-@click.command()
+@click.command(cls=options.Sections)
 @click.argument("plan", type=click.Path())
 @options.predicted_epoch
 @click.option(

@@ -11,7 +11,7 @@ from plancc_cli import options
 from plancc_cli.words import say
 
 
-@click.command()
+@click.command(cls=options.Sections)
 @click.argument("plan", type=click.Path())
 @click.option(
     "--against",

@@ -17,6 +17,7 @@ from plancc.files import scratch_folder
 from plancc.processes import fate, note_written
 from plancc.text import message
 from plancc.threads import usable_cores
+from plancc_cli import options
 from plancc_cli.progress import QUIET, verbosity, verbosity_level
 from plancc_cli.run import RANKS
 from plancc_cli.tables import count_of
@@ -58,7 +59,7 @@ EDGES = "u,v,w,t\n0,1,0.5,7\n1,2,2,7\n"
 TRAINING = "--ranks 4 --threads 1 --epochs 2"
 
 
-@click.command()
+@click.command(cls=options.Sections)
 @click.option(
     "--portable",
     metavar="FOLDER",

@@ -239,8 +239,13 @@ def _read(
         asked: Model, number of parts and output; the same on all ranks, as `options` are.
     """
     of_file, others = divided(options, ReadOptions)
+    of_search, of_plan, own = divided(others, SearchOptions, PlanOptions)
     with ranks.agreement():
-        reading = ReadOptions(**of_file)
+        reading, search = ReadOptions(**of_file), SearchOptions(**of_search)
+        plan = PlanOptions(**of_plan)
+    given = vars(reading) | vars(plan) | vars(search)
+    ranks.check_alike(asked | {"model_options": own} | given)
+    with ranks.agreement():
         refuse(READING_ON_RANKS, reading)
         request = Request.of(asked["model"], asked["num_parts"], others, COMPILES_ON_RANKS)
         if ranks.size > request.task.num_parts:
@@ -248,9 +253,6 @@ def _read(
                 f"{ranks.size} ranks for {request.task.num_parts} parts: start at most as many "
                 "ranks as parts"
             )
-    plan, search = request.plan_options, request.search
-    said = asked | {"model_options": request.options}
-    ranks.check_alike(said | vars(reading) | vars(plan) | vars(search))
     allowed = plan.memory or (allowed_memory() or 0) // ranks.here
     with ranks.agreement():
         files, source = _opened(folder, reading.format)

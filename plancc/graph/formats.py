@@ -219,7 +219,7 @@ def find_format(path: StrPath, format: str | None = None) -> str:
         if extension in entry.extensions and (entry.gzip or not zipped):
             return candidate
     if extension == ".h5":
-        raise InputError(f"{where}: this is a plan; give the graph file")
+        raise InputError(f"{where}: by its name this is a plan; give the graph file")
     if extension == ".hgr":
         raise InputError(f"{where}: a hypergraph is no graph: plancc partition reads it")
     if extension in PACKED:

@@ -116,7 +116,7 @@ def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Ite
         if len(ends)
     ]
     if least and all(smallest == 1 for *_, smallest in least):
-        told = "vertex 0 of every type is in no relation"
+        told = "vertex 0 of every type has no edges"
         yield f"{told}: {_RULE}; if yours count from 1, subtract 1"
         return
     for relation, name, smallest in least:
@@ -178,7 +178,7 @@ def without_relations(graph: Graph) -> Graph:
     first, values = first_of_columns(graph.indptr, graph.indices), graph.values
     if values is not None and len(values):
         values = np.add.reduceat(values, np.flatnonzero(first))
-    return replace(graph.only(first), values=values, columns={})
+    return replace(replace(graph, columns={}).only(first), values=values)
 
 
 def rectangular(

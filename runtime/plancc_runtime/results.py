@@ -287,9 +287,13 @@ class TrainResult(RunOutline):
     ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the weights, ready for JSON."""
+        """Everything but the weights, ready for JSON; the route by its two kinds."""
         result = asdict(replace(self, weights={}))
         del result["weights"]
+        route = result["header"].pop("route")
+        topology = route and route["topology"]
+        result["header"] |= {"topology": topology, "relays": bool(route) and topology is None}
+        result["hops"] = result.pop("exchange") != "flat"
         return result
 
 

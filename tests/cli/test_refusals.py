@@ -110,7 +110,7 @@ TABLE = {
         "missing -p 2 -o x.h5": "missing: no such file",
         "dir -p 2 -o x.h5": "dir: |folder",
         ". -p 2 -o x.h5": "a folder of no format",
-        "ok.h5 -p 2 -o x.h5": "ok.h5: this is a plan; give the graph file",
+        "ok.h5 -p 2 -o x.h5": "ok.h5: by its name this is a plan; give the graph file",
         "ok.mtx -p 2 --model file --part from1.part -o x.h5":
             "vertex 1 is in part 2|0..1|subtract 1",
         "'two\nlines.mtx' -p 2 -o x.h5": "lines.mtx: no such file",

@@ -222,7 +222,7 @@ OF_TYPES = [
          refused="a vertex of type 'mesh' is out of range 0..11: '12'"),
     Case("M10 ids from 1", types(("mesh", "m2m", "mesh",
          [(i, i + 1) for i in range(1, N - 1)] + [(N - 1, 1)])),
-         says=("t: vertex 0 of every type is in no relation|subtract 1",),
+         says=("t: vertex 0 of every type has no edges|subtract 1",),
          silent=("--keep-ids", "--num-vertices")),
     Case("F11 no relation to the labels", types(TO_GRID),
          says=("no relation leads to 'mesh', which has labels|the reverse of 'mesh m2g grid'",)),

@@ -27,7 +27,7 @@ PLAN = ".h5"
 """Extension of plans."""
 
 
-@click.command()
+@click.command(cls=options.Sections)
 @click.argument("graph", type=click.Path(), required=False)
 @click.option(
     "--dataset",

@@ -12,6 +12,7 @@ import click
 from plancc.errors import InputError
 from plancc.text import printable
 from plancc.threads import MOST_THREADS, usable_cores
+from plancc_cli import options
 from plancc_cli.progress import QUIET, verbosity, verbosity_level
 from plancc_cli.ranks import RankJob
 
@@ -28,7 +29,7 @@ DISTURBED = 0.25
 """Spread of samples from which the machine was not idle."""
 
 
-@click.command()
+@click.command(cls=options.Sections)
 @click.option(
     "-o",
     "--output",

@@ -12,7 +12,7 @@ from plancc_cli.progress import progress, verbosity
 from plancc_cli.words import say
 
 
-@click.command()
+@click.command(cls=options.Sections)
 @click.argument("hypergraph", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The part vector to write.")
 @click.option("-p", "--parts", required=True, type=int, help="Number of parts.")

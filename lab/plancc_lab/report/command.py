@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plancc_lab.report.runs import RunLog, Timeline
 
 
-@click.command()
+@click.command(cls=options.Sections)
 @click.argument("plans", type=click.Path(), nargs=-1, required=True)
 @click.option("-o", "--output", required=True, type=click.Path(), help="The page to write (.html).")
 @click.option(

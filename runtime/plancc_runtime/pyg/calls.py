@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -65,7 +66,8 @@ BY_ROW = PRODUCTS | names("repeat stack linear one_hot gru_cell lstm_cell addmm 
 pointwise operations and of `KEEP_ROWS`, and `ALONG` along another axis."""
 KEEP_ROWS = names(
     "transpose permute t view _unsafe_view unsqueeze expand alias clone copy fill zero zeros_like "
-    "ones_like full_like empty_like floor_divide hardswish log_sigmoid_forward _prelu_kernel"
+    "ones_like full_like empty_like floor_divide hardswish log_sigmoid_forward _prelu_kernel "
+    "identity"
 )
 """Operations of torch that treat each row by itself, beside those that it calls pointwise."""
 SAME_AS = {"concat": "cat", "concatenate": "cat", "multiply": "mul", "rmul": "mul"}
@@ -161,21 +163,45 @@ def _is_pointwise(operation: Any) -> bool:
     return any(torch.Tag.pointwise in k.tags for k in each)
 
 
-_beyond_pointwise: dict[str, frozenset[str]] = {}
+_beyond_pointwise: dict[tuple[Any, ...], frozenset[str]] = {}
+
+
+MOST_AXES = 16
+"""Whole numbers below it may be axes, which decide what a function does."""
+
+
+def _decides(value: Any) -> Any:
+    """What an argument tells of the operations that torch makes of a function."""
+    if isinstance(value, Tensor):
+        return Tensor, value.ndim, value.dtype
+    if isinstance(value, list | tuple):
+        return type(value), *map(_decides, value)
+    is_axis = type(value) is int and abs(value) < MOST_AXES
+    return type(value), value if is_axis or type(value) in (bool, str) else None
 
 
 def beyond_pointwise(call: Call) -> frozenset[str]:
     """Names of torch's operations that make a function, except what torch calls pointwise.
 
-    They are seen as the function runs on shapes alone; {""} if it fails, or none is seen.
+    They are seen as the function runs on shapes alone, once for every kind of arguments; {""} if it
+    fails, or returns none of its arguments without an operation.
     """
-    if call.name not in _beyond_pointwise:
-        args, kwargs = changed(
-            (call.args, call.kwargs), Tensor, lambda x: torch.empty_like(x, device="meta")
-        )
-        with suppress(*FAILS), _Operations() as noted:
-            call.func(*args, **{k: x for k, x in kwargs.items() if k != "device"})
-            others = (k.overloadpacket for k in noted.ran if not _is_pointwise(k))
+    given = (*call.args, *chain.from_iterable(sorted(call.kwargs.items())))
+    key = (call.name, *map(_decides, given))
+    with suppress(TypeError):  # arguments that have no hash
+        if key in _beyond_pointwise:
+            return _beyond_pointwise[key]
+    found = frozenset({""})
+    args, kwargs = changed(
+        (call.args, call.kwargs), Tensor, lambda x: torch.empty_like(x, device="meta")
+    )
+    with suppress(*FAILS), _Operations() as noted:
+        out = call.func(*args, **{k: x for k, x in kwargs.items() if k != "device"})
+        others = (k.overloadpacket for k in noted.ran if not _is_pointwise(k))
+        if noted.ran:
             found = frozenset(k.__name__.rstrip("_") for k in others)
-            _beyond_pointwise[call.name] = found if noted.ran else frozenset({""})
-    return _beyond_pointwise.get(call.name, frozenset({""}))
+        elif any(out is x for x in args):
+            found = frozenset({"identity"})
+    with suppress(TypeError):
+        _beyond_pointwise[key] = found
+    return found

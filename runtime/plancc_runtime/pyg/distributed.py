@@ -184,6 +184,7 @@ class Distributed(nn.Module):
         """What `forward` of a layer returns; the backward pass computes it again. Collective."""
         then, given = copy(rules), all_in((args, kwargs), Tensor)
         then.columns, versions = rules.columns.copy(), [version(x) for x in given]
+        state = _cloned(_state_of(layer))
 
         @contextmanager
         def again() -> Iterator[None]:
@@ -193,8 +194,8 @@ class Distributed(nn.Module):
                     "in place before the backward pass: change a copy"
                 )
             with ExitStack() as after, self._running(layer, then):
-                for x in layer.buffers():  # statistics are not updated twice
-                    after.callback(x.data.copy_, x.clone())
+                after.callback(_put, _state_of(layer))  # nothing is updated twice
+                _put(_cloned(state))
                 yield
 
         run = partial(forward, *args, **kwargs)
@@ -473,6 +474,37 @@ def _fetching(layer: nn.Module, rules: TorchRules, names: str) -> Any:
             rules.columns.fetch(rows, edges.relations)
 
     return fetch
+
+
+State = list[tuple[nn.Module, dict[str, Tensor | None], dict[str, Any]]]
+"""Modules with their buffers and their attributes that are numbers."""
+
+
+def _state_of(layer: nn.Module) -> State:
+    """What a layer, and those in it, may change in their forward pass."""
+    return [
+        (
+            each,
+            dict(each._buffers),
+            {k: x for k, x in vars(each).items() if type(x) in (int, float)},
+        )
+        for each in layer.modules()
+    ]
+
+
+def _cloned(state: State) -> State:
+    """The same with copies of the buffers."""
+    return [
+        (each, {k: x if x is None else x.detach().clone() for k, x in buffers.items()}, numbers)
+        for each, buffers, numbers in state
+    ]
+
+
+def _put(state: State) -> None:
+    """Give modules these buffers and numbers; the tensors that they had stay as they are."""
+    for module, buffers, numbers in state:
+        module._buffers.update(buffers)
+        vars(module).update(numbers)
 
 
 def _constants_of(model: nn.Module) -> dict[str, Any]:
