@@ -215,7 +215,7 @@ def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
         if BATCH in balance.names:
             balance = replace(balance, expected_nonzeros=source.expected_nonzeros(seed))
     request = replace(request, task=replace(request.task, model=model), balance=balance)
-    found = {"request": request, "graph": graph, "matrix": matrix, "data": data}
+    found: Any = {"request": request, "graph": graph, "matrix": matrix, "data": data}
     return replace(work, **found, notes=[*filter(None, notes)])
 
 
