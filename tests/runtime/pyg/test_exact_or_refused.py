@@ -293,7 +293,7 @@ def test_rows_by_place_are_named(at):
 
 
 def on_rows(model, call, ranks=3, seed=0):
-    """Of every rank its vertices, and what ``call(net, x, graph)`` returns on its rows."""
+    """Vertices of every rank, and what ``call(net, x, graph)`` returns on its rows."""
 
     def work(transport):
         graph = opened("directed", transport)
