@@ -170,7 +170,7 @@ class LinkLearner(Learner):
     def _is_repeated(self, view: View, data: LocalData) -> bool:
         return False
 
-    def _of_split(self, split: str, x: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
+    def _split_scores(self, split: str, x: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
         """Return scores of the links of a split, followed by scores of its negatives. Collective.
 
         Returns:
@@ -192,13 +192,13 @@ class LinkLearner(Learner):
             scores = self._decoder(*given.ends.rows(x))
             truth = torch.arange(len(scores), device=scores.device) < given.num_links
         else:
-            scores, truth = self._of_split("train", x, step)
+            scores, truth = self._split_scores("train", x, step)
         return data.target.share_of_loss(scores, truth, data.totals["train"])
 
-    def _of_splits(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
+    def _split_outputs(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
         """Return the scores of all splits; training uses epoch 0's negatives. Collective."""
         with torch.no_grad():
-            return {split: self._of_split(split, outputs, 0) for split in data.split_sizes}
+            return {split: self._split_scores(split, outputs, 0) for split in data.split_sizes}
 
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
         arrays = [[each.cpu().numpy() for each in pair] for pair in splits.values()]
