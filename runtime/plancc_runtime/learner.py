@@ -168,7 +168,7 @@ class Learner:
         for split, numbers in zip(splits, counts, strict=True):
             wrong = numbers[~np.isfinite(numbers)]
             if len(wrong):
-                self._end_diverged(wrong[0], f"{where} on split {split}", view, data)
+                self._end_diverged(wrong[0], f"split {split} in {where}", view, data)
         scores = Scores()
         for name, numbers in zip(splits, counts, strict=True):
             if size := data.split_sizes[name]:

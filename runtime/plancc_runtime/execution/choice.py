@@ -28,7 +28,7 @@ def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int)
     """Whether plan and options fit each other; mini-batches, if there are any; not collective.
 
     Parameters:
-        task: Of a header as `slices.as_run` has it.
+        task: Of a header as `slices.run_header` has it.
 
     Raises:
         InputError: If they do not.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, IntArray, Side, offsets
-from plancc_runtime.rowfiles import as_bytes
+from plancc_runtime.rowfiles import number_bytes
 from plancc_runtime.transport.base import Channel, Transport
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def swapped(
     comes = transport.alltoall(np.array([len(each) for each in pieces], np.int64))
     found = [np.empty((size, *pieces[0].shape[1:]), pieces[0].dtype) for size in comes]
     found[transport.rank] = pieces[transport.rank]
-    words = as_bytes if in_bytes else np.ascontiguousarray
+    words = number_bytes if in_bytes else np.ascontiguousarray
     others = [k for k in range(transport.size) if k != transport.rank]
     transport.swap(
         [(k, words(pieces[k])) for k in others if len(pieces[k])],
