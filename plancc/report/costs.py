@@ -109,7 +109,7 @@ class TrainingCost:
             messages=plain.messages,
             max_messages_sent=plain.max_messages_sent,
             in_hops=in_hops,
-            max_memory=held.of_part(int(held.total.argmax())),
+            max_memory=held.part_terms(int(held.total.argmax())),
             recomputed_memory=int(recomputed.total.max()),
             passes=costs,
         )
