@@ -22,7 +22,7 @@ from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import LinkTask, read_tables
 from plancc.sampling import counter
-from plancc.sampling.negatives import OF_NEGATIVES, drawn_negatives
+from plancc.sampling.negatives import NEGATIVES_KEY, drawn_negatives
 from plancc_runtime import curves
 from plancc_runtime.metrics import HITS
 from plancc_runtime.options import TrainOptions
@@ -63,7 +63,7 @@ def run(ranks, layout="row", per_link=0, **options):
 
 def negatives(epoch, total):
     """One after the other, as the module says."""
-    key = counter.key_of(SEED, epoch, OF_NEGATIVES)
+    key = counter.key_of(SEED, epoch, NEGATIVES_KEY)
     below = [(int(counter.bits(key, i)) >> 32) * worlds.N >> 32 for i in range(total + 1)]
     sources = (below[-1] + np.arange(total)) % worlds.N
     return np.stack([sources, np.array(below[:-1], np.int64)])

@@ -213,7 +213,7 @@ def test_scores_are_those_of_scikit_learn(multi_label):
         (
             "weights",
             {},
-            "rank 1: the loss of split train in epoch 0 is nan: weights of the network of this rank",
+            "rank 1: the loss of split train in epoch 0 is nan: weights of the network",
         ),
         (
             "all weights",

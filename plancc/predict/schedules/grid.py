@@ -259,7 +259,7 @@ def _fiber_rows(rows: Int64Array, grid: Grid) -> Int64Array:
 def _column_rounds(
     rows: Int64Array, chunk: Int64Array, columns: int
 ) -> tuple[Int64Array, Int64Array]:
-    """Return rows and roots of process columns' broadcasts: int64[rounds, columns], 0 at the end."""
+    """Return rows and roots of process columns' broadcasts: int64[rounds, columns], 0 at end."""
     parts = np.bincount(chunk, minlength=columns)
     place = np.arange(len(chunk)) - np.repeat(np.cumsum(parts) - parts, parts)
     found = np.zeros((2, int(parts.max()), columns), np.int64)
