@@ -15,7 +15,7 @@ from plancc.errors import InputError, PlanccError, Stopped
 from plancc.files import check_target
 from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import agree, check_widths, execution_of
-from plancc_runtime.layouts.order import in_order
+from plancc_runtime.layouts.order import order_rows
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import is_finite
@@ -124,7 +124,7 @@ class Run:
         options, transport, opened = self.options, self.transport, self._opened
         assert opened is not None
         part = with_exchange(self.header, opened.read(transport), options.exchange, transport)
-        part = in_order(part, options.row_order, options.pipeline, transport)
+        part = order_rows(part, options.row_order, options.pipeline, transport)
         part = self._task.ordered(part)
         moved = transport.any(not np.array_equal(part.global_id, opened.rows.global_id))
         plan, self._opened = opened.plan, None

@@ -220,7 +220,7 @@ class RelationConv(Conv):
         widths, relations = self.types.widths, self.types.relations
         if isinstance(self._moving, Aggregate):
             x, rows = stack.fork(x) if self.reads_input else (x, None)
-            parts = stack.by_relation(self._moved(stack, x) if fixed is None else fixed)
+            parts = stack.split_by_relation(self._moved(stack, x) if fixed is None else fixed)
             found = [narrow(parts[each], widths[each[0]]) for each in relations]
             own = {} if rows is None else stack.outputs_by_type(rows)
         else:
