@@ -195,7 +195,7 @@ def _give_sizes(
 
 
 def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]:
-    """What of `own_class.OF_GRAPH` a plan has for a class."""
+    """What of `own_class.GRAPH_ARGUMENTS` a plan has for a class."""
     by_type = is_by_type(model)
     there = {
         "edge_index": header.types is not None or not by_type,

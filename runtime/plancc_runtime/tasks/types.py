@@ -166,7 +166,7 @@ class TypedVertices(LearningTask):
         network = _as_saved(TypesOfNetwork(known, types.relations, target), options.init)
         # all, or as far as known
         depth = len(types.names) if is_own(options.model) else options.layers
-        first = network.of_layers([1] * (depth + 1))[0]
+        first = network.types_of_layers([1] * (depth + 1))[0]
         read = {*first.wanted, *(source for source, *_ in first.relations)}
         for name in (each for each in types.names if each in read and each not in widths):
             raise InputError(
