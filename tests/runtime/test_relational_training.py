@@ -146,7 +146,7 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
         (path, {"model": "sage", "aggregator": "max"}, "`model` sage: .*another `aggregator`"),
         (path, {"model": "sage", "aggregator": "gcn"}, "`model` sage: .*another `aggregator`"),
         (path, {"model": "rgcn", "aggregator": "max"}, "aggregator of relations"),
-        (path, {"model": "gat", "attention_dropout": 0.5}, "attention_dropout: is for graphs of"),
+        (path, {"model": "gat", "attention_dropout": 0.5}, "attention_dropout: needs a graph of"),
         (path, {"model": "rgcn", "recompute": True}, "^`recompute`: is for plans of one type"),
         (path, {"model": "rgcn", "target": "editor"}, "`target` editor: .* has the types "),
         (path, {"model": "rgcn", "target": "venue"}, "`target` venue: .* has labels of paper"),

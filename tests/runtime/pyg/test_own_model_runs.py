@@ -271,7 +271,7 @@ REFUSED = {
     "{}:Positions": "its forward needs pos, batch, which the plan lacks",
     "{}:Edges": "forward needs edge_attr (features of edges: compile|--edge-features)",
     "{}:Data": "its forward takes 'data' whole|forward(self, x, edge_index)",
-    "{}:Wide": "returns shape [41, 14], and needed is a tensor of shape [41, 5]",
+    "{}:Wide": "returns shape [41, 14], but must return a tensor of shape [41, 5]",
     "{}:Fails": "its forward fails: RuntimeError",
     "{}:NoGradient": "outputs of the network do not depend on its weights|`torch.no_grad`",
     "{}:Sorts": "sort goes along all rows",
@@ -321,7 +321,7 @@ def test_what_is_refused(line, plans, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("layout", ["edge", "2d 2x2"])
 def test_plans_of_other_layouts_are_refused(layout):
-    with pytest.raises(InputError, match=r"model hp makes it.* of layout "):
+    with pytest.raises(InputError, match=r"is of layout .*; compile one with model hp"):
         trained(file_of(X, layout), 4, model=own_nets.Net)
 
 
