@@ -154,7 +154,7 @@ def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
     out = x.new_empty(len(side), x.shape[1])
     if not side.native:
         return multiply(side.ptr, side.index, x.new_ones(len(side.index)), x, out)
-    run_by_group(_sum, side, x.shape[1], side.ptr, side.index, x, out)
+    run_groups(_sum, side, x.shape[1], side.ptr, side.index, x, out)
     return out
 
 
@@ -164,7 +164,7 @@ def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
         edge = _numbers(side.index) if side.edge is None else side.edge
         return multiply(side.ptr, edge, value.new_ones(len(edge)), value)
     out = empty(len(side), value.shape[1], value)
-    run_by_group(_sum, side, value.shape[1], side.ptr, _or_empty(side.edge, side.index), value, out)
+    run_groups(_sum, side, value.shape[1], side.ptr, _or_empty(side.edge, side.index), value, out)
     return out
 
 
@@ -184,7 +184,7 @@ def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
             out[:, h] = multiply(side.ptr, side.index, value, x[:, h])
         return out
     edge = _or_empty(side.edge, side.index)
-    run_by_group(_weighted_sum, side, out[:1].numel(), side.ptr, side.index, edge, weight, x, out)
+    run_groups(_weighted_sum, side, out[:1].numel(), side.ptr, side.index, edge, weight, x, out)
     return out
 
 
@@ -199,7 +199,7 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
         for h in range(x.shape[1]):
             out[:, h] = sampled_product(side.ptr, side.index, g[:, h], x[:, h])
         return out
-    run_by_group(_edge_dot, side, x[:1].numel(), side.ptr, side.index, g, x, out)
+    run_groups(_edge_dot, side, x[:1].numel(), side.ptr, side.index, g, x, out)
     return out
 
 
@@ -216,7 +216,7 @@ def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
     side, d = pattern.rows, x.shape[1]
     out = side.index.new_full((len(side), d), -1)
     if side.native:
-        run_by_group(_first_maximum, side, 4 * d, side.ptr, side.index, x, out)
+        run_groups(_first_maximum, side, 4 * d, side.ptr, side.index, x, out)
         return out
     for width, rows in pattern.rows_by_degree:
         place = torch.arange(width, device=x.device)
@@ -239,7 +239,7 @@ def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
         return x.gather(0, _columns_of(pattern, edge)).masked_fill_(edge < 0, 0)
     out = x.new_empty(edge.shape)
     bounds = even_bounds(len(side), 1)
-    run_in_chunks(_take, bounds, out.numel(), side.index, edge, x, out)
+    in_chunks(_take, bounds, out.numel(), side.index, edge, x, out)
     return out
 
 
@@ -253,7 +253,7 @@ def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
     out = g.new_zeros(pattern.num_columns, d)
     if pattern.rows.native:
         bounds = even_bounds(d, 16)  # a cache line of float32
-        run_in_chunks(_take_adjoint, bounds, g.numel(), pattern.rows.index, edge, g, out)
+        in_chunks(_take_adjoint, bounds, g.numel(), pattern.rows.index, edge, g, out)
         return out
     # The order of the sums is undefined, as in cuSPARSE; index_put_ sorts and is 14 times slower.
     return out.scatter_add_(0, _columns_of(pattern, edge), g.masked_fill(edge < 0, 0))
@@ -264,7 +264,7 @@ def softmax(pattern: Pattern, score: Tensor) -> Tensor:
     side = pattern.rows
     if side.native:
         out = torch.empty_like(score)
-        run_by_group(_softmax, side, 8 * score.shape[1], side.ptr, score, out)
+        run_groups(_softmax, side, 8 * score.shape[1], side.ptr, score, out)
         return out
     row = pattern.row
     best, at = score.new_zeros(len(side), score.shape[1]), row.unsqueeze(1).expand_as(score)
@@ -333,7 +333,7 @@ def even_bounds(length: int, step: int) -> np.ndarray:
     return np.minimum(np.linspace(0, -(-length // step), count + 1).astype(int) * step, length)
 
 
-def run_by_group(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
+def run_groups(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
     """Run a kernel over all groups, in chunks of equal nonzeros.
 
     Parameters:
@@ -342,12 +342,10 @@ def run_by_group(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
     ptr = side.ptr.numpy()
     cuts = np.linspace(0, len(side.index), torch.get_num_threads() * CHUNKS_PER_THREAD + 1)
     bounds = np.searchsorted(ptr, cuts[1:-1].astype(np.int64))
-    run_in_chunks(
-        kernel, [0, *bounds.tolist(), len(side)], work * (len(side.index) + len(side)), *args
-    )
+    in_chunks(kernel, [0, *bounds.tolist(), len(side)], work * (len(side.index) + len(side)), *args)
 
 
-def run_in_chunks(kernel: Any, bounds: Sequence[int] | np.ndarray, work: int, *args: Any) -> None:
+def in_chunks(kernel: Any, bounds: Sequence[int] | np.ndarray, work: int, *args: Any) -> None:
     """Call kernel(begin, end, *args) for each chunk of `bounds`, on this thread and helpers.
 
     Tensors are passed as arrays. When this thread is done, helpers that have not started are

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from plancc.kernel import njit
 from plancc.sampling.counter import mix
-from plancc_runtime.kernels.edges import Pattern, run_by_group
+from plancc_runtime.kernels.edges import Pattern, run_groups
 from plancc_runtime.kernels.hashing import AT_ONCE, halves, mixed, signed
 from plancc_runtime.workspace import empty
 
@@ -49,7 +49,7 @@ def nonzero_mask(
         return out.mul_(factor)
     scale = out[:0].numpy().dtype.type(factor)
     args = (side.ptr, side.index, rows, columns, np.uint64(dropped), scale, np.uint64(key), out)
-    run_by_group(_drawn, side, MIX_WORK * heads, *args)
+    run_groups(_drawn, side, MIX_WORK * heads, *args)
     return out
 
 

@@ -75,9 +75,7 @@ def actions_of(
     """
     for here, steps in groupby(program, _is_piecewise):
         alike = [step for step in steps if step.moves and step.name not in idle]
-        yield from (
-            _piecewise_actions(alike, overlap) if here else (Action("share", s) for s in alike)
-        )
+        yield from (_ordered(alike, overlap) if here else (Action("share", s) for s in alike))
 
 
 @cache
@@ -141,7 +139,7 @@ def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
     return ""
 
 
-def _piecewise_actions(steps: Sequence[Step], overlap: bool) -> Iterator[Action]:
+def _ordered(steps: Sequence[Step], overlap: bool) -> Iterator[Action]:
     coming = {step.target: step for step in steps if isinstance(step, Gather | Broadcast)}
     leaving = {step.source: step for step in steps if isinstance(step, ScatterAdd | Reduce)}
     last = {step.target: step for step in steps if isinstance(step, Multiply)}

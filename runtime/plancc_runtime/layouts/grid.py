@@ -54,7 +54,7 @@ from plancc_runtime.layouts.grid_block import (
     held_pieces,
     rows_of_process_row,
 )
-from plancc_runtime.layouts.grid_pieces import OwnPieces, Rounds, RowPieces, double_buffered
+from plancc_runtime.layouts.grid_pieces import OwnPieces, Rounds, RowPieces, buffered
 from plancc_runtime.layouts.halo import Halo, RowMover
 from plancc_runtime.layouts.matrices import Blocks, blocks_of, halo_part
 from plancc_runtime.layouts.resources import Resources
@@ -236,7 +236,7 @@ class GridGraph(ProgramGraph):
 
             return finish
 
-        return double_buffered(self.row.size, start, self.resources.overlap)
+        return buffered(self.row.size, start, self.resources.overlap)
 
     def program(self, step: LayerStep) -> Program:
         if isinstance(step, Aggregate):

@@ -32,9 +32,7 @@ from plancc_runtime.workspace import empty
 T = TypeVar("T")
 
 
-def double_buffered(
-    count: int, start: Callable[[int], Callable[[], T]], overlap: bool
-) -> Iterator[T]:
+def buffered(count: int, start: Callable[[int], Callable[[], T]], overlap: bool) -> Iterator[T]:
     """Yield ``start(k)()`` for every k; with `overlap`, start k + 1 before the result of k is used.
 
     So two sets of buffers suffice: one for even k and one for odd k.
@@ -279,7 +277,7 @@ class Rounds(RowMover[RoundBuffers]):
 
             return finish
 
-        return double_buffered(len(pieces), start, self._overlap)
+        return buffered(len(pieces), start, self._overlap)
 
     def leaving(
         self, pieces: Sequence[Any], out: Tensor, buffers: RoundBuffers
@@ -301,7 +299,7 @@ class Rounds(RowMover[RoundBuffers]):
 
             return finish
 
-        for k, piece in enumerate(double_buffered(len(pieces), start, self._overlap)):
+        for k, piece in enumerate(buffered(len(pieces), start, self._overlap)):
             wait(1)
             rows = self._room(k, out, buffers)
             yield piece, rows

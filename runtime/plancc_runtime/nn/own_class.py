@@ -38,7 +38,7 @@ WIDTHS = (
     ("out_channels", "out_features", "num_classes", "d_out"),
 )
 """Names of constructors' arguments for the width of the features and for that of the outputs."""
-GRAPH_ARGUMENTS = {
+INPUTS = {
     "edge_index": "",
     "edge_weight": "weights: compile the plan with normalization none",
     "edge_attr": "features of edges: compile the plan with `edge_features`",
@@ -50,15 +50,13 @@ An argument whose name ends with `BY_TYPE` has a tensor for each relation; the f
 tensor for each type.
 """
 BY_TYPE = "_dict"
-BUILT_IN_OPTIONS = (
-    "layers heads attention_dropout aggregator activation norm residual parametrization "
-)
-BUILT_IN_OPTIONS += "bias dropout input_dropout"
+BUILT_IN = "layers heads attention_dropout aggregator activation norm residual parametrization "
+BUILT_IN += "bias dropout input_dropout"
 """Options that describe networks of built-in models.
 
 `hidden` is missing, since link prediction uses it with own classes too."""
-LAYER_OPTIONS = "sampler batch_size fanouts walk_length keep sampler_options relation_fanouts "
-LAYER_OPTIONS += "embeddings fold pipeline aggregate_on kernel passes"
+NEED_LAYERS = "sampler batch_size fanouts walk_length keep sampler_options relation_fanouts "
+NEED_LAYERS += "embeddings fold pipeline aggregate_on kernel passes"
 """Options that need to know the layers of a network, or that only built-in layers read."""
 WHOLE_DATA = ("data", "batch", "graph")
 """Names of a first argument that is a whole data object, not a tensor."""
@@ -73,8 +71,8 @@ _FILES: dict[tuple[str, bytes], ModuleType] = {}
 def check_training(options: TrainOptions) -> None:
     """Raise InputError for training options that do not fit a user's class, or a missing file."""
     check_name(options.model)
-    _refuse_built_in(options, BUILT_IN_OPTIONS)
-    for name, value in options.chosen(LAYER_OPTIONS.split()).items():
+    _refuse_built_in(options, BUILT_IN)
+    for name, value in options.chosen(NEED_LAYERS.split()).items():
         if value not in ("full", ()):
             raise InputError(
                 f"{options.setting(name)}: is for built-in models, but `model` {options.model} "
@@ -316,7 +314,7 @@ def forward_arguments(name: str, model: type[nn.Module], there: Collection[str])
 
     Parameters:
         name: Name of the class in messages.
-        there: Names in `GRAPH_ARGUMENTS` that the plan has.
+        there: Names in `INPUTS` that the plan has.
 
     Raises:
         InputError: If `forward` needs other arguments, or a data object instead of tensors.
@@ -334,9 +332,7 @@ def forward_arguments(name: str, model: type[nn.Module], there: Collection[str])
         )
     missing = [k for k in _required(dict(parameters[1:])) if k not in there]
     if missing:
-        ways = GRAPH_ARGUMENTS | {
-            k + BY_TYPE: way or GRAPH_ARGUMENTS["edge_type"] for k, way in GRAPH_ARGUMENTS.items()
-        }
+        ways = INPUTS | {k + BY_TYPE: way or INPUTS["edge_type"] for k, way in INPUTS.items()}
         has = [f"{k} ({ways[k]})" if ways.get(k) else k for k in missing]
         raise InputError(
             f"`model` {name}: its forward needs {', '.join(has)}, which the plan lacks; give the "

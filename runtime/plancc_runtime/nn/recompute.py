@@ -57,15 +57,15 @@ def recomputed(
         if known is not None:
             kept = layer.across_fixed(known, x)
         else:
-            kept = layer.across(apply_in_blocks(network, [*works, layer.before], kept))
+            kept = layer.across(apply_all(network, [*works, layer.before], kept))
         network.watch(kept[0], k)
         works = [layer.after]
         if layer.is_hidden:
             if network.options.norm == "batch":
-                z, *own = apply_in_blocks(network, works, kept)
+                z, *own = apply_all(network, works, kept)
                 kept, works = (network.normalised(z, k, graph), *own), []
             works.append(layer.finish)
-    (outputs,) = apply_in_blocks(network, works, kept)
+    (outputs,) = apply_all(network, works, kept)
     return outputs.to(next(network.parameters()).dtype)
 
 
@@ -89,9 +89,7 @@ class _Layer:
         own = (self._graph.targets(x),) if reads or self._skips else ()
         given = (fixed, *own) if reads else (fixed,)
         if self._halves.before is not unchanged:
-            given = apply_in_blocks(
-                self._network, [lambda _, rows: self._halves.before(*rows)], given
-            )
+            given = apply_all(self._network, [lambda _, rows: self._halves.before(*rows)], given)
         return (*self._halves.across(*given), *(own if self._skips else ()))
 
     def before(self, place: slice, rows: Rows) -> Rows:
@@ -126,7 +124,7 @@ class _Layer:
         return rows[:first_own], rows[first_own:]
 
 
-def apply_in_blocks(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
+def apply_all(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
     """Apply works one after the other to all rows, block by block. Not collective.
 
     Parameters:
@@ -137,13 +135,11 @@ def apply_in_blocks(network: Network, works: Sequence[Work], rows: Rows) -> Rows
     Returns:
         tuple of Tensor[m, ...]
     """
-    return _ApplyInBlocks.apply(
-        tuple(works), max(network.dims), len(rows), *rows, *network.parameters()
-    )
+    return _ApplyAll.apply(tuple(works), max(network.dims), len(rows), *rows, *network.parameters())
 
 
-class _ApplyInBlocks(torch.autograd.Function):
-    """`apply_in_blocks`. Its backward pass applies the works again."""
+class _ApplyAll(torch.autograd.Function):
+    """`apply_all`. Its backward pass applies the works again."""
 
     @staticmethod
     def forward(

@@ -201,7 +201,7 @@ def _give_sizes(
 
 
 def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]:
-    """Return the names in `own_class.GRAPH_ARGUMENTS` that a plan has for a class."""
+    """Return the names in `own_class.INPUTS` that a plan has for a class."""
     by_type = is_by_type(model)
     there = {
         "edge_index": header.types is not None or not by_type,
