@@ -291,7 +291,8 @@ def test_pages_helps_and_docstrings_use_the_terms_of_the_glossary() -> None:
     entries = re.findall(r"^- \*\*(.+?)\*\*: (.+)", glossary.read_text(), re.M)
     listed = re.findall(r"\(\*elsewhere\*: (.*?)\)", glossary.read_text())
     others = [word for words in listed for word in words.split(", ")]
-    assert len(entries) <= 60 and len(others) >= 10
+    assert len(entries) <= 60
+    assert len(others) >= 10
     texts = {path.name: path.read_text() for path in DOCS if path != glossary}
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
