@@ -289,7 +289,7 @@ def test_a_type_has_as_many_vertices_as_rows():
 
 @pytest.mark.parametrize("key", ["weight", "weights"])
 def test_weights_are_of_all_types_together(key):
-    words = f"type 'paper': key '{key}': weights of only some vertex types .* `weights` takes one vector"
+    words = f"type 'paper': key '{key}': weights of only some .*: `weights` takes one vector"
     with pytest.raises(InputError, match=words):
         as_source(relations() | {"paper": {key: np.ones(6)}})
     plan = plancc.compile(relations(), num_parts=2, balance="weights", weights=np.arange(10))
