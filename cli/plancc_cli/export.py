@@ -123,7 +123,7 @@ def _export_to_framework(context: click.Context, source: str, target: str, outpu
     say(f"{output}: {target}, {sizes} in {plan.num_parts} parts")
     entry: Export = EXPORTS[target]
     if entry.doubles and plan.value.dtype != "float64":
-        say(f"values are {plan.value.dtype}: compile with --value-dtype float64 to keep doubles")
+        say(f"values are {plan.value.dtype}: compile with --dtype float64 to keep doubles")
 
 
 def _export_owner(source: str, output: str) -> None:

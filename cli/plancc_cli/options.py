@@ -39,6 +39,7 @@ FLAGS = {
     "keys": "--key",
     "model_options": "--model-option",
     "sampler_options": "--sampler-option",
+    "value_dtype": "--dtype",
 }
 """Flags that are not the parameter's name."""
 
@@ -312,7 +313,7 @@ OUTPUT = ("as_json", "as_csv", "quiet", "verbose")
 """Parameters of `as_data` and `plancc_cli.progress.verbosity`, for the sections of a help."""
 COMMANDS_OWN = (
     *("no_data", "split_name", "graph", "model", "num_parts", "command", "observer", "report"),
-    *("help", "json", "as_json", "csv", "as_csv", "quiet", "verbose", "output", "parts"),
+    *("help", "json", "as_json", "csv", "as_csv", "quiet", "verbose", "output", "parts", "dtype"),
     *("no_self_loops", "compress", "plan", "plans", "per_part", "ranks", "boundary_sampling"),
 )
 """Parameters of `plancc.compile` and of the commands with generated options, beside `FIELDS`."""
