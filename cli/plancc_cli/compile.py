@@ -57,7 +57,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
         "Balance": found["Balance"],
         "Vertex data": ("data", "no_data", "split_name", "edge_features"),
         "Links": found["Links"],
-        "Graph file": options.READING,
+        options.READING_TOPIC: options.READING,
         BATCHES: (*OF_BATCHES, *found[BATCHES]),
         "Single models": tuple(OF_MODELS),
     }

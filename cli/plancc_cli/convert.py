@@ -11,7 +11,14 @@ from plancc_cli.progress import progress, verbosity
 from plancc_cli.words import in_flags, say
 
 
-@click.command(cls=options.Sections)
+@click.command(
+    cls=options.Sections,
+    sections={
+        "Folder": ("output", "data", "split", "memory"),
+        options.READING_TOPIC: options.READING,
+        "Output": options.OUTPUT,
+    },
+)
 @click.argument("graph", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="The folder to make.")
 @options.reading

@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 from plancc.errors import InputError
 from plancc.fields import BOUNDS, checked, default_in_words, help_of, kind_of, options_of, parsed
+from plancc.graph.formats import FLAGS as READING_FLAGS
 from plancc.graph.formats import FORMATS, READING, ReadOptions, split_names
 from plancc.models.capacities import check_capacities, read_capacities
 from plancc.options import EFFORTS, PlanOptions, SearchOptions
@@ -174,7 +175,7 @@ class Sections(Interruptible):
     Parameters:
         sections: Names of parameters by the title of their section; the others stand in "Other".
         common: Parameters that ``--help`` shows; ``--help all`` shows all of them. Empty:
-            ``--help`` shows all.
+            ``--help`` shows all but the reading options.
     """
 
     def __init__(
@@ -213,21 +214,21 @@ class Sections(Interruptible):
         }
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = self.records(ctx)
-        if self.common and ALL not in ctx.meta:
-            common = dict.fromkeys((*self.common, "help"))
-            with formatter.section("Options that are used most"):
-                formatter.write_dl([records[name] for name in common if name in records])
-            formatter.write(f"\nAll options: {ctx.command_path} --help all\n")
-            return
-        rest = {"Other" if self.sections else "Options": tuple(records)}
-        for title, names in {**self.sections, **rest}.items():
+        records, short = self.records(ctx), ALL not in ctx.meta
+        sections = {**self.sections, "Other" if self.sections else "Options": tuple(records)}
+        if self.common and short:
+            sections = {"Options that are used most": (*self.common, "help")}
+        for title, names in sections.items():
             shown = [records.pop(name) for name in names if name in records]
-            if shown:
+            if shown and not (short and title == READING_TOPIC):
                 with formatter.section(title):
                     formatter.write_dl(shown)
+        if short and (self.common or READING_TOPIC in self.sections):
+            formatter.write(f"\nAll options: {ctx.command_path} --help all\n")
 
 
+READING_TOPIC = "Reading the graph"
+"""Title of the section of the reading options, which only ``--help all`` shows."""
 ALL = "all"
 """The topic of ``--help`` that shows all options, and a key of the context's `meta` then."""
 _RANGE = r"-?[\d.]*<?=?x(?:[<>]=?-?[\d.]+)?"
@@ -620,7 +621,11 @@ def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
 
 
 reading = with_options([field_option(each) for each in options_of(ReadOptions)])
-"""The options that say how a graph is read."""
+"""All options that say how a graph is read: of `compile` and `convert`."""
+reading_flags = with_options(
+    [field_option(each) for each in options_of(ReadOptions) if each.name in READING_FLAGS]
+)
+"""The reading options of every format, for commands whose graphs `convert` may prepare."""
 predicted_epoch = together(
     searching(
         "dims",

@@ -182,8 +182,3 @@ def test_reading_options_are_recorded_and_used_by_verify(reading: str, tmp_path:
     assert notes["source_reading"].split() == [flag for flag in flags if flag != "format"]
     assert notes["source_format"] == "edgelist"
     ok("verify", plan, "--against", source)
-    # the options of the command line win over the plan's, and then it is another matrix
-    other = "--symmetrize" if "--transpose" in reading else "--transpose"
-    done = plancc("verify", plan, "--against", source, other)
-    assert done.code == 1
-    assert done.error.startswith(f"{plan}: ")

@@ -28,7 +28,11 @@ from plancc_cli.words import say
 @options.searching("time_limit")
 @options.searching("seed")
 @options.searching("threads")
-@click.option("--allow-large", is_flag=True, help="Accept more than the file's size suggests.")
+@click.option(
+    "--allow-large",
+    is_flag=True,
+    help="Accept a file that declares far more than its size suggests.",
+)
 @options.as_data
 @verbosity
 def command(

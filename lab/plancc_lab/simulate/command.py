@@ -33,7 +33,7 @@ FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which
 """Figures of a mini-batch, in words."""
 
 
-@click.command(cls=options.Sections)
+@click.command(cls=options.Sections, sections={options.READING_TOPIC: options.READING_FLAGS})
 @click.argument("plan", metavar="PLAN|GRAPH", required=False, type=click.Path())
 @options.with_options(each for each in core.command.params if isinstance(each, click.Option))
 @click.option(

@@ -42,6 +42,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
         "Study": ("models", "parts", "seeds", "baseline", "results"),
         "Output": ("as_json", "as_csv", "table_columns", "plot"),
         "Every plan": OF_ALL,
+        options.READING_TOPIC: options.READING_FLAGS,
     },
 )
 @click.argument("graphs", type=click.Path(), nargs=-1, required=True)
@@ -84,7 +85,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     options.field_option(options.FIELDS[name], **{"default": None} | SETTINGS.get(name, {}))
     for name in OF_ALL
 )
-@options.reading
+@options.reading_flags
 @verbosity
 def command(
     graphs: tuple[str, ...],
@@ -118,7 +119,7 @@ def command(
         check_plot(plot)
         options.check_output(plot, *graphs)
     options.check_output(results, *graphs, plot)
-    names = (*OF_ALL, *options.READING)
+    names = (*OF_ALL, *options.READING_FLAGS)
     settings = {name: given[name] for name in names if given[name] is not None}
     with progress(given["budget"]) as shown:
         found = study(
