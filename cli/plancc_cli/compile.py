@@ -54,6 +54,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
         "Plan": ("output", "parts", *found["Plan"], "compress"),
         "Model": ("model", *found["Model"], "no_self_loops"),
         "Search": found["Search"],
+        "Partitioners": found["Partitioners"],
         "Balance": found["Balance"],
         "Vertex data": ("data", "no_data", "split_name", "edge_features"),
         "Links": found["Links"],

@@ -20,7 +20,7 @@ from plancc.partitioners.options import AUTO, parse_budget
 from plancc.predict.passes import DEFAULT_DIMS
 from plancc.registry import check_choice
 
-ALIKE = ("seed", "threads", "time_limit", "dims")
+ALIKE = ("seed", "threads", "dims")
 """Options of the search that all contenders of a study share."""
 OF_SEARCH = {
     each.name: each

@@ -25,7 +25,6 @@ from plancc_cli.words import say
 @options.searching("epsilon")
 @options.searching("effort")
 @options.searching("budget")
-@options.searching("time_limit")
 @options.searching("seed")
 @options.searching("threads")
 @click.option(

@@ -16,7 +16,9 @@ from plancc_cli.words import say
 
 KEPT = "plancc-study.jsonl"
 """Where rows are kept, unless told otherwise."""
-OF_ONE = ("seed", "partitioner", "preset", "capacities", "topology", "fixed", "stop")
+OF_ONE = (
+    *("seed", "partitioner", "preset", "time_limit", "capacities", "topology", "fixed", "stop"),
+)
 """Options of the search that a study does not set for all plans."""
 OF_SEARCH = [each.name for each in options_of(SearchOptions) if each.name not in OF_ONE]
 OF_ALL = (*OF_SEARCH, "balance", "normalize")
