@@ -101,7 +101,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
 @click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
 @options.reading
-@options.as_data
+@options.as_json
 @verbosity
 def command(
     graph: str,
@@ -143,7 +143,7 @@ def command(
     from plancc.memory import give_back_at_once
     from plancc.owners.memory import allowed_memory
     from plancc_cli.render import print_summary
-    from plancc_cli.tables import print_data
+    from plancc_cli.tables import print_json
 
     reading = {name: settings.pop(name) for name in options.READING}
     model = settings.pop("model")
@@ -161,12 +161,12 @@ def command(
         plan = plancc.compile(source, model, parts, **how, **settings)
         with shown.stage("write"):
             digest = plan.save(output, compress=compress)
-    seconds, form = wall_seconds() - start, options.form()
-    if not form:
+    seconds = wall_seconds() - start
+    if not options.form():
         print_summary(plan, output, digest, seconds, verbosity_level() == QUIET)
         return
     found = {"output": output, "content_sha256": digest, "seconds": seconds}
-    print_data(form, found | _figures(plan, task.objective))
+    print_json(found | _figures(plan, task.objective))
 
 
 def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:

@@ -27,7 +27,7 @@ from plancc_cli.words import in_flags, say
     "--split-name", "split", metavar="NAME", help="The split to take where the data have several."
 )
 @options.searching("memory", "Memory limit (16G).  [default: what is left]")
-@options.as_data
+@options.as_json
 @verbosity
 def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> None:
     """Write GRAPH as a folder of .npy files, its rows sorted.
@@ -41,13 +41,12 @@ def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> Non
         plancc compile graph -p 64 -o plan.h5
     """
     from plancc.graph.folders import to_folder
-    from plancc_cli.tables import print_data
+    from plancc_cli.tables import print_json
 
     with progress() as shown, shown.stage("convert"):
         made = to_folder(graph, output, data=data or None, **given)
-    form = options.form()
     kind = "directed" if made.directed else "undirected"
-    if form:
+    if options.form():
         facts = {
             "folder": output,
             "num_vertices": made.num_vertices,
@@ -55,7 +54,7 @@ def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> Non
             "directed": made.directed,
             "weighted": made.values is not None,
         }
-        print_data(form, facts, [facts])
+        print_json(facts)
         return
     say(f"{output}: {made.num_vertices} vertices, {made.num_nonzeros} nonzeros, {kind}")
     if made.values is not None:

@@ -304,11 +304,10 @@ def together(*decorators: Decorator) -> Decorator:
     return decorated
 
 
-as_data = together(
-    _form_option("json", "Print JSON instead of a table."),
-    _form_option("csv", "Print CSV instead of a table."),
-)
-"""The options ``--json`` and ``--csv``, which `form` reads."""
+as_json = _form_option("json", "Print JSON instead of text.")
+"""The option ``--json``, which `form` reads."""
+as_data = together(as_json, _form_option("csv", "Print CSV instead of a table."))
+"""The options ``--json`` and ``--csv`` of commands that print tables, which `form` reads."""
 
 OUTPUT = ("as_json", "as_csv", "quiet", "verbose")
 """Parameters of `as_data` and `plancc_cli.progress.verbosity`, for the sections of a help."""
@@ -501,7 +500,7 @@ def sampling(default: str, of_models: Declared | None = None) -> Decorator:
 
 def batch_names() -> tuple[str, ...]:
     """Parameters of `fresh_batches`, for the sections of a help."""
-    return ("batches", "seed", "threads", "sampler", "batch_size", *sampler_fields())
+    return ("batches", "seed", "sampler", "batch_size", *sampler_fields())
 
 
 def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
@@ -645,7 +644,6 @@ fresh_batches = together(
         "--batches", type=int, metavar="NUMBER", help="Add figures of this many fresh mini-batches."
     ),
     searching("seed", "Random seed of the batches.  [default: 0]", default=None),
-    searching("threads", "Threads that count batches.  [default: 1]", default=None),
     lambda function: sampling("the plan's own, or uniform")(function),
 )
 """``--batches``, and what says which ones; see `of_batches`."""

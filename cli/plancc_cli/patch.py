@@ -46,7 +46,7 @@ LISTS: Any = {"type": click.Path(), "multiple": True, "metavar": "EDGES"}
 )
 @click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
 @options.with_options(options.field_option(each) for each in options_of(PatchOptions))
-@options.as_data
+@options.as_json
 @verbosity
 def command(
     plan: str,
@@ -68,7 +68,7 @@ def command(
     from plancc.patching import moves_of, write_moves
     from plancc.report.provenance import decoded
     from plancc_cli.render import print_patch
-    from plancc_cli.tables import print_data
+    from plancc_cli.tables import print_json
 
     inputs = (plan, graph, *data, *(text.partition("=")[2] or text for text in (*add, *remove)))
     options.check_plan_output(output, *inputs)
@@ -87,8 +87,8 @@ def command(
             digest = patched.save(output, compress=compress)
             if migration is not None:
                 write_moves(rows, migration)
-    seconds, form = wall_seconds() - start, options.form()
-    if not form:
+    seconds = wall_seconds() - start
+    if not options.form():
         print_patch(given, patched, output, digest, seconds)
         if migration is not None:
             say(f"{migration}: {len(rows):,} rows with another owner")
@@ -103,7 +103,7 @@ def command(
         "metrics": {when: each.metrics().figures() for when, each in both.items()},
         "provenance": decoded(found),
     }
-    print_data(form, figures)
+    print_json(figures)
 
 
 def _edges(plan: Plan, name: str, texts: tuple[str, ...]) -> Any:

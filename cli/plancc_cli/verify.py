@@ -18,7 +18,7 @@ from plancc_cli.words import say
     metavar="GRAPH",
     help="Also check that the parts make up the normalised matrix of this graph.",
 )
-@options.as_data
+@options.as_json
 def command(plan: str, against: str | None) -> None:
     """Check every invariant of PLAN.
 
@@ -29,7 +29,7 @@ def command(plan: str, against: str | None) -> None:
     from plancc.graph.formats import FORMATS, read_graph
     from plancc.plan.reader import PlanFile
     from plancc.plan.verify import verify_file
-    from plancc_cli.tables import print_data
+    from plancc_cli.tables import print_json
 
     graph = None
     if against is not None:
@@ -40,9 +40,8 @@ def command(plan: str, against: str | None) -> None:
         format = known if same_name and known in FORMATS else None
         graph = read_graph(against, format, **reading_like(provenance, against))
     done = verify_file(plan, graph)
-    form = options.form()
-    if form:
-        print_data(form, {"plan": plan, "valid": True, "checked": done})
+    if options.form():
+        print_json({"plan": plan, "valid": True, "checked": done})
         return
     for check in done:
         say(f"  ok  {check}")
