@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from plancc_cli import options
-from plancc_cli.progress import progress, verbosity
+from plancc_cli.progress import progress, quiet
 from plancc_cli.words import in_flags, say
 
 
@@ -28,7 +28,7 @@ from plancc_cli.words import in_flags, say
 )
 @options.searching("memory", "Memory limit (16G).  [default: what is left]")
 @options.as_json
-@verbosity
+@quiet
 def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> None:
     """Write GRAPH as a folder of .npy files, its rows sorted.
 

@@ -23,7 +23,7 @@ import click
 
 from plancc.threads import usable_cores
 from plancc_cli import options
-from plancc_cli.progress import progress, verbosity
+from plancc_cli.progress import progress
 
 OK, MISSING, FAILED = "ok", "missing", "failed"
 SECONDS = 60.0
@@ -81,7 +81,6 @@ class Check:
 
 @click.command(cls=options.Sections)
 @options.as_json
-@verbosity
 def command() -> None:
     """Check this installation, and say what is missing and how to install it.
 

@@ -89,7 +89,6 @@ def batch_reports(
     num_ranks: int | None = None,
     sampler: str | None = None,
     seed: int = 0,
-    threads: int = 1,
     **options: Any,
 ) -> list[BatchReport]:
     """Figures of plans of one matrix on the same fresh batches, numbers 0..number - 1.
@@ -99,7 +98,7 @@ def batch_reports(
         number: Number of batches, at least 1.
         num_ranks: Figures after merging the parts onto that many ranks.
         sampler: Without it the first one that a plan was compiled for, or "uniform".
-        seed, threads: See `plancc.cost.batches.batch_figures`.
+        seed: See `plancc.cost.batches.batch_figures`.
         **options: As of `plancc.sampling.make_sampler`.
 
     Raises:
@@ -147,7 +146,7 @@ def batch_reports(
     chosen, remark = chosen.fitted(population)
     if remark:
         warn(remark)
-    found = batch_figures(chosen, population, owners, range(number), seed=seed, threads=threads)
+    found = batch_figures(chosen, population, owners, range(number), seed=seed)
     indptr, indices = population.pattern
     most_pins = int(np.bincount(indices, minlength=1).max()) + 1  # each with its own row
     inclusion = chosen.inclusion(population, most_pins)

@@ -12,6 +12,7 @@ from plancc.errors import InputError
 from plancc.predict.passes import DEAD_ROWS
 from plancc_cli import options
 from plancc_cli import simulate as core
+from plancc_cli.progress import quiet
 from plancc_cli.run_options import run_option
 from plancc_lab.simulate.sweep_command import is_given, refuse, run_sweep, sweep_options
 
@@ -45,6 +46,7 @@ FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which
 @options.sampling("the plan's own, or uniform")
 @options.with_options([run_option("draw", default=None)])
 @sweep_options
+@quiet
 def command(plan: str | None, **given: Any) -> None:
     """Predict the time of an epoch of PLAN, step by step, from its tables and a machine's numbers.
 
