@@ -10,6 +10,7 @@ import click
 
 from plancc.clock import wall_seconds
 from plancc.errors import InputError
+from plancc.graph.links import OF_VALUES
 from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.options import BATCHES
 from plancc.partitioners.options import AUTO
@@ -149,6 +150,7 @@ def command(
     model = settings.pop("model")
     settings = options.of_class(settings, MODELS[model].option_fields())
     task = _checked(model, parts, settings)
+    options.check_inputs(*(path for path in inputs if path != OF_VALUES))
     start = wall_seconds()
     give_back_at_once()
     with progress(settings["budget"]) as shown:

@@ -530,6 +530,13 @@ def check_output(output: str, *others: str | None) -> None:
         raise InputError(f"{output} is read or written already; choose another name")
 
 
+def check_inputs(*paths: str | None) -> None:
+    """Refuse, before any work, an input that is missing."""
+    for path in filter(None, paths):
+        if not os.path.exists(path):
+            raise InputError(f"{path}: no such file")
+
+
 def check_plan_output(output: str, *inputs: str | None) -> None:
     """`check_output`, and refuse a plan by the name of a graph or of a text."""
     check_output(output, *inputs)

@@ -8,7 +8,9 @@ problems (``plancc.models.problem``), not graphs, plans or files.
 
 from __future__ import annotations
 
-from plancc.registry import Registry
+from collections.abc import Callable
+
+from plancc.registry import Registry, place_of
 
 PARTITIONERS = Registry(
     "partitioner",
@@ -25,3 +27,8 @@ PARTITIONERS = Registry(
 
 OTHERWISE = "try `partitioner` builtin"
 """What to do about a native partitioner that fails."""
+
+
+def advice(run: Callable[..., object]) -> str:
+    """What to do where an adapter's `run` fails: a third party's function is to be mended."""
+    return OTHERWISE if run.__module__.startswith("plancc") else f"look at {place_of(run)}"

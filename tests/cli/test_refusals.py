@@ -108,6 +108,8 @@ TABLE = {
         "": "(see plancc compile --help)",
         f"g.mtx -p 1 --model block -o {'x' * 300}": "cannot write x|the file name is too long",
         "missing -p 2 -o x.h5": "missing: no such file",
+        "empty.mtx -p 2 -o x.h5 --fixed none.part": "none.part: no such file",
+        f"empty.mtx -p 2 -o {'x' * 250}.h5": "the file name is too long",
         "dir -p 2 -o x.h5": "dir: |folder",
         ". -p 2 -o x.h5": "a folder of no format",
         "ok.h5 -p 2 -o x.h5": "ok.h5: by its name this is a plan; give the graph file",
