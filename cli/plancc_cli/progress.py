@@ -20,7 +20,7 @@ from plancc.text import printable
 from plancc_cli.words import in_flags
 
 if TYPE_CHECKING:
-    from plancc.search import Trial
+    from plancc.search.record import Trial
 
 EVERY = 10.0
 """Seconds between two lines."""

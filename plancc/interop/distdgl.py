@@ -10,7 +10,7 @@ which dgl.distributed.partition_graph returns with ``return_mapping=True``.
 
 The chunked format of DistDGL's tools is written without dgl, with a partition for
 `dispatch_data.py` (DGL documentation, "Advanced Graph Partitioning"): ``metadata.json`` lists the
-files of edges and data, ``<node type>.txt`` has a part per line, ``partition_meta.json`` is of
+files of edges and data, ``<type>.txt`` has a part per line, ``partition_meta.json`` is of
 version 1.0.0.
 """
 

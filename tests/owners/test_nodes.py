@@ -25,7 +25,7 @@ from plancc.plan.verify import verify
 from plancc.predict.machine import Machine, Node
 from plancc.predict.schedules import tables_of
 from plancc.report.epochs import EpochTimes
-from plancc.search import search
+from plancc.search.effort import search
 
 
 @pytest.fixture(scope="module")

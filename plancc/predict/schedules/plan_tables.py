@@ -300,7 +300,7 @@ def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
 
 
 def _leaves(source: _Source, tables: Tables) -> Pairs:
-    """Count distinct remote vertices per pair of parts: received rows plus folded rows."""
+    """Count distinct vertices per pair of parts: halo rows plus folded rows."""
     keys = []
     for table in ("expand/recv", "fold/send"):
         pairs, _, row_ptr = _pairs(source, table)

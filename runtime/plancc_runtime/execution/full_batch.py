@@ -28,13 +28,8 @@ from plancc_runtime.data import LocalData
 from plancc_runtime.execution.figures import figures_of, words_of_pass
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import (
-    BoolArray,
-    draw,
-    expected_rows,
-    halo_vertices,
-    ready_to_draw,
-)
+from plancc_runtime.layouts.boundary import BoolArray, draw, expected_rows, ready_to_draw
+from plancc_runtime.layouts.halo import halo_vertices
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
 from plancc_runtime.layouts.local import LocalGraph, local_graph

@@ -33,9 +33,10 @@ from plancc.kernel import njit
 from plancc.plan.exchange import BoolArray, Exchange, Int32Array, Int64Array, places
 from plancc.sampling.counter import bits, key_of, unit
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering
+from plancc_runtime.layouts.halo import halo_vertices
 from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.row_numbers import send_lists, send_numbers
+from plancc_runtime.transport.row_numbers import send_lists
 
 _ROWS, _NONZEROS, _EDGES = range(3)  # streams of random numbers
 _NO_NONZEROS = Nonzeros(np.zeros(1, np.int64), np.empty(0, np.int32))
@@ -184,11 +185,6 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
         _nonzeros=(nonzeros, pin_key, uses or _NO_NONZEROS),
         _edges=(edges, edge_key),
     )
-
-
-def halo_vertices(block: Block, transport: Transport) -> Int32Array:
-    """Vertices of the halo rows: int32[num_halo]. Collective."""
-    return send_numbers(block.expand, block.inputs[block.expand.send.row], transport)
 
 
 def expected_rows(block: Block, sampling: Sampling) -> float:

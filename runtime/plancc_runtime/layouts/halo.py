@@ -17,11 +17,13 @@ import torch
 from torch import Tensor
 
 from plancc.clock import Clock
-from plancc.plan.exchange import Exchange
+from plancc.plan.exchange import Exchange, Int32Array
 from plancc.plan.metrics import StepTraffic
 from plancc_runtime.kernels.rows import add_rows, pack
+from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.transport.base import Channel
+from plancc_runtime.transport.base import Channel, Transport
+from plancc_runtime.transport.row_numbers import send_numbers
 
 ALL = slice(None)
 GROUP_ROWS = 2048  # to pack, or to add: as much work as one call of torch costs
@@ -299,6 +301,11 @@ class Halo(HaloExchange[MessageBuffers]):
                 add_rows(out, outer.rows, rows)
         with clock("wait"):
             buffers.reduce.finish()
+
+
+def halo_vertices(block: Block, transport: Transport) -> Int32Array:
+    """Vertices of the halo rows: int32[num_halo]. Collective."""
+    return send_numbers(block.expand, block.inputs[block.expand.send.row], transport)
 
 
 def at_rows(x: Tensor, at: slice) -> Tensor:

@@ -22,9 +22,8 @@ from plancc.plan.layers import Aggregate, GatherNeighbours, LayerStep, Maximum, 
 from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.plan.words import RowMessages
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.executor import Executor, ProgramGraph
-from plancc_runtime.layouts.halo import Halo, HaloExchange
+from plancc_runtime.layouts.halo import Halo, HaloExchange, halo_vertices
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.matrices import blocks_of, halo_blocks, halo_part
 from plancc_runtime.layouts.resources import Resources

@@ -23,7 +23,7 @@ from plancc.graph.types import Relation, Types
 from plancc.plan.exchange import BoolArray, Int64Array, offsets, places
 from plancc.plan.parts import taken
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import halo_vertices
+from plancc_runtime.layouts.halo import halo_vertices
 from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_numbers

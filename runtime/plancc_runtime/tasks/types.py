@@ -18,7 +18,7 @@ from plancc.plan.values import Header
 from plancc.text import shown
 from plancc_runtime.data import DEFAULT_FEATURES, SPLITS, LocalData, load_data
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import halo_vertices
+from plancc_runtime.layouts.halo import halo_vertices
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import reordered
 from plancc_runtime.layouts.relation import TypedBlock
