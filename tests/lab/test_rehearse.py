@@ -93,6 +93,11 @@ def test_what_is_not_predicted_says_why(graph: Path, tmp_path: Path) -> None:
     assert "full batch" not in text
 
 
+def test_help_shows_an_option_of_training_when_it_is_asked_for() -> None:
+    assert "--hidden" not in ok("rehearse", "--help")
+    assert "[default: that of --dims]" in ok("rehearse", "--help", "hidden")
+
+
 # -- wrong words -------------------------------------------------------------------------------
 
 

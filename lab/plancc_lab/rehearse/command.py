@@ -38,11 +38,13 @@ WIDTHS = {
 """Parameters that are widths, and their helps here."""
 LEFT_OUT = {"patience", "eval_every", "threads", "device", "aggregate_on"}
 """Fields of `TrainOptions` that a rehearsal lacks, beside the options of what a run writes."""
-OF_RUNS = {
-    title: tuple(name for name in names if name in FIELDS and name not in LEFT_OUT)
+OF_RUNS = [
+    name
     for title, names in SECTIONS.items()
-    if title != "Checkpoints and results"
-}
+    for name in names
+    if title != "Checkpoints and results" and name in FIELDS and name not in LEFT_OUT
+]
+"""Options of `plancc-run` that a rehearsal takes too; its help leaves them out."""
 MOST_BATCHES = 100
 """Mini-batches of an epoch that are predicted."""
 EPOCHS = 3
@@ -56,15 +58,15 @@ estimate."""
 
 
 def _options() -> Iterator[click.Option]:
-    """The options of `plancc-run` that this command has too."""
-    for name in sum(OF_RUNS.values(), ()):
+    """The options of `OF_RUNS`."""
+    for name in OF_RUNS:
         if name in WIDTHS:
-            yield run_option(name, help=WIDTHS[name], default=None)
+            yield run_option(name, hidden=True, help=WIDTHS[name], default=None)
         elif name == "epochs":
-            words = f"Number of epochs.  [default: {EPOCHS}]"
-            yield run_option(name, default=EPOCHS, type=click.IntRange(min=1), help=words)
+            words, least = f"Number of epochs.  [default: {EPOCHS}]", click.IntRange(min=1)
+            yield run_option(name, hidden=True, default=EPOCHS, type=least, help=words)
         else:
-            yield run_option(name)
+            yield run_option(name, hidden=True)
 
 
 CPU_RATE = 1e10
@@ -73,11 +75,8 @@ CPU_RATE = 1e10
 
 @click.command(
     cls=options.Sections,
-    sections={
-        "Machine and ranks": ("machine", "ranks", "dims"),
-        "Results": ("trace", "per_rank", "as_json", "as_csv"),
-        **OF_RUNS,
-    },
+    epilog="Options of training are those of plancc-run, shown by plancc-run --help all. Without "
+    f"them, widths are those of --dims, and epochs {EPOCHS}.",
 )
 @click.argument("plan", type=click.Path())
 @options.predicted_epoch
