@@ -356,7 +356,7 @@ def _run_cases(quick: bool) -> Iterator[Case]:
         yield _run("mop", words)
     yield _run("mop-groups", "--row-order rcm --layers 3")
     yield _run("mop-groups", "--pipeline 3")
-    yield _run("row-directed", "--split 0.5,0.2,0.3 --f1")
+    yield _run("row-directed", "--split 0.5,0.2,0.3 --metric f1")
     for plan, ranks in (("row", 1), ("row", 3), ("edge", 1), ("edge", 3)):
         yield _run(plan, "--optimizer adam --dropout 0.4", ranks)
     for plan in ("row", "edge") if quick else ("row", "edge", "grid-2d", "mop", "row-directed"):

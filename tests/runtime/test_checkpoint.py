@@ -582,11 +582,11 @@ def test_a_checkpoint_resumes_on_other_numbers_of_ranks(plan, tmp_path):
         np.testing.assert_allclose(moved.weights[name], weight, rtol=0, atol=1e-9)
 
 
-def test_restart_on_fewer_begins_and_goes_on(plans, tmp_path):
-    words = plans[0], "--threads", 1, "--restart-on", "fewer"
+def test_resume_if_any_begins_and_goes_on(plans, tmp_path):
+    words = plans[0], "--threads", 1, "--resume", "if-any"
     without = alone(*words, "--checkpoint", tmp_path / "job")
     assert without.returncode == 2
-    assert "--restart-on fewer: give --checkpoint, the folder, and --every" in without.stderr
+    assert "--resume if-any: give --checkpoint, the folder, and --every" in without.stderr
     words = *words, "--checkpoint", tmp_path / "job", "--every", 2, "--epochs"
     resumed = alone(*words, 4, "--resume")
     assert resumed.returncode == 2
@@ -611,7 +611,7 @@ def test_torchrun_restarts_on_the_node_that_is_left(tmp_path):
         *("--max-restarts=3", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}"),
         *("--rdzv-id=job", f"--rdzv-conf={times}", "-m", "plancc_cli.run", plan),
         *("--threads", "1", "--epochs", str(10**6), "--checkpoint", last.parent, "--every", "1"),
-        *("--restart-on", "fewer", "--timeout", "20"),
+        *("--resume", "if-any", "--timeout", "20"),
     ]
     nodes = []
     try:
