@@ -94,7 +94,6 @@ def command(
             cure = "give --checkpoint, the folder, and --every, how often it is written, too"
             raise InputError(f"--resume if-any: {cure}")
         settings["resume"] = any(Path(settings["checkpoint"]).glob("last*.safetensors"))
-    settings["resume"] = bool(settings["resume"])
     checked_header(plan, ranks)
     if settings["resume"] and settings["checkpoint"] is not None:
         settings = resumed_settings(settings)

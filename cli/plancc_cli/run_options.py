@@ -58,6 +58,7 @@ READERS: dict[str, dict[str, Any]] = {
         "is_flag": False,
         "flag_value": "always",
         "default": None,
+        "callback": lambda context, parameter, how: {None: False, "always": True}.get(how, how),
         "help": "Resume from the last checkpoint, with its options; if-any: if there is one.",
     },
 }

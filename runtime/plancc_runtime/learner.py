@@ -34,7 +34,7 @@ SMALL = 1 << 18
 """Vertices up to which a device waits for the starts of kernels."""
 UNTRAINED = (
     "the outputs are not finite before the first step: look for large numbers among the features, "
-    "which `standardize_features` scales, and among the initial weights (`init`)"
+    "which `scale_features` columns scales, and among the initial weights (`init`)"
 )
 _Pass = tuple[Tensor, Tensor, list[Tensor | None]]
 """The share of the loss, the outputs without gradient, and the gradients of the parameters."""

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 WIDTHS = {
     "layers": "Number of layers.  [default: as many as --dims has]",
     "hidden": "Width of the hidden layers.  [default: that of --dims]",
-    "features": "Width of random features, for a plan without features.  [default: as --dims]",
-    "classes": "Classes of random labels, for a plan without labels.  [default: as --dims]",
+    "random_features": "Width of features, for a plan without features.  [default: as --dims]",
+    "classes": "Classes of random labels, or where not all occur.  [default: as --dims]",
 }
 """Parameters that are widths, and their helps here."""
 LEFT_OUT = {"patience", "eval_every", "threads", "device", "aggregate_on"}
@@ -193,7 +193,10 @@ def _asked(
             "one width; give it by `hidden`"
         )
     width = given["hidden"] or (hidden[0] if hidden else DEFAULT_DIMS[1])
-    features, classes = given["features"] or first, given["classes"] or (width if links else last)
+    features, classes = (
+        given["random_features"] or first,
+        given["classes"] or (width if links else last),
+    )
     changed = [features, *[width] * (layers - 1), classes]
     if any(given.values()):
         basis = replace(basis, dims_from="given")
@@ -204,7 +207,7 @@ def _asked(
     asked = TrainOptions(
         layers=layers,
         hidden=width,
-        features=None if data.features else features,
+        random_features=None if data.features else features,
         classes=given["classes"] if links or data.classes == classes else classes,
         **settings,
     )
