@@ -227,7 +227,7 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
     if task.model.layout == "any":
         from plancc.owners.choice import choose
 
-        straight = task.options.nodes is None and exchange != "relays"
+        straight = task.options.nodes is None and not exchange.startswith("relays")
         able = not (work.links or work.graph.types or work.graph.read_columns)
         return choose(asked, grids=straight and able, hops=straight and exchange != "flat")
     found = find_owners(asked)
@@ -258,7 +258,7 @@ def lowered(work: PreparedGraph, found: Ownership) -> tuple[Plan, dict[str, str]
     if found.topology is not None:
         plan = with_routes(plan, found.topology)
     notes, relays, able = list[str](), "", num_parts >= MANY or request.task.options.nodes
-    if grid is None and (able or options.exchange == "relays"):
+    if grid is None and (able or options.exchange.startswith("relays")):
         from plancc.owners.hops import with_hops
 
         plan, notes, relays = with_hops(plan, request.task, options)

@@ -92,7 +92,7 @@ COMPILES_ON_RANKS: Rows = {
     "balance '{asked.balance}': several ranks balance nonzeros, rows and work (nnz, rows, "
     "work)": lambda asked: {*asked.balance.names} - {"nnz", "rows", "work"},
     "`exchange` {asked.plan_options.exchange}: is for a compile by one process; leave "
-    "it out": lambda asked: asked.plan_options.exchange in ("nodes", "relays"),
+    "it out": lambda asked: asked.plan_options.exchange not in ("auto", "flat"),
 }
 
 

@@ -160,7 +160,7 @@ class TypedVertices(LearningTask):
         types, options, target = self.types, self.options, self.target
         assert target is not None
         if not widths:  # features are random
-            widths = dict.fromkeys(types.names, options.features or DEFAULT_FEATURES)
+            widths = dict.fromkeys(types.names, options.random_features or DEFAULT_FEATURES)
         known = {name: widths.get(name, 1) for name in types.names}
         network = _as_saved(TypesOfNetwork(known, types.relations, target), options.init)
         # the number of layers; as many as types if a user's model does not tell its number
@@ -189,7 +189,7 @@ def with_weights(
     Raises:
         InputError: See `TypedVertices.joined`.
     """
-    options = TrainOptions(target=target, features=dims[0], layers=len(dims) - 1)
+    options = TrainOptions(target=target, random_features=dims[0], layers=len(dims) - 1)
     task = TypedVertices(file.header, options)
     task.find_target(file)
     features = (f"vertex_data/features_of_{k}" for k in range(len(task.types.names)))

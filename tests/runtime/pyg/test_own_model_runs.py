@@ -247,7 +247,8 @@ def test_the_command_line_saves_and_predicts(kind, plans, tmp_path, monkeypatch)
     ],
 )
 def test_check_model(name, kind, code, plans):
-    words = ["--ranks", 3, "--model", f"{FILE}:{name}", "--check-model", "--standardize-features"]
+    words = ["--ranks", 3, "--model", f"{FILE}:{name}", "--check-model"]
+    words += ["--scale-features", "columns"]
     done = plancc_run(plans / f"{kind}.h5", *words)
     assert done.code == code, done.err
     assert "  gradient of first." in done.out
