@@ -42,10 +42,6 @@ PLACES = ((1, 2), (1, 1), (4, 1), (2, 1))
 """Ranks, and threads of each."""
 MOST = 1.05
 """The target: the chosen way over the best one."""
-RUNTIME = "plancc_runtime"
-BATCHES_FILE = f"{RUNTIME}.execution.mini_batches"
-ALWAYS, NEVER = 0, 1 << 62
-"""Values of a constant from which on something is worth it."""
 
 
 # ------------------------------------------------------------------ choices
@@ -57,12 +53,12 @@ class Way:
 
     Attributes:
         train, compile: Options of `TrainOptions`, of `plancc.compile`.
-        patches: Values of names in modules, while the run is made and trains.
+        patches: Values of names in the runtime, while the run is made and trains.
     """
 
     train: Mapping[str, Any] = field(default_factory=dict)
-    patches: Mapping[str, Any] = field(default_factory=dict)
     compile: Mapping[str, Any] = field(default_factory=dict)
+    patches: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,6 +71,7 @@ class Choice:
         state: What tells the ways apart once a run is made, so that the automatic one is known by
             the name of the other that is the same. None: the first has a name of its own.
         base: Options of `TrainOptions`; empty: the compiler is measured.
+        compile: Options of `plancc.compile`, where a way has no other.
         ranks, threads: The least of both.
     """
 
@@ -82,6 +79,7 @@ class Choice:
     ways: Mapping[str, Way]
     state: Callable[[Any], Any] | None = None
     base: Mapping[str, Any] = field(default_factory=dict)
+    compile: Mapping[str, Any] = field(default_factory=dict)
     ranks: int = 1
     threads: int = 1
 
@@ -91,11 +89,14 @@ class Choice:
         return self.ranks <= ranks <= most and self.threads <= threads
 
 
-FULL: dict[str, Any] = {"model": "gcn", "layers": 3}
-BATCHES: dict[str, Any] = {
-    **{"model": "sage", "layers": 2, "sampler": "neighbour", "batch_size": 1024},
-    **{"fanouts": (5, 10), "steps": 10},
-}
+def _forced(first: str, kind: str, values: Mapping[str, Mapping[str, Any]]) -> dict[str, Way]:
+    """The automatic way by its name, and ways by values of a field of `Way`."""
+    return {first: Way()} | {name: Way(**{kind: value}) for name, value in values.items()}
+
+
+def _options(first: str, kind: str, option: str, *values: Any) -> dict[str, Way]:
+    """The same for values of one option."""
+    return _forced(first, kind, {str(value): {option: value} for value in values})
 
 
 def _beside(fewer: int) -> Callable[..., None]:
@@ -108,22 +109,7 @@ def _beside(fewer: int) -> Callable[..., None]:
     return start
 
 
-def _options(name: str, *values: Any, first: str = "") -> dict[str, Way]:
-    """Ways by values of an option of training; the first is the default, which may be named."""
-    default, *others = values
-    return {first or str(default): Way()} | {str(value): Way({name: value}) for value in others}
-
-
-def _compiled(name: str, *values: Any) -> dict[str, Way]:
-    """Ways by values of an option of the compiler, and its default."""
-    return {"auto": Way()} | {str(value): Way(compile={name: value}) for value in values}
-
-
-def _patched(value: Any, *names: str) -> Way:
-    return Way(patches={f"{RUNTIME}.{name}": value for name in names})
-
-
-def _ahead(run: Any) -> Any:
+def _ahead(run: Any) -> tuple[Any, ...]:
     made = run._execution
     return made._ahead, made._thread is not None, made._threads
 
@@ -133,61 +119,76 @@ def _orders(run: Any) -> list[str]:
     return [each._order for each in products]
 
 
+def _without(name: str) -> tuple[str, ...]:
+    return tuple(each for each in PASSES if each != name)
+
+
+def _content(run: Any) -> str:
+    return str(run.content)
+
+
+ALWAYS, NEVER = 0, 1 << 62
+"""Values of a constant from which on something is worth it."""
 PASSES = ("order", "constant", "dead-rows", "overlap")
 START = "execution.mini_batches.MiniBatches._start_thread"
-IN_TURN = Way({"passes": PASSES[:-1]})
 WORKS = "kernels.numba_spmm.THREAD_WORK", "kernels.tall.THREAD_WORK"
-OF_BOTH: dict[str, Choice] = {
+LEAST, LARGEST = "kernels.dense.LEAST_WORK", "kernels.dense.MOST_WEIGHTS"
+GROUPS = "layouts.halo.GROUP_ROWS", "layouts.matrices.GROUP_NONZEROS"
+BLOCKS, REUSED = "kernels.numba_spmm.best_count", "workspace.LEAST_BYTES"
+FULL: dict[str, Any] = {"model": "gcn", "layers": 3}
+BATCHES: dict[str, Any] = {
+    **{"model": "sage", "layers": 2, "sampler": "neighbour", "batch_size": 1024},
+    **{"fanouts": (5, 10), "steps": 10},
+}
+OF_BOTH = {
     "order": Choice(
         "nn/conv.py LinearAggregation, plan/convolutions.py in_order",
-        {"auto": Way()}
-        | {
-            name: Way({"model_options": {"order": name}})
-            for name in ("aggregate-first", "project-first")
-        },
+        _forced(
+            "by layer",
+            "train",
+            {n: {"model_options": {"order": n}} for n in ("aggregate-first", "project-first")},
+        ),
         _orders,
     ),
     "threads": Choice(
         "run.py, transport/base.py cores_per_rank",
-        {"auto": Way()} | {str(number): Way({"threads": number}) for number in (1, 2)},
+        _options("auto", "train", "threads", 1, 2),
         lambda run: run._threads,
         threads=2,
     ),
     "threads of kernels": Choice(
         "kernels/numba_spmm.py, kernels/tall.py THREAD_WORK",
-        {"by work": Way(), "one": _patched(NEVER, *WORKS), "all": _patched(1, *WORKS)},
+        _forced(
+            "by work",
+            "patches",
+            {"one": dict.fromkeys(WORKS, NEVER), "all": dict.fromkeys(WORKS, 1)},
+        ),
         threads=2,
     ),
     "dense products": Choice(
         "kernels/dense.py LEAST_WORK, MOST_WEIGHTS",
-        {
-            "by size": Way(),
-            "torch": _patched(NEVER, "kernels.dense.LEAST_WORK"),
-            "compiled": Way(
-                patches={
-                    f"{RUNTIME}.kernels.dense.LEAST_WORK": ALWAYS,
-                    f"{RUNTIME}.kernels.dense.MOST_WEIGHTS": NEVER,
-                }
-            ),
-        },
+        _forced(
+            "by size",
+            "patches",
+            {"torch": {LEAST: NEVER}, "compiled": {LEAST: ALWAYS, LARGEST: NEVER}},
+        ),
     ),
-    "kernel": Choice("kernels/spmm.py usual_kernel", _options("kernel", "numba", "torch")),
+    "kernel": Choice("kernels/spmm.py usual_kernel", _options("numba", "train", "kernel", "torch")),
     "passes": Choice(
         "options.py PASSES",
-        {"all": Way()}
-        | {
-            f"no {name}": Way({"passes": tuple(each for each in PASSES if each != name)})
-            for name in PASSES[1:]
-        },
+        _forced(
+            "all",
+            "train",
+            {
+                f"no {name}": {"passes": tuple(p for p in PASSES if p != name)}
+                for name in PASSES[1:]
+            },
+        ),
     ),
-    "recompute": Choice("options.py", _options("recompute", False, True, first="kept")),
-    "memory of steps": Choice(
+    "recompute": Choice("options.py", _options("kept", "train", "recompute", True)),
+    "memory again": Choice(
         "workspace.py LEAST_BYTES",
-        {
-            "by size": Way(),
-            "always anew": _patched(NEVER, "workspace.LEAST_BYTES"),
-            "never anew": _patched(ALWAYS, "workspace.LEAST_BYTES"),
-        },
+        _forced("by size", "patches", {"always": {REUSED: ALWAYS}, "never": {REUSED: NEVER}}),
     ),
 }
 """Those of the full batch and of mini-batches."""
@@ -196,103 +197,100 @@ CHOICES: dict[str, Choice] = {
     "drawing ahead": Choice(
         "execution/mini_batches.py SMALL_NETWORK",
         {
-            "auto": Way(),
-            "in turn": IN_TURN,
-            "in pauses": _patched(lambda *_: None, START),
-            "beside, a thread less": _patched(_beside(1), START),
-            "beside, all threads": _patched(_beside(0), START),
+            **{"auto": Way(), "in turn": Way({"passes": _without("overlap")})},
+            "in pauses": Way(patches={START: lambda *_: None}),
+            "beside, a thread less": Way(patches={START: _beside(1)}),
+            "beside, all threads": Way(patches={START: _beside(0)}),
         },
         _ahead,
         BATCHES,
     ),
     "draw": Choice(
         "layouts/draws.py PER_NONZERO, PER_MESSAGE, PER_WORD",
-        {"auto": Way()} | {name: Way({"draw": name}) for name in ("owners", "everywhere")},
+        _options("auto", "train", "draw", "owners", "everywhere"),
         lambda run: run._drawn_by.partition(":")[0],
         BATCHES,
         ranks=2,
     ),
     "feature cache": Choice(
         "execution/mini_batches.py SHARE_OF_OWN, LEAST_CACHE",
-        {"an eighth": Way()}
-        | {"none": Way({"feature_cache": 0}), "all": Way({"feature_cache": 1 << 40})},
+        _forced(
+            "an eighth",
+            "train",
+            {"none": {"feature_cache": 0}, "all": {"feature_cache": NEVER}},
+        ),
         base=BATCHES,
         ranks=2,
     ),
-    **{
-        f"{name}{said}": replace(choice, base=base)
-        for said, base in ((" in batches", BATCHES), ("", FULL))
-        for name, choice in OF_BOTH.items()
-    },
+    **{f"{name} in batches": replace(each, base=BATCHES) for name, each in OF_BOTH.items()},
+    **{name: replace(each, base=FULL) for name, each in OF_BOTH.items()},
     "row order": Choice(
-        "layouts/order.py in_order", _options("row_order", "none", "rcm", "degree"), base=FULL
+        "layouts/order.py in_order",
+        _options("none", "train", "row_order", "rcm", "degree"),
+        base=FULL,
     ),
     "column blocks": Choice(
         "kernels/column_blocks.py best_count",
-        {"by estimate": Way()}
-        | {
-            name: _patched(lambda *_, count=count: count, "kernels.numba_spmm.best_count")
-            for name, count in (("whole", 1), ("4", 4), ("16", 16))
-        },
+        _forced(
+            "by estimate",
+            "patches",
+            {str(n): {BLOCKS: lambda *_, count=n: count} for n in (1, 4, 16)},
+        ),
         base=FULL,
     ),
-    "wire": Choice("options.py", _options("wire", "fp32", "bf16"), base=FULL, ranks=2),
+    "wire": Choice("options.py", _options("fp32", "train", "wire", "bf16"), base=FULL, ranks=2),
     "groups of messages": Choice(
         "layouts/halo.py GROUP_ROWS, layouts/matrices.py GROUP_NONZEROS",
-        {"by size": Way()}
-        | {
-            name: _patched(size, "layouts.halo.GROUP_ROWS", "layouts.matrices.GROUP_NONZEROS")
-            for name, size in (("each alone", 1), ("all together", NEVER))
-        },
+        _forced(
+            "by size",
+            "patches",
+            {"each alone": dict.fromkeys(GROUPS, 1), "together": dict.fromkeys(GROUPS, NEVER)},
+        ),
         base=FULL,
         ranks=4,
     ),
     "exchange": Choice(
         "nodes.py fits",
-        {
-            name: Way(train, compile={"topology": "2x2", "exchange": "nodes"})
-            for name, train in (("flat", {}), ("nodes", {"exchange": "nodes"}))
-        },
+        _options("flat", "train", "exchange", "nodes"),
         base=FULL,
+        compile={"topology": "2x2", "exchange": "nodes"},
         ranks=4,
     ),
     "pipeline": Choice(
         "layouts/pipeline.py, plan/stages.py wanted_stages",
-        {
-            name: Way({"pipeline": name}, compile={"model": "mop"})
-            for name in ("off", "auto", "2", "4")
-        },
+        _options("off", "train", "pipeline", "auto", "2", "4"),
         base=FULL,
+        compile={"model": "mop"},
         ranks=2,
     ),
     "layout": Choice(
-        "owners/choice.py, owners/prices.py (model auto, by prediction)",
-        {"auto": Way(compile={"model": "auto"})}
-        | {
-            name: Way(compile={"model": name})
-            for name in ("hp", "medium-grain", "libra", "cagnet-1d", "cagnet-2d", "mop")
-        },
-        lambda run: run.content,
+        "owners/choice.py, owners/prices.py",
+        _options(
+            *("auto", "compile", "model", "hp", "medium-grain", "libra"),
+            *("cagnet-1d", "cagnet-2d", "mop"),
+        ),
+        _content,
         FULL,
+        compile={"model": "auto"},
         ranks=4,
     ),
     "balance": Choice(
         "models/weights.py DEFAULT_BALANCE",
-        _compiled("balance", "nnz", "rows", "nnz:0.1,rows"),
-        lambda run: run.content,
+        _options("auto", "compile", "balance", "nnz", "rows", "nnz:0.1,rows"),
+        _content,
         FULL,
         ranks=2,
     ),
     "objective": Choice(
         "options.py for_search",
-        _compiled("objective", "volume", "time", "max-volume"),
-        lambda run: run.content,
+        _options("auto", "compile", "objective", "volume", "time", "max-volume"),
+        _content,
         FULL,
         ranks=2,
     ),
     "threads of the compiler": Choice(
         "partitioners/options.py threads",
-        _compiled("threads", 1, 2),
+        _options("auto", "compile", "threads", 1, 2),
         threads=2,
     ),
 }
@@ -396,7 +394,7 @@ class Bench:
                 "choice": cell.choice,
                 "options": setting.options,
                 "plans": {
-                    name: str(self._plan(cell, way.compile))
+                    name: str(self._plan(cell, {**CHOICES[cell.choice].compile, **way.compile}))
                     for name, way in CHOICES[cell.choice].ways.items()
                 },
             }

@@ -60,7 +60,7 @@ def forced(way: Way) -> Iterator[None]:
     """The names of a way have its values."""
     with ExitStack() as stack:
         for name, value in way.patches.items():
-            stack.enter_context(patch(name, value))
+            stack.enter_context(patch(f"plancc_runtime.{name}", value))
         yield
 
 
