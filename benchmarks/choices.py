@@ -37,6 +37,7 @@ from benchmarks.tables import Table
 from plancc.graph.graph import Graph
 from plancc_datasets import load_dataset
 from plancc_lab.kept import Kept
+from plancc_runtime.options import PASSES
 
 PLACES = ((1, 2), (1, 1), (4, 1), (2, 1))
 """Ranks, and threads of each."""
@@ -129,7 +130,8 @@ def _content(run: Any) -> str:
 
 ALWAYS, NEVER = 0, 1 << 62
 """Values of a constant from which on something is worth it."""
-PASSES = ("order", "constant", "dead-rows", "overlap")
+ORDERS = "aggregate-first", "project-first"
+LAYOUTS = "hp", "medium-grain", "libra", "cagnet-1d", "cagnet-2d", "mop"
 START = "execution.mini_batches.MiniBatches._start_thread"
 WORKS = "kernels.numba_spmm.THREAD_WORK", "kernels.tall.THREAD_WORK"
 LEAST, LARGEST = "kernels.dense.LEAST_WORK", "kernels.dense.MOST_WEIGHTS"
@@ -143,157 +145,68 @@ BATCHES: dict[str, Any] = {
 OF_BOTH = {
     "order": Choice(
         "nn/conv.py LinearAggregation, plan/convolutions.py in_order",
-        _forced(
-            "by layer",
-            "train",
-            {n: {"model_options": {"order": n}} for n in ("aggregate-first", "project-first")},
-        ),
-        _orders,
-    ),
-    "threads": Choice(
-        "run.py, transport/base.py cores_per_rank",
-        _options("auto", "train", "threads", 1, 2),
-        lambda run: run._threads,
-        threads=2,
-    ),
-    "threads of kernels": Choice(
-        "kernels/numba_spmm.py, kernels/tall.py THREAD_WORK",
-        _forced(
-            "by work",
-            "patches",
-            {"one": dict.fromkeys(WORKS, NEVER), "all": dict.fromkeys(WORKS, 1)},
-        ),
-        threads=2,
-    ),
-    "dense products": Choice(
-        "kernels/dense.py LEAST_WORK, MOST_WEIGHTS",
-        _forced(
-            "by size",
-            "patches",
-            {"torch": {LEAST: NEVER}, "compiled": {LEAST: ALWAYS, LARGEST: NEVER}},
-        ),
-    ),
-    "kernel": Choice("kernels/spmm.py usual_kernel", _options("numba", "train", "kernel", "torch")),
-    "passes": Choice(
-        "options.py PASSES",
-        _forced(
-            "all",
-            "train",
-            {
-                f"no {name}": {"passes": tuple(p for p in PASSES if p != name)}
-                for name in PASSES[1:]
-            },
-        ),
-    ),
+        _forced("by layer", "train", {each: {"model_options": {"order": each}} for each in ORDERS}),
+        _orders),
+    "threads": Choice("run.py, transport/base.py cores_per_rank",
+        _options("auto", "train", "threads", 1, 2), lambda run: run._threads, threads=2),
+    "threads of kernels": Choice("kernels/numba_spmm.py, kernels/tall.py THREAD_WORK",
+        _forced("by work", "patches", {"one": dict.fromkeys(WORKS, NEVER),
+                                       "all": dict.fromkeys(WORKS, 1)}), threads=2),
+    "dense products": Choice("kernels/dense.py LEAST_WORK, MOST_WEIGHTS",
+        _forced("by size", "patches", {"torch": {LEAST: NEVER},
+                                       "compiled": {LEAST: ALWAYS, LARGEST: NEVER}})),
+    "kernel": Choice("kernels/spmm.py usual_kernel",
+        _options("numba", "train", "kernel", "torch")),
+    "passes": Choice("options.py PASSES",
+        _forced("all", "train", {f"no {each}": {"passes": _without(each)} for each in PASSES[1:]})),
     "recompute": Choice("options.py", _options("kept", "train", "recompute", True)),
-    "memory again": Choice(
-        "workspace.py LEAST_BYTES",
-        _forced("by size", "patches", {"always": {REUSED: ALWAYS}, "never": {REUSED: NEVER}}),
-    ),
-}
+    "memory again": Choice("workspace.py LEAST_BYTES",
+        _forced("by size", "patches", {"always": {REUSED: ALWAYS}, "never": {REUSED: NEVER}})),
+}  # fmt: skip
 """Those of the full batch and of mini-batches."""
-
 CHOICES: dict[str, Choice] = {
-    "drawing ahead": Choice(
-        "execution/mini_batches.py SMALL_NETWORK",
-        {
-            **{"auto": Way(), "in turn": Way({"passes": _without("overlap")})},
-            "in pauses": Way(patches={START: lambda *_: None}),
-            "beside, a thread less": Way(patches={START: _beside(1)}),
-            "beside, all threads": Way(patches={START: _beside(0)}),
-        },
-        _ahead,
-        BATCHES,
-    ),
-    "draw": Choice(
-        "layouts/draws.py PER_NONZERO, PER_MESSAGE, PER_WORD",
+    "drawing ahead": Choice("execution/mini_batches.py SMALL_NETWORK",
+        {"auto": Way(), "in turn": Way({"passes": _without("overlap")})}
+        | _forced("auto", "patches", {
+            "in pauses": {START: lambda *_: None},
+            "beside, a thread less": {START: _beside(1)},
+            "beside, all threads": {START: _beside(0)}}),
+        _ahead, BATCHES),
+    "draw": Choice("layouts/draws.py PER_NONZERO, PER_MESSAGE, PER_WORD",
         _options("auto", "train", "draw", "owners", "everywhere"),
-        lambda run: run._drawn_by.partition(":")[0],
-        BATCHES,
-        ranks=2,
-    ),
-    "feature cache": Choice(
-        "execution/mini_batches.py SHARE_OF_OWN, LEAST_CACHE",
-        _forced(
-            "an eighth",
-            "train",
-            {"none": {"feature_cache": 0}, "all": {"feature_cache": NEVER}},
-        ),
-        base=BATCHES,
-        ranks=2,
-    ),
+        lambda run: run._drawn_by.partition(":")[0], BATCHES, ranks=2),
+    "feature cache": Choice("execution/mini_batches.py SHARE_OF_OWN, LEAST_CACHE",
+        _forced("an eighth", "train", {"none": {"feature_cache": 0},
+                                       "all": {"feature_cache": NEVER}}), base=BATCHES, ranks=2),
     **{f"{name} in batches": replace(each, base=BATCHES) for name, each in OF_BOTH.items()},
     **{name: replace(each, base=FULL) for name, each in OF_BOTH.items()},
-    "row order": Choice(
-        "layouts/order.py in_order",
-        _options("none", "train", "row_order", "rcm", "degree"),
-        base=FULL,
-    ),
-    "column blocks": Choice(
-        "kernels/column_blocks.py best_count",
-        _forced(
-            "by estimate",
-            "patches",
-            {str(n): {BLOCKS: lambda *_, count=n: count} for n in (1, 4, 16)},
-        ),
-        base=FULL,
-    ),
+    "row order": Choice("layouts/order.py in_order",
+        _options("none", "train", "row_order", "rcm", "degree"), base=FULL),
+    "column blocks": Choice("kernels/column_blocks.py best_count",
+        _forced("by estimate", "patches", {
+            str(each): {BLOCKS: lambda *_, count=each: count} for each in (1, 4, 16)}), base=FULL),
     "wire": Choice("options.py", _options("fp32", "train", "wire", "bf16"), base=FULL, ranks=2),
-    "groups of messages": Choice(
-        "layouts/halo.py GROUP_ROWS, layouts/matrices.py GROUP_NONZEROS",
-        _forced(
-            "by size",
-            "patches",
-            {"each alone": dict.fromkeys(GROUPS, 1), "together": dict.fromkeys(GROUPS, NEVER)},
-        ),
-        base=FULL,
-        ranks=4,
-    ),
-    "exchange": Choice(
-        "nodes.py fits",
-        _options("flat", "train", "exchange", "nodes"),
-        base=FULL,
-        compile={"topology": "2x2", "exchange": "nodes"},
-        ranks=4,
-    ),
-    "pipeline": Choice(
-        "layouts/pipeline.py, plan/stages.py wanted_stages",
+    "groups of messages": Choice("layouts/halo.py GROUP_ROWS, layouts/matrices.py GROUP_NONZEROS",
+        _forced("by size", "patches", {"each alone": dict.fromkeys(GROUPS, 1),
+                                       "together": dict.fromkeys(GROUPS, NEVER)}),
+        base=FULL, ranks=4),
+    "exchange": Choice("nodes.py fits", _options("flat", "train", "exchange", "nodes"),
+        base=FULL, compile={"topology": "2x2", "exchange": "nodes"}, ranks=4),
+    "pipeline": Choice("layouts/pipeline.py, plan/stages.py wanted_stages",
         _options("off", "train", "pipeline", "auto", "2", "4"),
-        base=FULL,
-        compile={"model": "mop"},
-        ranks=2,
-    ),
-    "layout": Choice(
-        "owners/choice.py, owners/prices.py",
-        _options(
-            *("auto", "compile", "model", "hp", "medium-grain", "libra"),
-            *("cagnet-1d", "cagnet-2d", "mop"),
-        ),
-        _content,
-        FULL,
-        compile={"model": "auto"},
-        ranks=4,
-    ),
-    "balance": Choice(
-        "models/weights.py DEFAULT_BALANCE",
-        _options("auto", "compile", "balance", "nnz", "rows", "nnz:0.1,rows"),
-        _content,
-        FULL,
-        ranks=2,
-    ),
-    "objective": Choice(
-        "options.py for_search",
-        _options("auto", "compile", "objective", "volume", "time", "max-volume"),
-        _content,
-        FULL,
-        ranks=2,
-    ),
-    "threads of the compiler": Choice(
-        "partitioners/options.py threads",
-        _options("auto", "compile", "threads", 1, 2),
-        threads=2,
-    ),
-}
+        base=FULL, compile={"model": "mop"}, ranks=2),
+    "layout": Choice("owners/choice.py, owners/prices.py",
+        _options("auto", "compile", "model", *LAYOUTS), _content,
+        FULL, compile={"model": "auto"}, ranks=4),
+    "balance": Choice("models/weights.py DEFAULT_BALANCE",
+        _options("auto", "compile", "balance", "nnz", "rows", "nnz:0.1,rows"), _content,
+        FULL, ranks=2),
+    "objective": Choice("options.py for_search",
+        _options("auto", "compile", "objective", "volume", "time", "max-volume"), _content,
+        FULL, ranks=2),
+    "threads of the compiler": Choice("partitioners/options.py threads",
+        _options("auto", "compile", "threads", 1, 2), threads=2),
+}  # fmt: skip
 
 
 # ------------------------------------------------------------------ settings
