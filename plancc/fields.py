@@ -53,7 +53,8 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
             ``section``: title of its section in the help. ``choices``: allowed values. ``noun``:
             what an error calls a choice. ``at_least``, ``above``, ``at_most``, ``below``: bounds of
             a number. ``kind``: a `ValueKind`, if the type is not in `KINDS`. ``internal``: True for
-            a field that users do not set.
+            a field that users do not set. ``python_only``: True for an option that the command line
+            does not have.
     """
     return field(default=default, metadata={"help": help, **metadata})
 

@@ -30,17 +30,17 @@ from plancc.graph.convert import data_beside
 from plancc.graph.csr import MappedGraph, graph_files
 from plancc.graph.formats import ReadOptions, find_format, source_of
 from plancc.graph.graph import Graph, Source
-from plancc.graph.links import SplitLinks, learnt
+from plancc.graph.links import SplitLinks, links_to_learn
 from plancc.graph.mapped import MappedRows
 from plancc.graph.normalize import LOOPS
-from plancc.graph.remarks import files_of_data, of_values, remarks
+from plancc.graph.remarks import files_of_data, lost_value_remarks, remarks
 from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData
 from plancc.memory import give_back_at_once
 from plancc.models import DEFAULT_MODEL
 from plancc.options import PlanOptions, Rows, SearchOptions, models_that, refuse
 from plancc.owners.memory import allowed_memory
-from plancc.owners.provenance import of_graph, of_wishes, provenance
+from plancc.owners.provenance import graph_entries, plan_entries, provenance
 from plancc.owners.request import Request
 from plancc.owners.task import Observer
 from plancc.plan.exchange import Int32Array
@@ -92,7 +92,7 @@ COMPILES_ON_RANKS: Rows = {
     "balance '{asked.balance}': several ranks balance nonzeros, rows and work (nnz, rows, "
     "work)": lambda asked: {*asked.balance.names} - {"nnz", "rows", "work"},
     "`exchange` {asked.plan_options.exchange}: is for a compile by one process; leave "
-    "it out": lambda asked: asked.plan_options.exchange in ("nodes", "relays"),
+    "it out": lambda asked: asked.plan_options.exchange not in ("auto", "flat"),
 }
 
 
@@ -157,7 +157,7 @@ def compile_folder(
     share, whole, links, counts = _shares(ranks, work, observer)
     loops, *lost = counts.tolist()
     source = work.graph.source.counting(LOOPS, loops)
-    lost = [f"{source.name}: {remark}" for remark in of_values(*lost)]
+    lost = [f"{source.name}: {remark}" for remark in lost_value_remarks(*lost)]
     for remark in (*work.remarks, *lost) if ranks.rank == 0 else ():
         warn(remark)
     owner, reached, how, notes = _owners(ranks, work, share, observer)
@@ -181,8 +181,8 @@ def compile_folder(
     if forecast.slower and not request.task.model.even_random:
         notes = [*notes, f"{forecast.comparison}; try fewer parts"]
     how = {"ranks": ranks.size, **forecast.provenance(), **how}
-    how |= of_wishes(request.plan_options, request.search.seed, work.memory)
-    first, search = of_graph(source, model, request.options), request.task.options
+    how |= plan_entries(request.plan_options, request.search.seed, work.memory)
+    first, search = graph_entries(source, model, request.options), request.task.options
     written = provenance(first, command, request.balance, reached, search, how, notes)
     with observer("write"):
         parts = replace(
@@ -276,7 +276,7 @@ def _shares(
         away = np.zeros((2, 0), np.int32)
         with ranks.agreement():
             if ranks.rank == 0:
-                links, away = learnt(work.graph, options, work.request.search.seed)
+                links, away = links_to_learn(work.graph, options, work.request.search.seed)
     how: dict[str, Any] = {**options.normalizing, "dtype": options.value_dtype, "away": away}
     with observer("read"):
         share, whole, counts = read_share(work.files, ranks, name=work.graph.source.name, **how)

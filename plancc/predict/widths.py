@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +12,10 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.format import too_many_classes
-from plancc.plan.reader import PlanFile
 from plancc.predict.passes import DEFAULT_DIMS
+
+if TYPE_CHECKING:
+    from plancc.plan.reader import PlanFile
 
 
 @dataclass(frozen=True)

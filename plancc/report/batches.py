@@ -89,7 +89,6 @@ def batch_reports(
     num_ranks: int | None = None,
     sampler: str | None = None,
     seed: int = 0,
-    threads: int = 1,
     **options: Any,
 ) -> list[BatchReport]:
     """Return figures of plans of one matrix on the same fresh batches, 0..number - 1.
@@ -101,7 +100,7 @@ def batch_reports(
         num_ranks: Number of ranks onto which the parts are merged first.
         sampler: Name of a sampler; by default the first sampler that a plan was compiled for, or
             "uniform".
-        seed, threads: See `plancc.cost.batches.batch_figures`.
+        seed: See `plancc.cost.batches.batch_figures`.
         **options: See `plancc.sampling.make_sampler`.
 
     Raises:
@@ -149,7 +148,7 @@ def batch_reports(
     chosen, remark = chosen.fitted(population)
     if remark:
         warn(remark)
-    found = batch_figures(chosen, population, owners, range(number), seed=seed, threads=threads)
+    found = batch_figures(chosen, population, owners, range(number), seed=seed)
     indptr, indices = population.pattern
     most_pins = int(np.bincount(indices, minlength=1).max()) + 1  # each net also has its own row
     inclusion = chosen.inclusion(population, most_pins)

@@ -230,10 +230,10 @@ def _check_data(
         raise InputError(
             f"`features_on_disk`: {plan} is no file with features; compile the graph with some"
         )
-    if data.features is not None and options.features not in (None, width):
+    if data.features is not None and options.random_features not in (None, width):
         raise InputError(
-            f"`features` {options.features}: the plan carries features of width {width}; the "
-            "option is for random features"
+            f"`random_features` {options.random_features}: the plan carries features of width "
+            f"{width}; leave the option out"
         )
     if data.targets is not None and wanted not in (None, classes):
         raise InputError(f"`classes` {wanted}: the plan carries targets of {classes} classes")
@@ -257,7 +257,7 @@ def _check_data(
 def width_of(part: Part, options: TrainOptions) -> int:
     """Return the number of columns of the features over all ranks that share these rows."""
     features = part.vertex_data.features
-    return (options.features or DEFAULT_FEATURES) if features is None else features.shape[1]
+    return (options.random_features or DEFAULT_FEATURES) if features is None else features.shape[1]
 
 
 def features_of(part: Part, options: TrainOptions, width: int, dtype: torch.dtype) -> Tensor:

@@ -34,7 +34,7 @@ SMALL = 1 << 18
 """Most vertices for which a pass on a device is recorded, as it waits for starts of kernels."""
 UNTRAINED = (
     "the outputs are not finite before the first step: look for large numbers among the features, "
-    "which `standardize_features` scales, and among the initial weights (`init`)"
+    "which `scale_features` columns scales, and among the initial weights (`init`)"
 )
 _Pass = tuple[Tensor, Tensor, list[Tensor | None]]
 """This rank's share of the loss, the outputs without gradient, and the parameters' gradients."""

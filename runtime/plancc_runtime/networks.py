@@ -97,7 +97,7 @@ def _initialise(network: Network, path: str | PathLike[str]) -> None:
     if known and network.standardization is None:
         raise InputError(
             f"{fspath(path)}: these weights are of standardised features; set "
-            "`standardize_features` too"
+            "`scale_features` columns too"
         )
     if known:
         given |= read_weights(path, {k: shape for k, shape in shapes.items() if k not in own})

@@ -389,14 +389,14 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
                 f"{name}: its network is the class {shown(network.model)}, which is imported again "
                 f"from the folder of the command: {error}"
             ) from None
+    scales = {"rows": description.normalize_features, "columns": network.standardize_features}
     return TrainOptions(
         model=network.model,
         task="links" if links else "vertices",
         decoder=network.decoder or TrainOptions.decoder,
         epochs=0,
         hidden=dims[-1] if links else min(hidden, default=TrainOptions.hidden),
-        normalize_features=description.normalize_features,
-        standardize_features=network.standardize_features,
+        scale_features=",".join(name for name, scaled in scales.items() if scaled) or "none",
         classes=None if links else dims[-1],
         target=network.types.get("target"),
         model_options=network.conv,

@@ -94,5 +94,5 @@ def remarks(
     near = f"the {split} {name} {found:.4f} is {where} {constant:.4f}, {same}: the network has "
     if not of_plan:
         return [f"{near}hardly learnt, as its features are random"]
-    standardize = "" if options.standardize_features else "`standardize_features`, "
+    standardize = "" if options.standardize_features else "`scale_features` columns, "
     return [f"{near}hardly learnt; try {standardize}more `epochs`, or another `optimizer` or `lr`"]

@@ -15,11 +15,10 @@ from plancc.errors import InputError, PlanccError, Stopped
 from plancc.files import check_target
 from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import agree, check_widths, execution_of
-from plancc_runtime.layouts.order import in_order
+from plancc_runtime.layouts.order import order_rows
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import is_finite
-from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
 from plancc_runtime.networks import make_network
 from plancc_runtime.nn.network import Network
@@ -45,6 +44,7 @@ from plancc_runtime.workspace import return_memory
 
 if TYPE_CHECKING:
     from plancc_runtime.checkpoint import Checkpoints
+    from plancc_runtime.logs import LogWriter
     from plancc_runtime.outputs import Outputs
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
@@ -124,7 +124,7 @@ class Run:
         options, transport, opened = self.options, self.transport, self._opened
         assert opened is not None
         part = with_exchange(self.header, opened.read(transport), options.exchange, transport)
-        part = in_order(part, options.row_order, options.pipeline, transport)
+        part = order_rows(part, options.row_order, options.pipeline, transport)
         part = self._task.ordered(part)
         moved = transport.any(not np.array_equal(part.global_id, opened.rows.global_id))
         plan, self._opened = opened.plan, None
@@ -145,6 +145,8 @@ class Run:
             if drawn is not None:
                 drawn = drawn.whole(plan, self._task, by_owners)
             if options.log is not None and transport.rank == 0:
+                from plancc_runtime.logs import FORMER, LogWriter
+
                 known = {"plan": self.content, "drawn_by": self._drawn_by}
                 if not self._first and exists(log := fspath(options.log)):
                     self._remarks.append(f"{log}: the log of an earlier run is {log}{FORMER} now")

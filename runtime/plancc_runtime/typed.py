@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 from plancc.errors import InputError
 from plancc.graph.types import Relation
 from plancc_runtime.graph import Graph, check_rows
-from plancc_runtime.layouts.boundary import halo_vertices
+from plancc_runtime.layouts.halo import halo_vertices
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.stack import StackGraph

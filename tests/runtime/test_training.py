@@ -278,7 +278,7 @@ def test_a_split_is_drawn_where_the_plan_has_no_masks():
 
 def test_features_are_divided_by_the_sum_of_their_magnitudes():
     a, data, _ = case = make_case()
-    result = run(case, PARTS, {"epochs": 3, "lr": 0.5, "normalize_features": True})[0]
+    result = run(case, PARTS, {"epochs": 3, "lr": 0.5, "scale_features": "rows"})[0]
     total = np.abs(data.features.astype(np.float64)).sum(axis=1, keepdims=True)
     dense = dense_of(a, replace(data, features=data.features / np.where(total > 0, total, 1)))
     steps = torch.optim.SGD(dense.weights, lr=0.5)

@@ -301,7 +301,7 @@ def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
 
 
 def _leaves(source: _Source, tables: Tables) -> Pairs:
-    """Count, for every pair of parts, the foreign vertices of nonzeros: received or folded rows."""
+    """Count distinct vertices per pair of parts: halo rows plus folded rows."""
     keys = []
     for table in ("expand/recv", "fold/send"):
         pairs, _, row_ptr = _pairs(source, table)

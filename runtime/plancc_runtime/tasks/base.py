@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from os import fspath
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from plancc.errors import InputError
 from plancc.plan.parts import Part
-from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
 from plancc_runtime.data import LocalData, load_data
 from plancc_runtime.layouts.block import Block
@@ -21,6 +20,9 @@ from plancc_runtime.nn.conv import Conv
 from plancc_runtime.options import WATCHFUL, TrainOptions
 from plancc_runtime.predictions import known_of
 from plancc_runtime.remarks import WITH_LABELS, data_remarks
+
+if TYPE_CHECKING:
+    from plancc.plan.reader import PlanFile
 
 
 class LearningTask:

@@ -18,7 +18,7 @@ from plancc.plan.values import Header
 from plancc.text import shown
 from plancc_runtime.data import DEFAULT_FEATURES, SPLITS, LocalData, load_data
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import halo_vertices
+from plancc_runtime.layouts.halo import halo_vertices
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import reordered
 from plancc_runtime.layouts.relation import TypedBlock
@@ -160,12 +160,12 @@ class TypedVertices(LearningTask):
         types, options, target = self.types, self.options, self.target
         assert target is not None
         if not widths:  # features are random
-            widths = dict.fromkeys(types.names, options.features or DEFAULT_FEATURES)
+            widths = dict.fromkeys(types.names, options.random_features or DEFAULT_FEATURES)
         known = {name: widths.get(name, 1) for name in types.names}
         network = _as_saved(TypesOfNetwork(known, types.relations, target), options.init)
         # the number of layers; as many as types if a user's model does not tell its number
         depth = len(types.names) if is_own(options.model) else options.layers
-        first = network.of_layers([1] * (depth + 1))[0]
+        first = network.types_of_layers([1] * (depth + 1))[0]
         read = {*first.wanted, *(source for source, *_ in first.relations)}
         for name in (each for each in types.names if each in read and each not in widths):
             raise InputError(
@@ -189,7 +189,7 @@ def with_weights(
     Raises:
         InputError: See `TypedVertices.joined`.
     """
-    options = TrainOptions(target=target, features=dims[0], layers=len(dims) - 1)
+    options = TrainOptions(target=target, random_features=dims[0], layers=len(dims) - 1)
     task = TypedVertices(file.header, options)
     task.find_target(file)
     features = (f"vertex_data/features_of_{k}" for k in range(len(task.types.names)))
