@@ -189,8 +189,7 @@ def _changed(
     ours, theirs = (each and (each.names, each.relations) for each in (types, new.types))
     if ours != theirs:
         raise InputError(
-            f"{new.source.name}: types and relations differ from the plan's, or are in another "
-            "order: compile the graph again"
+            f"{new.source.name}: types, relations or their order differ from the plan's: compile it"
         )
     return new, None if data is None else found
 

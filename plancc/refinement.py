@@ -165,8 +165,7 @@ def _loaded(
     part: str | os.PathLike[str] | npt.ArrayLike | None,
 ) -> Plan:
     """Return the plan to refine, with the owners `part` if they are given."""
-    if not isinstance(plan, Plan):
-        plan = load(plan)
+    plan = plan if isinstance(plan, Plan) else load(plan)
     if part is not None:
         plan = with_part(plan, part)
     if plan.fold is not None:
