@@ -218,9 +218,8 @@ def test_a_number_that_is_not_finite_names_its_rank(what, options, words):
     def main(transport):
         wrong, part = transport.rank == 1, parts[transport.rank]
         if what == "values" and wrong:
-            part = replace(
-                part, value=np.where(np.arange(len(part.value)) == 3, np.nan, part.value)
-            )
+            value = np.where(np.arange(len(part.value)) == 3, np.nan, part.value)
+            part = replace(part, value=value)
         if what == "features" and wrong:
             features = part.vertex_data.features.copy()
             features[5] = np.inf
