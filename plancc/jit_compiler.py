@@ -130,8 +130,8 @@ class _Key:
 def _lean_overloads() -> Iterator[None]:
     """In the block, numba's implementations of functions become inner functions.
 
-    numba finds implementations by the flags of their caller, so that those made in the block are
-    not found outside.
+    numba finds implementations by the flags of their caller, so that implementations
+    made in the block are not found outside.
     """
     cpu = target_registry["cpu"]
     usual = jit_registry.pop(cpu)  # a registry accepts no key twice

@@ -1,6 +1,6 @@
 """Process grids: broadcasts and reductions of Tripathy et al. 2020, and messages of needed rows.
 
-Every rank holds what `plancc.plan.grid` says. In the backward pass a broadcast becomes a reduction
+`plancc.plan.grid` says what every rank holds. In the backward pass a broadcast becomes a reduction
 to its root, and an all-gather a reduce-scatter. Pieces of A are broadcast in both directions.
 """
 
