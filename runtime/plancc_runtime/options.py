@@ -404,7 +404,7 @@ class TrainOptions:
     @property
     def mini_batches(self) -> bool:
         """Whether any option asks for mini-batches."""
-        return bool(self._of_batches()) and self.batch_size != FULL
+        return bool(self._batch_settings()) and self.batch_size != FULL
 
     def _no_batches(self) -> str:
         """Return what to do for mini-batches, for messages."""
@@ -412,7 +412,7 @@ class TrainOptions:
             return f"`batch_size` {FULL} leaves them out"
         return "give `sampler` or `batch_size`"
 
-    def _of_batches(self) -> list[str]:
+    def _batch_settings(self) -> list[str]:
         """Return the names of the sampler's options that are given."""
         return [*self.chosen(("sampler", *BATCH_OPTIONS, "sampler_options"))]
 
@@ -488,7 +488,7 @@ class TrainOptions:
                 "keep", "is a share of nonzeros; `keep_last` is the number of checkpoints"
             )
         if self.batch_size == FULL and (
-            others := [n for n in self._of_batches() if n != "batch_size"]
+            others := [n for n in self._batch_settings() if n != "batch_size"]
         ):
             raise self._wrong("batch_size", f"excludes `{others[0]}`; give one of them")
         if isinstance(self.batch_size, str) and self.batch_size != FULL:
