@@ -310,7 +310,7 @@ def _kept(
                 vertex = inputs[j] if j < num_inputs else halo[j - num_inputs]
                 if unit(bits(of_row, vertex)) >= edge_rate:
                     place = -1
-            new_column[size] = place  # kept, or else overwritten: no branch to mispredict
+            new_column[size] = place  # kept, else overwritten: no branch to mispredict
             new_value[size] = value[a] * factor
             size += place >= 0
         new_ptr[i + 1] = size

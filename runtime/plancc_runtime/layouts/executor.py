@@ -154,7 +154,7 @@ def _ordered(steps: Sequence[Step], overlap: bool) -> Iterator[Action]:
             comes = leaves = None
             if overlap or step.source in in_turn:
                 comes = coming.pop(step.source, None)
-            if comes is not None and step.transposed:  # pieces belong to its target
+            if comes is not None and step.transposed:  # pieces belong to the product's target
                 yield Action("finish", comes)
                 comes = None
             if (overlap and step.transposed and last[step.target] is step) or (
@@ -218,7 +218,7 @@ class Executor:
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with other movers, and with `blocks` instead of those of the same names."""
+        """Return a copy with other movers, in which `blocks` replace blocks of the same names."""
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other
@@ -262,7 +262,7 @@ class Executor:
                 mover.send_rows(spaces[step.source], buffer)
             elif action.what == "add":
                 mover.add_arrived(spaces[step.target], buffer)
-            else:  # of messages only
+            else:  # only exchanges of messages have these actions
                 assert isinstance(mover, HaloExchange)
                 if action.what == "send":
                     mover.send_all_back(buffer)

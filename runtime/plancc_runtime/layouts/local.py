@@ -244,8 +244,8 @@ class LocalGraph(ProgramGraph):
         """
         if self.folds:
             raise InputError(
-                "an edge plan spreads rows over ranks: what needs whole rows, such as attention, "
-                "needs a plan of layout row"
+                "the plan is an edge plan, which spreads rows over ranks: layers that need whole "
+                "rows, such as attention, need a plan of layout row"
             )
         return self.local_pattern(nonzeros)
 
@@ -386,7 +386,7 @@ class ColumnsAtHand(LocalGraph):
 
 
 def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
-    """Return the graph if it is that of a row or edge plan; else raise InputError.
+    """Return the graph if its plan is a row or edge plan; else raise InputError.
 
     Parameters:
         what: Name of the caller's feature, which begins the message.

@@ -116,8 +116,8 @@ def _is_symmetric(row_ptr: Any, column: Any, value: Any) -> bool:
     following = row_ptr[:-1].copy()
     for i in range(len(following)):
         for k in range(row_ptr[i], row_ptr[i + 1]):
-            # Rows in order meet the nonzeros of column j for ascending i: the mirror image is the
-            # next nonzero of row j.
+            # The walk meets the nonzeros of column j for ascending i: the mirror image of each is
+            # the next nonzero of row j.
             mirror = following[column[k]]
             if mirror == row_ptr[column[k] + 1] or column[mirror] != i or value[mirror] != value[k]:
                 return False

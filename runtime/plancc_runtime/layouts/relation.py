@@ -65,8 +65,8 @@ class TypedBlock:
         if block.relation is not None:
             if len(block.relation) != len(block.column):
                 raise InputError(
-                    "several relations lead from one type to one type: such a plan trains without "
-                    "samples of the boundary"
+                    "the plan has several relations from one type to one type: leave out samples "
+                    "of the boundary"
                 )
             fits = types.fits(of_rows, columns[block.column], block.relation)
             relation = np.where(fits, block.relation.astype(np.int64), -1)
@@ -88,7 +88,7 @@ class TypedBlock:
             InputError: For an edge plan.
         """
         if self.block.fold is not None:
-            raise InputError("an edge plan spreads the rows of relations over ranks")
+            raise InputError("the plan is an edge plan; typed layers need a plan of layout row")
         block, place = self.block, np.zeros(len(self.row_type), np.int64)
         of_type = [np.flatnonzero(self.row_type == k) for k in range(len(self.types.names))]
         for rows in of_type:

@@ -102,7 +102,7 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
         self, pieces: Sequence[P], out: Tensor, buffers: RouteBuffers
     ) -> Iterator[tuple[P, Tensor]]:
         yield from ((piece, at_rows(buffers.halo, piece.target)) for piece in pieces)
-        self.send_all_back(buffers)  # the first hop needs all of the halo rows
+        self.send_all_back(buffers)  # the first hop back needs all halo rows
 
     def send_all_back(self, buffers: RouteBuffers) -> None:
         _, cross, spread = self._hops

@@ -37,7 +37,7 @@ WIDTHS = (
     ("in_channels", "in_features", "num_features", "d_in"),
     ("out_channels", "out_features", "num_classes", "d_out"),
 )
-"""Names of constructors' arguments for the width of the features and for that of the outputs."""
+"""Names of constructors' arguments for the width of the features, and for the outputs' width."""
 INPUTS = {
     "edge_index": "",
     "edge_weight": "weights: compile the plan with normalization none",
@@ -138,14 +138,14 @@ def check_name(name: str) -> None:
     if name in _GIVEN or not _is_file(file):
         return
     there, wanted = dict[str, type](), wanted.partition(".")[0]
-    for node in ast.walk(_parsed(file)):  # from the outside in
+    for node in ast.walk(_parsed(file)):  # outer nodes come first
         for attribute in {"name", "asname", "id"} & vars(node).keys():
             there.setdefault(getattr(node, attribute), type(node))
     if there.get(wanted) is ast.FunctionDef:
         raise InputError(f"{file}: '{shown(wanted)}' is a function, not a class")
     if not wanted or (wanted not in there and "*" not in there):
         classes = [each for each, kind in there.items() if kind is ast.ClassDef]
-        what = f"has no class '{shown(wanted)}'" if wanted else "give FILE:CLASS, a class of it"
+        what = f"has no class '{shown(wanted)}'" if wanted else "give FILE:CLASS, a class in it"
         raise InputError(f"{file}: {what}{_it_has(wanted, classes)}")
 
 
@@ -319,7 +319,7 @@ def forward_arguments(name: str, model: type[nn.Module], there: Collection[str])
     Raises:
         InputError: If `forward` needs other arguments, or a data object instead of tensors.
     """
-    _, *parameters = signature(model.forward).parameters.items()  # without self
+    _, *parameters = signature(model.forward).parameters.items()  # drops self
     if not parameters or parameters[0][1].kind not in (*_BY_NAME, Parameter.POSITIONAL_ONLY):
         raise InputError(
             f"`model` {name}: its forward takes no features: write forward(self, x, edge_index)"

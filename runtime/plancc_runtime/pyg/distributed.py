@@ -351,7 +351,7 @@ class Distributed(nn.Module):
             return self._on_columns(layer, rules)
         if type(layer).__name__ == "WLConv":
             return self._with_colours(layer, rules)
-        if hasattr(layer, "to_dense_batch"):  # an aggregation
+        if hasattr(layer, "to_dense_batch"):  # only aggregations have this method
             return self._on_own_rows(layer)
         if not hasattr(layer, "register_propagate_forward_pre_hook"):
             return []

@@ -29,7 +29,7 @@ class FetchedColumns:
     """
 
     def __init__(self) -> None:
-        self._kept: Any = WeakTensorKeyDictionary()  # version, columns, relations of a tensor
+        self._kept: Any = WeakTensorKeyDictionary()  # tensor to its version, columns, relations
 
     def of(self, x: Spread, read: frozenset[int]) -> Tensor:
         """Return own rows of x and the halo rows that are sources of edges of these relations.

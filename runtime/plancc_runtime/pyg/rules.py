@@ -506,7 +506,8 @@ def _with_ends(
 ) -> Tensor:
     """Return x marked as one end or as both ends of edges.
 
-    Of both ends, one row must have targets. The other row has sources; own rows count as sources.
+    If x has both ends, one row must have targets. The other row has sources; own rows may serve as
+    sources.
     """
     if len(ends) != 1:
         row = int(ends[1].is_source)
