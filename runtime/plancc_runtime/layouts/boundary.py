@@ -4,11 +4,12 @@
     boundary edge sampling (Section 4.3)       nonzeros in halo columns, with q, times 1/q
     DropEdge (Rong et al. 2020)                all edges, with q, times 1/q
 
-All three keep the expected product: E[A~ H] = A H. (Rong et al. normalise the remaining edges again
-and do not keep it.) A draw is a function of seed, epoch, sender, receiver and place in the message;
-a draw of DropEdge is a function of seed, epoch and the edge's two vertices. So no index is sent.
-Places are counted in the messages of the whole block (`block.Numbering`): a block without dead rows
-draws the same result for each of its rows as the whole block.
+All three keep the expected product: E[A~ H] = A H. (Rong et al. normalise the remaining edges
+again, which changes the expected product.) A draw is a function of seed, epoch, sender, receiver
+and place in the message; a draw of DropEdge is a function of seed, epoch and the edge's two
+vertices. So no index is sent. Places are counted in the messages of the whole block
+(`block.Numbering`): a block without dead rows draws the same result for each of its rows as the
+whole block.
 
 - boundary sampling: both ends of a message draw which of its rows travel;
 - boundary edge sampling: draw a of a halo row decides whether nonzero a of the row is kept. The

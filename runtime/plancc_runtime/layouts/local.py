@@ -166,7 +166,7 @@ class LocalGraph(ProgramGraph):
         """Return the maximum of own rows of y and the other ranks' rows for them, element by
         element.
 
-        Without gradient. Collective. Messages go straight to the owners.
+        Without gradient. Collective. The exchange is direct.
         """
         if self._returning is None:
             exchange = self.block.expand
@@ -296,7 +296,7 @@ class LocalGraph(ProgramGraph):
 
     def moved(self, step: LayerStep) -> dict[str, list[RowMessages]]:
         assert isinstance(step, RowStep)
-        if isinstance(step, Maximum) and self._partials is not None:  # messages go straight
+        if isinstance(step, Maximum) and self._partials is not None:  # the exchange is direct
             return {"fold": [RowMessages(self._partials.steps[0], step.columns, reverse=True)]}
         return {
             name: [RowMessages(moved, step.columns) for moved in each.steps]

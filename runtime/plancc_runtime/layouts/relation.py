@@ -113,7 +113,7 @@ class TypedBlock:
         """Return the block of a relation. Collective.
 
         Inputs are own rows of the source type, outputs are own rows of the destination type. Only
-        rows with nonzeros of the relation are received or folded. Its messages go straight.
+        rows with nonzeros of the relation are received or folded. Its exchange is direct.
         """
         block, m, number = self.block, self.block.num_outputs, self.types.relations.index(relation)
         kept, received = self.relation == number, self.halo_of({number})
@@ -149,7 +149,7 @@ class TypedBlock:
     def inputs_of(self, name: str, received: BoolArray, transport: Transport) -> Block:
         """Return a block of the own rows of a type and of the `received` halo rows. Collective.
 
-        The block has no nonzeros. Its messages go straight.
+        The block has no nonzeros. Its exchange is direct.
         """
         block, own = self.block, self._own_columns(name)
         column = places(np.append(own, received))
