@@ -103,7 +103,7 @@ class FullBatch(Execution):
             return replace(live, graphs=graphs)
         first = _local(live.graphs)[0]
         x = self._columns.kept(samples[first].received)
-        return replace(live, graphs=[graphs[0].at_hand(), *graphs[1:]], x=x)
+        return replace(live, graphs=[graphs[0].with_halo(), *graphs[1:]], x=x)
 
     def figures(self, network: Network) -> Figures | None:
         figures = figures_of(network, self._passes, self._whole, self._training, self._transport)

@@ -289,7 +289,7 @@ class MiniBatches(FullBatch):
             return share
         x, halo = yield from self._features_of(share, features)
         first, *others = share.graphs
-        graph = first if self._cache is None else first.at_hand(halo)
+        graph = first if self._cache is None else first.with_halo(halo)
         with self._clock("dense"):
             fixed = None if self._fixed_of is None else self._fixed_of(graph, x)
             block = share.local.blocks[0]

@@ -97,10 +97,10 @@ def checked(program: Program) -> Program:
 
 @cache
 def _actions(
-    program: Program, back: bool, at_hand: bool, overlap: bool, idle: frozenset[str]
+    program: Program, back: bool, is_local: bool, overlap: bool, idle: frozenset[str]
 ) -> list[Action]:
-    """Return `actions_of` a program or, if `back`, of its adjoint; no messages if `at_hand`."""
-    steps = without_messages(program) if at_hand else program
+    """Return `actions_of` a program or, if `back`, of its adjoint; no messages if `is_local`."""
+    steps = without_messages(program) if is_local else program
     return list(actions_of(checked(adjoint(steps)) if back else steps, overlap, idle))
 
 
@@ -241,10 +241,10 @@ class Executor:
                 nothing travels.
         """
         filled = set(self._filled.values())
-        at_hand = bool(filled) and filled <= given.keys()
-        actions = self._actions_of(back, at_hand)
+        is_local = bool(filled) and filled <= given.keys()
+        actions = self._actions_of(back, is_local)
         buffers, spaces, made = {}, {**given}, set[str]()
-        for name, each in () if at_hand else self._movers.items():
+        for name, each in () if is_local else self._movers.items():
             buffers[name] = each.buffers_for(given["x"].shape[1])
             if name in self._filled:
                 spaces[self._filled[name]] = buffers[name].halo
@@ -269,10 +269,10 @@ class Executor:
                 else:
                     mover.take(buffer)
 
-    def _actions_of(self, back: bool, at_hand: bool) -> list[Action]:
+    def _actions_of(self, back: bool, is_local: bool) -> list[Action]:
         movers: dict[str, Any] = {**self._movers, **self._shared}
         idle = frozenset(name for name, each in movers.items() if each.idle)
-        return _actions(self._program, back, at_hand, self._overlap, idle)
+        return _actions(self._program, back, is_local, self._overlap, idle)
 
     def _share(self, step: Step, source: Tensor, target: Tensor) -> None:
         """Run the step of a group from source to target. Collective in the group."""

@@ -87,12 +87,12 @@ class LocalGraph(ProgramGraph):
         graph._column_vertices = None
         return graph
 
-    def at_hand(self, halo: Tensor | None = None) -> ColumnsAtHand:
+    def with_halo(self, halo: Tensor | None = None) -> GraphWithHalo:
         """Return this graph for inputs whose halo rows are on this rank: nothing travels.
 
         The inputs have halo rows behind own rows or, if `halo` is given, own rows only.
         """
-        return ColumnsAtHand(self, halo)
+        return GraphWithHalo(self, halo)
 
     @property
     def block(self) -> Block:
@@ -346,7 +346,7 @@ class LocalGraph(ProgramGraph):
         return rows.reshape(len(rows), *x.shape[1:])
 
 
-class ColumnsAtHand(LocalGraph):
+class GraphWithHalo(LocalGraph):
     """A graph whose inputs have all columns of its matrix, own and halo rows: nothing travels.
 
     Parameters:

@@ -18,7 +18,7 @@ from plancc.graph.types import Relation, Types
 from plancc.plan.exchange import Int64Array
 from plancc_runtime.kernels.edges import Pattern
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.local import ColumnsAtHand, LocalGraph
+from plancc_runtime.layouts.local import GraphWithHalo, LocalGraph
 from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
 
@@ -62,8 +62,8 @@ class StackGraph(LocalGraph):
             first += size
         self._of_relation: dict[Relation, Pattern] = {}
 
-    def at_hand(self, halo: Tensor | None = None) -> ColumnsAtHand:
-        return StackAtHand(self, halo)
+    def with_halo(self, halo: Tensor | None = None) -> GraphWithHalo:
+        return StackWithHalo(self, halo)
 
     @property
     def row_type(self) -> Tensor:
@@ -163,11 +163,11 @@ class StackGraph(LocalGraph):
         return self._of_relation[relation]
 
 
-class StackAtHand(ColumnsAtHand, StackGraph):
+class StackWithHalo(GraphWithHalo, StackGraph):
     """A stack whose halo rows are on this rank: nothing travels."""
 
 
-class RelationAtHand(LocalGraph):
+class RelationGraph(LocalGraph):
     """The graph of one relation for a layer that keeps the rows of its source (`Conv.fixed`).
 
     Inputs and outputs of the layer are rows of the destination.

@@ -35,7 +35,7 @@ from plancc.plan.layers import (
 from plancc.registry import check_choice
 from plancc.text import shown
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.stack import RelationAtHand, StackGraph
+from plancc_runtime.layouts.stack import RelationGraph, StackGraph
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.conv import Conv, glorot, uniform
 
@@ -354,7 +354,7 @@ class PerRelation(RelationConv):
             widths = [each.shape[1] for each in side]
             targets = stack.linear(own, torch.cat(side, 1)).split(widths, 1)
         for k, target in zip(numbers, targets, strict=True):
-            conv, relation = self.convs[k], RelationAtHand(stack, self.types.relations[k])
+            conv, relation = self.convs[k], RelationGraph(stack, self.types.relations[k])
             given = relation, moved[k] if target is None else target, moved[k]
             if conv.rectifies:
                 y = conv(*given, rectified=rectified and k == numbers[-1], onto=y)
