@@ -60,15 +60,15 @@ class TypedBlock:
             copies = block.fold.reversed()
             folded = send_numbers(copies, rows[copies.send.row], transport)
             rows = np.concatenate([rows, folded])
-        of_rows = np.repeat(rows, np.diff(block.row_ptr))
-        relation = types.relation_of(of_rows, columns[block.column])
+        row_vertices = np.repeat(rows, np.diff(block.row_ptr))
+        relation = types.relation_of(row_vertices, columns[block.column])
         if block.relation is not None:
             if len(block.relation) != len(block.column):
                 raise InputError(
                     "the plan has several relations from one type to one type: leave out samples "
                     "of the boundary"
                 )
-            fits = types.fits(of_rows, columns[block.column], block.relation)
+            fits = types.fits(row_vertices, columns[block.column], block.relation)
             relation = np.where(fits, block.relation.astype(np.int64), -1)
         return cls(block, types, types.type_of(rows), types.type_of(columns), relation)
 
@@ -90,11 +90,11 @@ class TypedBlock:
         if self.block.fold is not None:
             raise InputError("the plan is an edge plan; typed layers need a plan of layout row")
         block, place = self.block, np.zeros(len(self.row_type), np.int64)
-        of_type = [np.flatnonzero(self.row_type == k) for k in range(len(self.types.names))]
-        for rows in of_type:
+        rows_of_type = [np.flatnonzero(self.row_type == k) for k in range(len(self.types.names))]
+        for rows in rows_of_type:
             place[rows] = np.arange(len(rows))
         ends = [self.types.names.index(destination) for *_, destination in self.types.relations]
-        first = offsets(np.array([len(of_type[k]) for k in ends]))
+        first = offsets(np.array([len(rows_of_type[k]) for k in ends]))
         size = int(first[-1])  # row of nonzeros of no relation, whose number is -1
         key = first[self.relation] + np.repeat(place, np.diff(block.row_ptr))
         row_ptr = offsets(np.bincount(key, minlength=size)[:size])

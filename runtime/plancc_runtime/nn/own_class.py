@@ -258,7 +258,7 @@ def constructor_options(
     model: type[nn.Module],
     given: Mapping[str, Any],
     widths: Sequence[Any],
-    of_graph: Mapping[str, Any],
+    plan_values: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the arguments of a class's constructor: the given options, and values of the plan.
 
@@ -266,7 +266,7 @@ def constructor_options(
         name: Name of the class in messages.
         given: Options: values, or Python literals as text.
         widths: Width of the features, or their widths by type, and width of the outputs.
-        of_graph: Further values that the plan offers, by name.
+        plan_values: Further values that the plan offers, by name.
 
     Raises:
         InputError: If the class lacks a given option, or needs one that is missing.
@@ -274,9 +274,9 @@ def constructor_options(
     there = signature(model).parameters
     names = [k for k, each in there.items() if each.kind in _BY_NAME]
     options = {k: _value(each) for k, each in given.items()}
-    for of_width, width in zip(WIDTHS, widths, strict=True):
-        of_graph = {**dict.fromkeys(of_width, width), **of_graph}
-    options = {k: value for k, value in of_graph.items() if k in names} | options
+    for aliases, width in zip(WIDTHS, widths, strict=True):
+        plan_values = {**dict.fromkeys(aliases, width), **plan_values}
+    options = {k: value for k, value in plan_values.items() if k in names} | options
     takes_any = any(each.kind is Parameter.VAR_KEYWORD for each in there.values())
     for unknown in [k for k in options if k not in names and not takes_any]:
         raise InputError(

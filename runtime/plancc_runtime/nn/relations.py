@@ -158,9 +158,9 @@ class ByType(nn.Module):
         Collective if the modules are.
         """
         stack, found = stack_graph(graph), dict[str, Tensor]()
-        of_type = stack.outputs_by_type(x)
+        typed_rows = stack.outputs_by_type(x)
         for (name, width), module in zip(self._widths.items(), self.of_types, strict=True):
-            rows = narrow(of_type[name], width)
+            rows = narrow(typed_rows[name], width)
             found[name] = rows if isinstance(module, nn.Identity) else module(rows, graph)
         return stack.joined(found, x, self._d_out)
 
@@ -234,9 +234,9 @@ class RelationConv(Conv):
             own = {} if rows is None else stack.outputs_by_type(rows)
         else:
             columns = stack.columns_by_type(self._moved(stack, x) if fixed is None else fixed)
-            of_type = {each: narrow(rows, widths[each]) for each, rows in columns.items()}
-            found = [of_type[source] for source, *_ in relations]
-            own = {each: stack.targets_of(each, rows) for each, rows in of_type.items()}
+            typed_rows = {each: narrow(rows, widths[each]) for each, rows in columns.items()}
+            found = [typed_rows[source] for source, *_ in relations]
+            own = {each: stack.targets_of(each, rows) for each, rows in typed_rows.items()}
         return found, {name: narrow(rows, widths[name]) for name, rows in own.items()}
 
 

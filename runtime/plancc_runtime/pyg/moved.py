@@ -52,8 +52,8 @@ class FetchedColumns:
             here = self._found(x)[1]
             if not read <= here:
                 new.setdefault((x.dtype, here), {})[id(x)] = x
-        for (_, here), of_kind in new.items():
-            self._fetch(list(of_kind.values()), read, here)
+        for (_, here), tensors_of_kind in new.items():
+            self._fetch(list(tensors_of_kind.values()), read, here)
 
     def _found(self, x: Spread) -> tuple[Tensor, frozenset[int]]:
         """Return the columns of x that are here, and the relations whose edges read them."""
