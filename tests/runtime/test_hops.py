@@ -39,7 +39,7 @@ def file_of(model: str, topology: str) -> Path:
     how = {"topology": topology, "exchange": "nodes"}
     if topology.startswith("relays "):
         _, topology, most = topology.split()
-        how = {"exchange": "relays", "relay_hops": int(most)}
+        how = {"exchange": f"relays:{most}"}
     return worlds.searched(
         "hubs",
         model,

@@ -44,9 +44,9 @@ def data(labels: str = "classes", target: str = "paper") -> dict:
 
 BETWEEN = [
     {},
-    {"norm": "batch", "standardize_features": True},
+    {"norm": "batch", "scale_features": "columns"},
     {"norm": "layer", "residual": True},
-    {"residual": True, "standardize_features": True, "dropout": 0.3},
+    {"residual": True, "scale_features": "columns", "dropout": 0.3},
 ]
 
 

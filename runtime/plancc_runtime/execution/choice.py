@@ -30,7 +30,7 @@ def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int)
     Not collective.
 
     Parameters:
-        task: Learning task whose header comes from `slices.as_run`.
+        task: Learning task whose header comes from `slices.run_header`.
 
     Raises:
         InputError: If plan and options do not fit each other.

@@ -43,7 +43,7 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.matrices import Blocks, TransposedPiece
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.transport.base import Group
-from plancc_runtime.workspace import as_type, empty
+from plancc_runtime.workspace import converted, empty
 
 
 @dataclass(frozen=True)
@@ -342,8 +342,8 @@ class ProgramGraph(LayerGraph):
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """Return A x or, if `back`, A^T x, summed in the type of the resources. Collective."""
-        rows = as_type(x, self.resources.dtype).contiguous()
+        rows = converted(x, self.resources.dtype).contiguous()
         out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
         executor = self.lay_out(coefficients)
         executor.run(self.spaces(*((out, rows) if back else (rows, out))), back)
-        return as_type(out, x.dtype)
+        return converted(out, x.dtype)

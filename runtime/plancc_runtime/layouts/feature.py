@@ -57,7 +57,7 @@ from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.matrices import is_symmetric, matrix_of
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.transport.group import as_transport
+from plancc_runtime.transport.group import GroupTransport
 from plancc_runtime.workspace import empty
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class FeatureGraph(LayerGraph):
             resources=resources,
             crosses=aggregate_on == "cpu",
         )
-        between = as_transport(transport.subgroup(grid.ranks_of_column(rank)))
+        between = GroupTransport(transport.subgroup(grid.ranks_of_column(rank)))
         self._resources = replace(resources, transport=between, device=self._slicing.place)
         self._slices = LocalGraph(self._block, self._resources)
         self._staged: dict[str, tuple[_Stages, _Stages]] = {}

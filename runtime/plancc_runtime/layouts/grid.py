@@ -59,7 +59,7 @@ from plancc_runtime.layouts.halo import Halo, RowMover
 from plancc_runtime.layouts.matrices import Blocks, blocks_of, halo_part
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_counts
-from plancc_runtime.transport.group import as_transport
+from plancc_runtime.transport.group import GroupTransport
 from plancc_runtime.workspace import empty
 
 
@@ -113,7 +113,7 @@ class GridGraph(ProgramGraph):
             self._block = block_of_share(share, header.self_loops)
         else:
             self._block = block_of_chunk(share, header.self_loops)
-            among = replace(resources, transport=as_transport(self.column))
+            among = replace(resources, transport=GroupTransport(self.column))
             self._needed = Halo(self._block.expand, self._block.num_inputs, among)
         self._executors: dict[str, Executor] = {}
         self._travelling: dict[str, RowPieces] = {}

@@ -174,6 +174,10 @@ class Network(nn.Module):
             self.watch(x, k)
         return graphs[-1].whole_rows(x, self.dims[-1]).to(dtype)
 
+    def backward(self, loss: Tensor) -> None:
+        """Run the backward pass of this rank's share of the loss. Collective."""
+        loss.backward()
+
     def enter(self, stage: str) -> None:
         """Call `entered` in a training pass."""
         if self.entered is not None and self.training:

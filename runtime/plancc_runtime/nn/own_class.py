@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import Parameter, getfile, signature
 from threading import RLock
-from traceback import StackSummary, TracebackException
+from traceback import StackSummary, TracebackException, extract_tb
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -216,14 +216,18 @@ def _imported(file: str) -> ModuleType:
 
 
 @contextmanager
-def users_errors(sentence: str, file: str) -> Iterator[None]:
-    """Context of a user's code: its errors become InputError, with the traceback as a note."""
+def users_errors(sentence: str, file: str, mixed: bool = False) -> Iterator[None]:
+    """Context of a user's code: its errors become InputError, with the traceback as a note.
+
+    `mixed`: whether the block also runs this package's code, whose own errors pass unchanged.
+    """
     from plancc_runtime.transport.base import is_lack_of_memory
 
     try:
         yield
     except Exception as error:
-        if isinstance(error, PlanccError) or is_lack_of_memory(error):
+        ours = mixed and extract_tb(error.__traceback__)[-1].filename.startswith(PACKAGE)
+        if ours or isinstance(error, PlanccError) or is_lack_of_memory(error):
             raise
         found = InputError(f"{sentence}: {type(error).__name__}: {shown(error)}")
         found.add_note(_trace_from(error, file))

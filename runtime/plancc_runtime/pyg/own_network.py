@@ -109,6 +109,17 @@ class OwnNetwork(Network):
         others = {k: out.new_zeros(graph.num_rows(k), width) for k in graph.types.names}
         return torch.cat([*(others | {target: out}).values()])
 
+    def backward(self, loss: Tensor) -> None:
+        """Run the backward pass of this rank's share of the loss. Collective.
+
+        Raises:
+            InputError: For an error that is not raised in this package, with its traceback as a
+                note.
+        """
+        file = file_of(type(self.model))
+        with users_errors(f"`model` {self.options.model}: its backward pass fails", file, True):
+            loss.backward()
+
     def seen(self, union: EdgeGraph) -> EdgeGraph | TypedGraph:
         """Return the graph in the form that the class takes: typed or plain. Collective."""
         is_typed = union.types is not None and is_by_type(type(self.model))

@@ -247,7 +247,8 @@ def test_the_command_line_saves_and_predicts(kind, plans, tmp_path, monkeypatch)
     ],
 )
 def test_check_model(name, kind, code, plans):
-    words = ["--ranks", 3, "--model", f"{FILE}:{name}", "--check-model", "--standardize-features"]
+    words = ["--ranks", 3, "--model", f"{FILE}:{name}", "--check-model"]
+    words += ["--scale-features", "columns"]
     done = plancc_run(plans / f"{kind}.h5", *words)
     assert done.code == code, done.err
     assert "  gradient of first." in done.out
@@ -273,6 +274,7 @@ REFUSED = {
     "{}:Data": "its forward takes 'data' whole|forward(self, x, edge_index)",
     "{}:Wide": "returns shape [41, 14], but must return a tensor of shape [41, 5]",
     "{}:Fails": "its forward fails: RuntimeError",
+    "{}:FailsBack": "its backward pass fails: IndexError",
     "{}:NoGradient": "outputs of the network do not depend on its weights|`torch.no_grad`",
     "{}:Sorts": "sort goes along all rows",
     "{}:Net --hidden 64": "--hidden 64: is for built-in models|--model-option hidden=64",
@@ -312,7 +314,7 @@ def test_what_is_refused(line, plans, tmp_path, monkeypatch):
     sentence, *below = done.err.strip().splitlines()
     missing = [words for words in REFUSED[line].split("|") if words not in sentence]
     assert not missing, done.err
-    own = {"raises.py": 'raises.py", line 1', "Unmade": "in __init__", "Fails": "in forward"}
+    own = {"raises.py": 'raises.py", line 1', "Unmade": "in __init__", ":Fails": "own_nets.py"}
     shown = [words for each, words in own.items() if each in line]
     assert bool(below) == bool(shown)
     assert all(words in "\n".join(below) for words in shown)
