@@ -434,11 +434,11 @@ def coarsen(
         if num > how.similar * n:
             return
         nets = contract(nets, label)
-        owner, together = _of_clusters(owner, label, num), _of_clusters(together, label, num)
+        owner, together = _cluster_values(owner, label, num), _cluster_values(together, label, num)
         yield nets, owner, label
 
 
-def _of_clusters(
+def _cluster_values(
     values: npt.NDArray[Any], label: npt.NDArray[np.int32], num: int
 ) -> npt.NDArray[Any]:
     """For every cluster, the value that all its vertices share."""

@@ -44,11 +44,11 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "every nonzero is there once", _once(plan, plan.all_parts)
     if plan.header.types is not None:
         yield "the types fit the vertices", plan.header.types_problem()
-        yield "every nonzero is of a relation", _of_relations(plan, plan.header.types)
+        yield "every nonzero is of a relation", _relations(plan, plan.header.types)
     yield from data_invariants(plan.vertex_data, plan.num_vertices)
 
 
-def _of_relations(plan: Plan, types: Types) -> str:
+def _relations(plan: Plan, types: Types) -> str:
     rows, columns = ends_of(plan)
     wrong = np.flatnonzero(~types.fits(rows, columns, relations_of(plan)))
     return f"nonzero ({rows[wrong[0]]}, {columns[wrong[0]]}) has none" if len(wrong) else ""

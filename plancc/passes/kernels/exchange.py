@@ -110,7 +110,7 @@ def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> Any:
+def _sorted_by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> Any:
     """Vertices of part q, the lightest by constraint c first; cached in `sorted_by`."""
     at = c * len(chain.size) + q
     # sorted at the first use; `_give` keeps the order
@@ -250,7 +250,7 @@ def exchange(
             number = num_roomy[c]
             if whole == 0 or number == 0:
                 break
-            own = _by_weight(here, c, sorted_by, chain, nets)
+            own = _sorted_by_weight(here, c, sorted_by, chain, nets)
             best, target, given, taken = 0.0, -1, -1, -1
             for t in range(min(rules.tries, number)):
                 # Try all parts with room if there are few. Otherwise half of the tries are
@@ -269,7 +269,7 @@ def exchange(
                 if there == here or state.sums[there, c] >= rules.limit[there, c]:
                     continue
                 num[0] = _choose(own, there, nets, state, mine, rng)
-                other = _by_weight(there, c, sorted_by, chain, nets)
+                other = _sorted_by_weight(there, c, sorted_by, chain, nets)
                 num[1] = _choose(other, here, nets, state, theirs, rng)
                 value, i, j = _pairs(here, there, num, mine, theirs, state, rules)
                 if value > best and (j >= 0 or chain.size[here] > 1):
