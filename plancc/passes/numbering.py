@@ -57,7 +57,7 @@ class MapToMachine:
 
 @njit(cache=True, nogil=True)
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
-    """Try the swaps in `pairs`, keep those that gain, and return the rank of every part, int32[p].
+    """Try the swaps in `pairs`, keep swaps that gain, and return the rank of every part, int32[p].
 
     `rows` are float64[exchanges, p, p].
     """

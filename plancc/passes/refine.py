@@ -178,7 +178,7 @@ class RefineVolume:
         if sweeps.goal is VOLUME:
             run.least = least_volume(nets, sweeps.limits)
         cycle = 0
-        settle(self.polishes)  # first the best owners close to the given ones
+        settle(self.polishes)  # first improve the given owners by small steps
         if reached_least():
             return cycle
         if run.other is None:

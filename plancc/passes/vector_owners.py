@@ -36,7 +36,7 @@ class VectorOwners:
     sweeps: int = 8
 
     def refine(self, owners: Owners, matrix: Graph, context: Context) -> Owners:
-        """Return new owners of rows; of the nonzeros, only those on the diagonal change owners.
+        """Return new owners of rows; only nonzeros on the diagonal change owners too.
 
         The volume never rises; at the same volume, the rows that the busiest part sends or receives
         do not rise. A vertex without nonzeros off the diagonal in its row and column keeps its
@@ -124,7 +124,7 @@ def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-unty
 def _assign(  # type: ignore[no-untyped-def]
     ptr, part, kind, diagonal, owner, nonzero_owner, num_parts, limit, order, sweeps, anew
 ):
-    """Choose owners, starting without owners if `anew`, else from the present owners.
+    """Choose owners, from scratch if `anew`, else starting from the present owners.
 
     Among the parts that save most rows, the owner is the part whose larger load, sent or received,
     is smallest afterwards. Returns the volume, and the largest load of all parts.

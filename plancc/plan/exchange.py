@@ -162,7 +162,7 @@ class Exchange:
         return cls(side, side)
 
     def straight(self) -> Exchange:
-        """The same messages, sent directly and not through nodes (`plancc.plan.routed`)."""
+        """The same messages, sent directly and not in hops (`plancc.plan.routed`)."""
         return Exchange(self.send, self.receive)
 
     def reversed(self) -> Exchange:

@@ -2,7 +2,7 @@
 
 A part above a limit gives a vertex to a part with room, and takes no vertex or one vertex back.
 With several constraints, single moves soon end, since every part is full by some constraint. An
-exchange of a heavy vertex for a light one can change one weight and hardly the others. Exchanges of
+exchange of a heavy and a light vertex can change one weight and hardly the others. Exchanges of
 two vertices for one were of no use for any graph of the ablation (`python -m benchmarks ablation`).
 """
 
