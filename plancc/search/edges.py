@@ -31,7 +31,7 @@ import numpy.typing as npt
 from plancc.clock import wall_seconds
 from plancc.errors import BackendError, BackendUnavailable
 from plancc.graph.graph import Graph
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.models import build_problem
 from plancc.models.base import EdgeModel
 from plancc.models.fine_grain import FineGrainModel
@@ -49,7 +49,7 @@ from plancc.passes.edges import RefineEdges
 from plancc.passes.fill import fill_empty_parts
 from plancc.passes.fixed import refine_around
 from plancc.passes.kernels.nets import Nets, nets_of
-from plancc.passes.multilevel import Owner, Sweeps
+from plancc.passes.multilevel import Sweeps
 from plancc.passes.refine import RefineVolume
 from plancc.passes.split import resplit
 from plancc.passes.vector_owners import VectorOwners

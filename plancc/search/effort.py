@@ -26,14 +26,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plancc.graph.graph import Graph
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.models.base import Model
 from plancc.models.hypergraph import HypergraphModel, hypergraph_of
 from plancc.models.limits import Limits
 from plancc.models.stochastic import EXPECTED_VOLUME
 from plancc.options import EFFORTS, SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
-from plancc.passes.multilevel import Owner
 from plancc.passes.presets import CUTS, Cuts
 from plancc.search.job import Job
 from plancc.search.presets import (

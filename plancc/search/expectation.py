@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from plancc.cost.batches import batch_figures
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owner
 from plancc.models.nets import merge_equal_nets
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.stochastic import (
@@ -30,7 +31,6 @@ from plancc.passes.deadline import Deadline
 from plancc.passes.kernels.expected import expected
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
-from plancc.passes.multilevel import Owner
 from plancc.passes.refine import RefineExpected, RefineVolume, refiner
 from plancc.sampling import HELD_OUT, Inclusion
 from plancc.search.presets import Samples

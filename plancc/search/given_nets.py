@@ -15,13 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.models.base import Model
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.context import Context
 from plancc.passes.fixed import Around
-from plancc.passes.multilevel import Owner
 from plancc.search.record import SearchResult
 from plancc.search.rows import RowJob
 from plancc.search.starts import Beginning, beginnings, highest

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.clock import wall_seconds
-from plancc.passes.multilevel import Owner
+from plancc.graph.owners import Owner
 from plancc.search.presets import EVOLUTION
 from plancc.search.record import Member
 from plancc.search.rows import RowJob

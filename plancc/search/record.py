@@ -13,9 +13,8 @@ from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochTime
 from plancc.graph.graph import Graph
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.models.limits import Limits
-from plancc.passes.multilevel import Owner
 
 if TYPE_CHECKING:
     from plancc.search.expectation import Expectation

@@ -13,7 +13,7 @@ from plancc.clock import wall_seconds
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
 from plancc.errors import BackendError, BackendUnavailable
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.models import build_problem
 from plancc.models.base import Model
 from plancc.models.graph import GraphModel
@@ -36,7 +36,7 @@ from plancc.passes.bound import least_volume, reaches
 from plancc.passes.clusters import Clusters, degrees_of, find_clusters, links_of
 from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.kernels.state import State, boundary, state_of, volume
-from plancc.passes.multilevel import Owner, Sweeps
+from plancc.passes.multilevel import Sweeps
 from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
 from plancc.search.job import RefiningJob

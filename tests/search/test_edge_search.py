@@ -14,8 +14,9 @@ from plancc.errors import BackendError
 from plancc.models.fine_grain import FineGrainModel
 from plancc.models.medium_grain import MediumGrainModel
 from plancc.options import EFFORTS, SearchOptions
-from plancc.search import edges, search
+from plancc.search import edges
 from plancc.search.edges import search_edges
+from plancc.search.effort import search
 from plancc.search.presets import EDGE_EFFORTS, NONZERO_REFINEMENT
 
 CASES = (*((MediumGrainModel(), effort) for effort in EFFORTS), (FineGrainModel(), "best"))

@@ -534,7 +534,7 @@ def test_the_search_itself_takes_an_expectation():
     expectation = expectation_of(
         StochasticModel.from_options({"batch_size": 30}), matrix, weights, 4, SEED
     )
-    from plancc.search import search
+    from plancc.search.effort import search
 
     result = search(matrix, 4, SearchOptions(epsilon=EPSILON), expectation=expectation)
     n = matrix.num_vertices

@@ -22,8 +22,9 @@ from plancc.options import EFFORTS, SearchOptions
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter
 from plancc.predict.passes import DEFAULT_DIMS
-from plancc.search import rows, search
+from plancc.search import rows
 from plancc.search.edges import search_edges
+from plancc.search.effort import search
 from plancc.search.presets import ROW_REFINEMENT
 
 CASES = (("rmat", 5), ("grid", 4), ("directed", 16))

@@ -17,7 +17,8 @@ from plancc.models.weights import vertex_weights
 from plancc.options import SearchOptions
 from plancc.partitioners import PARTITIONERS, run
 from plancc.partitioners.process import run_in_child
-from plancc.search import rows, search, starts
+from plancc.search import rows, starts
+from plancc.search.effort import search
 from plancc.search.presets import KIND_NUMBERS, Kinds, Starts
 from plancc.search.starts import beginnings, kind_of, tightest
 from plancc_datasets import load_dataset
