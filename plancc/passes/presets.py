@@ -1,7 +1,7 @@
 """Tuned numbers of the passes, in a dataclass for each pass.
 
-Some docstrings quote what `python -m benchmarks ablation` has measured, such as "1.010 without":
-the ratio of the objective without the pass to the objective with it, a geometric mean over graphs.
+Some docstrings quote a *loss* that `python -m benchmarks ablation` has measured: the ratio of the
+objective without the pass to the objective with it, a geometric mean over graphs.
 
 A pass takes its numbers as a parameter; the defaults are below. `plancc.search.presets` has the
 numbers of the efforts. Kernels read the plain constants at the end.
@@ -45,7 +45,8 @@ class Coarsening:
 class Trading:
     """Numbers of exchanges of vertices between parts above their limit and parts with room.
 
-    1.010 without, with 64 parts; with two tight limits, parts then stay above their limits.
+    Loss: 1.010 of the volume with 64 parts. With two tight limits, parts stay above their limits
+    without exchanges.
     """
 
     # For every round: least share of a part's overload that an exchange must remove, and parts with
@@ -78,7 +79,7 @@ class Restoring:
 class Cuts:
     """Numbers of minimum cuts between neighbouring parts.
 
-    1.057 without the last cuts of a refinement, on a mesh in 8 parts.
+    Loss without the last cuts of a refinement: 1.057 of the volume, on a mesh in 8 parts.
     """
 
     # Most weight next to the boundary that a minimum cut may move, as a share of the part's weight.
@@ -131,7 +132,8 @@ class LocalSearch:
 class Ejection:
     """Numbers of ejection chains, which move vertices into full parts.
 
-    1.013 without, with 64 parts; 1.042 without, with 512 parts, in a fifth of the CPU time.
+    Loss: 1.013 of the volume with 64 parts, and 1.042 with 512 parts, where the search without
+    chains takes a fifth of the CPU time.
     """
 
     chain: int = 8  # most moves of a chain
@@ -196,9 +198,9 @@ class TrafficRounds:
     To *hold* a value is to lower the volume while the value must not rise. To *shave* a value is to
     hold a lower value.
 
-    Without rounds, the busiest part has 1.057 and the messages are 1.083, with 8 parts. Without
-    holds, the busiest part has 1.021, with 64 parts. Without shaving, the volume is 1.006, with 8
-    parts.
+    Loss without rounds: 1.057 of the busiest part's rows and 1.083 of the messages, with 8 parts.
+    Loss without holds: 1.021 of the busiest part's rows, with 64 parts. Loss without shaving: 1.006
+    of the volume, with 8 parts.
     """
 
     # Prices of traffic from sweep to sweep beyond the limit, over the strength of the round.
@@ -233,7 +235,7 @@ TIME_ROUNDS = TrafficRounds(stronger=1.6, of_busiest=True)
 class EdgeRounds:
     """Numbers of rounds of sweeps over nonzeros and owners of rows.
 
-    1.007 without rounds, with 64 parts.
+    Loss without rounds: 1.007 of the volume, with 64 parts.
     """
 
     prices: tuple[float, ...] = PRICES
