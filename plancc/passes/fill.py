@@ -30,7 +30,7 @@ def fill_empty_parts(
         InputError: If there are fewer vertices than parts.
     """
     if len(owner) < num_parts:
-        raise InputError(f"{num_parts} parts cannot all hold one of {len(owner)} vertices")
+        raise InputError(f"{num_parts} parts for {len(owner)} vertices: every part needs one")
     size = np.bincount(owner, minlength=num_parts)
     empty = np.flatnonzero(size == 0)
     if len(empty) == 0:
