@@ -67,7 +67,7 @@ class Types:
                 if each not in self.counts:
                     raise InputError(f"{in_words(relation)}: {self._unknown(each)}")
         if len({*self.relations}) < len(self.relations):
-            raise InputError("a relation is there twice: give each another name")
+            raise InputError("a relation is listed twice: give every relation its own name")
 
     def _unknown(self, name: str) -> str:
         known = shown(", ".join(self.counts), 200)

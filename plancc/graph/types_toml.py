@@ -95,7 +95,7 @@ def _read_head(
         check_relation(relation, path)
         name = _check_file(folder, each["file"], f"{path}: {in_words(relation)}")
         if relation in files:
-            raise InputError(f"{path}: {in_words(relation)} is there twice")
+            raise InputError(f"{path}: {in_words(relation)} is listed twice")
         files[relation] = name
         if EDGE_FEATURES in each:
             what = f"{path}: {EDGE_FEATURES} of {in_words(relation)}"

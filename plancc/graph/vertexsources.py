@@ -129,7 +129,7 @@ def read_vertex_data(
             missing = {key: called for key, called in missing.items() if called not in held}
             if data.by_type is not None:
                 if several:
-                    raise InputError(f"{name}: data by type are of one source: give it alone")
+                    raise InputError(f"{name}: data by type must be the only source: give it alone")
                 found["by_type"] = data.by_type
             for key, array in data.arrays().items():
                 if key in found:
@@ -160,7 +160,7 @@ def _held(
             columns = table.read_columns(name, partial(wanted_columns, keys=keys), named)
             held, ids = arrays_of_columns(columns, keys, name, graph)
             if table.files is not None and not ids:
-                warn_of_parts(name, table.files(name), "a column 'id' says whose each row is")
+                warn_of_parts(name, table.files(name), "a column 'id' names their vertices")
             return held, ids
         if plain.endswith(".npy"):
             return _read_array_file(name), None
@@ -396,7 +396,7 @@ def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
     name = None if held.keys() & _OF_EDGES else id_column(own, (), graph, "")
     if name is None or are_in_order(own[name], ids_of(graph)):
         return ""
-    return f"; `keys` id={name} takes rows by it"
+    return f"; `keys` id={name} reads rows by it"
 
 
 def _own_ids(held: Mapping[str, Any], graph: Graph) -> str | None:

@@ -108,7 +108,7 @@ def _triples(folder: str) -> list[list[str]]:
         if len(each) != 3 or any("/" in name or name in ("", ".", "..") for name in each):
             raise InputError(f"{where}, line {k}: '{shown(','.join(each))}' names no relation")
         if each in triples[: k - 1]:
-            fail(where, k, f"relation '{shown(' '.join(each))}' is there twice")
+            fail(where, k, f"relation '{shown(' '.join(each))}' is listed twice")
     return triples
 
 
