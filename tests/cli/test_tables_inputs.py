@@ -124,7 +124,7 @@ CASES = [
     of_data("C13 an archive by a name", saved("t", features=FEATURES[ORDER],
          node_id=np.array(ORDER)), "t.npz", more="--key id=node_id", rows=IN_LINE),
     of_data("C14 ids from 1 under their name", table("id", first=1),
-         says=("t.csv: key 'id': ids count from 1 here, the graph's from 0|-1 is added",), rows=RIGHT),
+         says=("t.csv: key 'id': ids count from 1 here, the graph's from 0: -1 is",), rows=RIGHT),
     of_data("C14 ids from 1 with one too many", table("id", first=1) + "13,0,0,0\n",
          refused="vertex '0' of the graph has no row|ids count from 1 here, the graph's from 0"),
     *(
