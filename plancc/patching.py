@@ -23,6 +23,7 @@ from plancc.fields import taking
 from plancc.files import atomic_write
 from plancc.graph.changes import EdgeChanges, changed, changed_relations
 from plancc.graph.convert import as_source, own_data
+from plancc.graph.csr import reading_like
 from plancc.graph.formats import find_held, read_graph, reading_of
 from plancc.graph.graph import Graph
 from plancc.graph.links import KINDS, without
@@ -168,8 +169,9 @@ def _changed(
     """The changed graph, and its vertex data if they are given; `lists`: added, removed edges."""
     if (graph is None) == all(each is None for each in lists):
         raise InputError("give the changed graph (`graph`), or its changes (`add`, `remove`)")
-    reading, types = reading_of(str(plan.provenance.get("source_reading", ""))), plan.header.types
+    types = plan.header.types
     if graph is None:
+        reading = reading_of(str(plan.provenance.get("source_reading", "")))
         named = zip(("add", "remove"), lists, strict=True)
         added, removed = (_edges(types, *each, "transpose" in reading) for each in named)
         source = source_graph_of(plan)
@@ -178,6 +180,7 @@ def _changed(
         else:
             graph = changed_relations(source, added, removed)
     elif isinstance(graph, str | os.PathLike):
+        reading = reading_like(plan.provenance, graph)
         reading.pop("num_vertices", None)
         graph = read_graph(graph, **reading)
     new, found = as_source(graph, False if data is None else data)

@@ -85,6 +85,8 @@ def load_dataset(name: str, **options: Any) -> Dataset:
 
 COUNT = {"at_least": 1, "at_most": MAX_VERTICES}
 SHARE = {"at_least": 0, "at_most": 1}
+FINE_SHARE = SHARE | {"python_only": True}
+"""Settings of a share that the command line does not have."""
 
 
 def seed_option(help: str = "random seed") -> Any:

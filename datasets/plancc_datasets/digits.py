@@ -22,9 +22,7 @@ class Digits:
     train, 20 % validation, 60 % test, stratified by class.
     """
 
-    neighbors: int = option(
-        10, "nearest images that every image is joined to", at_least=1, at_most=1796
-    )
+    neighbors: int = option(10, "nearest images", at_least=1, at_most=1796, python_only=True)
     seed: int = seed_option("random seed of the masks")
 
     def build(self) -> Dataset:

@@ -9,7 +9,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.fields import check_options, option
 from plancc.graph.canonical import build_graph
-from plancc_datasets.dataset import SHARE, Dataset, describe, seed_option
+from plancc_datasets.dataset import FINE_SHARE, Dataset, describe, seed_option
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Rmat:
 
     scale: int = option(14, "the graph has 2**scale vertices", at_least=1, at_most=28)
     edge_factor: int = option(16, "edges drawn per vertex", at_least=1, at_most=4096)
-    a: float = option(0.57, "probability of the upper left quadrant", **SHARE)
-    b: float = option(0.19, "probability of the upper right quadrant", **SHARE)
-    c: float = option(0.19, "probability of the lower left quadrant", **SHARE)
+    a: float = option(0.57, "probability of the upper left quadrant", **FINE_SHARE)
+    b: float = option(0.19, "probability of the upper right quadrant", **FINE_SHARE)
+    c: float = option(0.19, "probability of the lower left quadrant", **FINE_SHARE)
     seed: int = seed_option()
 
     def build(self) -> Dataset:

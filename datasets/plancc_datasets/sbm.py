@@ -30,9 +30,7 @@ class Sbm:
     p_in: float = option(0.05, "probability of an edge within a block", **SHARE)
     p_out: float = option(0.002, "probability of an edge between blocks", **SHARE)
     num_features: int = option(32, "features per vertex", at_least=1, at_most=65536)
-    noise: float = option(
-        1.0, "standard deviation of the features around their block's mean", at_least=0, at_most=1e6
-    )
+    noise: float = option(1.0, "deviation of features", at_least=0, at_most=1e6, python_only=True)
     seed: int = seed_option()
 
     def build(self) -> Dataset:

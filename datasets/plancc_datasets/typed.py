@@ -15,7 +15,7 @@ from plancc.graph.union import united
 from plancc.graph.vertexdata import DataByType, VertexData
 from plancc_datasets.dataset import (
     COUNT,
-    SHARE,
+    FINE_SHARE,
     Dataset,
     Recipe,
     describe,
@@ -65,8 +65,8 @@ class Academic:
     typed: ClassVar[bool] = True
     num_papers: int = option(4096, "number of papers", **COUNT)
     num_authors: int = option(2048, "number of authors", **COUNT)
-    num_venues: int = option(32, "number of venues", **COUNT)
-    spread: float = option(0.01, "how far fields of authors and citations lie apart", **SHARE)
+    num_venues: int = option(32, "number of venues", **COUNT, python_only=True)
+    spread: float = option(0.01, "distance between fields of authors and citations", **FINE_SHARE)
     seed: int = seed_option()
 
     def build(self) -> Dataset:
@@ -109,7 +109,7 @@ class Ratings:
     num_users: int = option(4096, "number of users", **COUNT)
     num_items: int = option(1024, "number of items", **COUNT)
     per_user: int = option(16, "ratings of a user", **COUNT)
-    spread: float = option(0.02, "how far the tastes of a user's items lie apart", **SHARE)
+    spread: float = option(0.02, "distance between tastes of a user's items", **FINE_SHARE)
     seed: int = seed_option()
 
     def build(self) -> Dataset:
@@ -136,7 +136,7 @@ class Weather:
     height: int = option(64, "rows of the grid", **COUNT)
     width: int = option(64, "columns of the grid", **COUNT)
     num_mesh: int = option(256, "points of the mesh", **COUNT)
-    neighbours: int = option(4, "points of the mesh that a point of the grid takes", **COUNT)
+    neighbours: int = option(4, "mesh points of a grid point", **COUNT, python_only=True)
     seed: int = seed_option()
 
     def build(self) -> Dataset:

@@ -89,7 +89,7 @@ def read_csr(
         graph = graph_of_rows(n, files.indptr, files.indices, values, **reading)
     elif symmetrize or transpose:
         raise InputError(
-            f"{files.folder}: a graph of types is read without `symmetrize` and `transpose`"
+            f"{files.folder}: a typed graph is read without `symmetrize` and `transpose`"
         )
     else:
         graph = files.rows(0, n)

@@ -56,7 +56,7 @@ LARGE = "allow_large"
 """Reading option of every format that readers do not get as a parameter."""
 CHOICES = ("num_vertices", "keep_ids", "columns", "keys")
 """Reading options of some formats (`Format.options`)."""
-of_file = partial(option, section="Graph file")
+of_file = partial(option, section="Reading the graph")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ReadOptions:
     transpose: bool = of_file(False, "read entry (i, j) as (j, i)")
     allow_large: bool = of_file(
         False,
-        "read more than a source of its size should hold (docs/reference/data-formats.md)",
+        "accept a file that declares far more than its size suggests",
         more="More vertices, and larger data (`plancc.graph.bounds`).",
     )
     num_vertices: int | None = of_file(

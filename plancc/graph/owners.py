@@ -13,6 +13,9 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.graph import Graph, first_true
 
+Owner = npt.NDArray[np.int32]
+"""Part of every row, int32[n]."""
+
 
 @dataclass(frozen=True, eq=False)
 class Owners:

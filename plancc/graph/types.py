@@ -56,7 +56,7 @@ class Types:
                 cure = "give a whole number, at least 1, or leave the type out"
                 raise InputError(f"type '{shown(name)}' has '{shown(count)}' vertices: {cure}")
         if not self.counts or not self.relations:
-            raise InputError("a graph of types needs a type and a relation at least")
+            raise InputError("a typed graph needs a type and a relation at least")
         if len(self.relations) > MOST_RELATIONS:
             raise InputError(f"{len(self.relations):,} relations: at most {MOST_RELATIONS:,} fit")
         for relation in self.relations:

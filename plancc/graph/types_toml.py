@@ -152,7 +152,7 @@ def read_relations(
     """
     folder = os.fspath(path)
     if symmetrize or transpose:
-        raise InputError(f"{folder}: a graph of types is read without `symmetrize` and `transpose`")
+        raise InputError(f"{folder}: a typed graph is read without `symmetrize` and `transpose`")
     counts, files, data, features = _read_head(folder)
     named = {*files.values(), *features.values()}.union(*map(dict.values, data.values()))
     kinds = (".npy", *(os.path.splitext(name)[1] or "." for name in files.values()))

@@ -10,7 +10,7 @@ dgl.distributed.partition_graph returns with ``return_mapping=True``.
 
 The chunked format of DistDGL's tools is written without dgl, with a partition for
 `dispatch_data.py` (DGL documentation, "Advanced Graph Partitioning"): ``metadata.json`` lists the
-files of edges and data, ``<node type>.txt`` has a part per line, and ``partition_meta.json`` has
+files of edges and data, ``<type>.txt`` has a part per line, and ``partition_meta.json`` has
 version 1.0.0.
 """
 

@@ -83,7 +83,7 @@ def _graph_of_types(record: Record, where: str, source: Source, **reading: bool)
     """Return the graph of records by type and by relation."""
     for flag in ("symmetrize", "transpose"):
         if reading.get(flag):
-            raise InputError(f"{where}: a graph of types is read without `{flag}`")
+            raise InputError(f"{where}: a typed graph is read without `{flag}`")
     entries: dict[Relation, Entries] = {}
     for relation, each in record.items():
         if isinstance(relation, tuple) and each.get("edge_index") is not None:

@@ -23,7 +23,7 @@ from plancc.graph.graph import Graph
 from plancc.models import MODELS, make_model
 from plancc.models.auto import AutoModel
 from plancc.models.capacities import relative_capacities
-from plancc.models.crowd import HUB, Crowd
+from plancc.models.full_rows import HUB, FullRows
 from plancc.owners.find import find_owners, with_stop_note
 from plancc.owners.numbering import numbered
 from plancc.owners.prices import Form, PricedForms
@@ -280,7 +280,7 @@ def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[
     others = [name for name in names if not layouts.get(known[name].layout, grids)]
     if others and model.candidates is not None:
         if known[others[0]].layout == "edge":
-            raise InputError(f"candidate '{others[0]}': a graph of types has row plans only")
+            raise InputError(f"candidate '{others[0]}': a typed graph has row plans")
         raise InputError(
             f"candidate '{others[0]}': process grids compete for objective time alone, and not "
             "with capacities, a topology, types, links, features of edges or several relations"
@@ -303,14 +303,14 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
         return {}
     known = {name: MODELS[name] for name in names}
     unfits = {name: make_model(name, {}).unfit(matrix, task.num_parts) for name in names}
-    crowd = Crowd.of(matrix, task.num_parts)
-    if crowd is not None and crowd.hubs:
+    full = FullRows.of(matrix, task.num_parts)
+    if full is not None and full.hubs:
         by_nonzeros = [name for name in names if known[name].layout == "edge" and not unfits[name]]
         assigned = [name for name in by_nonzeros if not known[name].searched]
         kept = assigned or by_nonzeros or list(names)
         for name in names:
             if name not in kept:
-                unfits[name] = unfits[name] or f"{crowd}; {kept[0]} is as good, or quicker"
+                unfits[name] = unfits[name] or f"{full}; {kept[0]} is as good, or quicker"
     lines = (matrix.row_nonzeros(), np.bincount(matrix.indices, minlength=matrix.num_vertices))
     heaviest = max(lines, key=lambda line: int(line.max()))
     vertex, share = int(heaviest.argmax()), matrix.num_nonzeros / task.num_parts

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from plancc.owners.numbering import mapped
-from plancc.owners.rows import find_row_owners
 from plancc.owners.task import Ownership, Task, Unowned
 
 STOPPED = "the search was stopped before its end; these are the best owners so far"
@@ -20,16 +18,18 @@ def find_owners(asked: Unowned) -> Ownership:
         InputError: For a matrix that does not suit the task.
         BackendUnavailable, BackendError: If a partitioner is not installed, or fails.
     """
-    find, task = find_row_owners, asked.task
+    task = asked.task
     if task.model.layout == "edge":
-        from plancc.owners.edges import find_edge_owners
-
-        find = find_edge_owners
+        from plancc.owners.edges import find_edge_owners as find
+    else:
+        from plancc.owners.rows import find_row_owners as find
     found, nodes = find(asked), task.options.nodes
     if nodes is not None and "topology" not in found.how:
         owners = found.owners
         by_time = task.objective == "time"  # then `numbered` chooses the numbers by time
         if task.options.fixed is None and not (by_time and task.model.searched):
+            from plancc.owners.numbering import mapped
+
             with asked.observer("map to nodes"):
                 owners = mapped(owners, asked.matrix, nodes, task.options.capacities)
         found = replace(found, owners=owners, how=found.how | {"topology": str(nodes)})

@@ -30,10 +30,11 @@ def with_hops(plan: Plan, task: Task, options: PlanOptions) -> tuple[Plan, list[
         provenance, "" without relays.
     """
     routed, notes = _on_nodes(plan, task, options.exchange)
-    asked, predictor = options.exchange == "relays", task.options.predictor
+    way, _, most = options.exchange.partition(":")
+    asked, predictor = way == "relays", task.options.predictor
     busiest = task.objective in OBJECTIVES and OBJECTIVES[task.objective].of_busiest
     if asked or (options.exchange == "auto" and plan.num_parts >= MANY and busiest):
-        relayed, seconds, how = best_relays(plan, predictor, options.relay_hops or 3)
+        relayed, seconds, how = best_relays(plan, predictor, int(most or 3))
         if asked or seconds < predictor.epoch(tables_of(routed)).seconds:
             return relayed, [], how
     return routed, notes, ""
@@ -46,7 +47,7 @@ def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
     longer; for objective "volume", longer by more than the factor `SLOWER`.
     """
     topology, predictor = task.options.nodes, task.options.predictor
-    if topology is None or exchange in ("flat", "relays"):
+    if topology is None or exchange.startswith(("flat", "relays")):
         return plan, []
     if not 1 < topology.nodes < topology.num_ranks:
         return plan, []

@@ -15,7 +15,7 @@ import numpy as np
 
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.graph.graph import Graph
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS, build_problem, make_model
 from plancc.models.base import EdgeModel, Model
@@ -26,7 +26,6 @@ from plancc.owners.request import Assigner
 from plancc.owners.task import Task
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import partition
-from plancc.passes.multilevel import Owner
 
 MOST = 3
 """Most candidates that are searched, if the user names none."""

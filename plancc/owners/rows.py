@@ -38,8 +38,8 @@ from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
 from plancc.passes.rebalance import rebalance
 from plancc.passes.refine import refiner
-from plancc.search import Trial, search
-from plancc.search.record import Judge, Record, SearchResult
+from plancc.search.effort import search
+from plancc.search.record import Judge, Record, SearchResult, Trial
 from plancc.version import __version__
 
 if TYPE_CHECKING:

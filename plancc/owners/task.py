@@ -24,7 +24,6 @@ from plancc.models.weights import Balance
 from plancc.options import EFFORT, TASKS, SearchOptions, refuse
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
-from plancc.partitioners.run import check_accepts
 from plancc.plan.grid import Grid
 from plancc.plan.topology import Topology
 from plancc.registry import check_choice
@@ -60,6 +59,8 @@ class Task:
         if self.objectives:
             check_choice("objective", str(self.options.objective), self.objectives)
         if self.model.problem is not None and self.options.partitioner != AUTO:
+            from plancc.partitioners.run import check_accepts
+
             check_accepts(self.options.partitioner, self.model.problem)
         if self.options.nodes is not None:
             self.options.nodes.check(self.num_parts)

@@ -8,7 +8,9 @@ so a library that crashes or never ends becomes a clear error. Partitioners know
 
 from __future__ import annotations
 
-from plancc.registry import Registry
+from collections.abc import Callable
+
+from plancc.registry import Registry, place_of
 
 PARTITIONERS = Registry(
     "partitioner",
@@ -25,3 +27,8 @@ PARTITIONERS = Registry(
 
 OTHERWISE = "try `partitioner` builtin"
 """Advice in messages about a native partitioner that fails."""
+
+
+def advice(run: Callable[..., object]) -> str:
+    """Return what to do about an adapter's `run` that fails, for messages."""
+    return OTHERWISE if run.__module__.startswith("plancc") else f"look at {place_of(run)}"

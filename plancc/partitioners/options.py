@@ -19,6 +19,7 @@ MOST_SECONDS = 2_000_000
 """Most seconds that the system can wait in one call."""
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 of_search = partial(option, section="Search")
+of_partitioner = partial(option, section="Partitioners")
 of_balance = partial(option, section="Balance")
 
 
@@ -31,7 +32,7 @@ class PartitionOptions:
         InputError: For an unknown name, or a number out of range.
     """
 
-    partitioner: str = of_search(
+    partitioner: str = of_partitioner(
         AUTO,
         f"partitioner in place of the search: {', '.join(PARTITIONERS)}",
         more="Its answer is taken as it is, unless it does not have the objective, for which the "
@@ -40,7 +41,7 @@ class PartitionOptions:
         "builtin.",
         metavar="NAME",
     )
-    preset: str | None = of_search(
+    preset: str | None = of_partitioner(
         None,
         "preset of the partitioner (see plancc list partitioners)",
         more="None: its first.",
@@ -62,11 +63,10 @@ class PartitionOptions:
         at_most=2**31 - 1,
     )
     threads: int = of_search(1, "threads of the search", at_least=1, at_most=MOST_THREADS)
-    time_limit: float | None = of_search(
+    time_limit: float | None = of_partitioner(
         None,
-        "time limit of a native partitioner",
+        "seconds after which a partitioner is killed; `budget` ends a search, with the best so far",
         otherwise="6 hours",
-        more="In seconds.",
         metavar="SECONDS",
         above=0,
         at_most=MOST_SECONDS,

@@ -14,7 +14,7 @@ from typing import Any
 
 from plancc.errors import BackendError, PlanccError
 from plancc.files import scratch_folder
-from plancc.partitioners import OTHERWISE
+from plancc.partitioners import advice
 from plancc.partitioners.adapter import Adapter
 from plancc.processes import fate, search_path
 
@@ -105,19 +105,19 @@ def run_in_child(
                 answer = _answer(child, time_limit, stop)
             except subprocess.TimeoutExpired:
                 told = f"{STOPPED} {time_limit:.3g} s without a partition{_last_words(log)}"
-                raise BackendError(f"{adapter.name} {told}; {OTHERWISE}") from None
+                raise BackendError(f"{adapter.name} {told}; {advice(adapter.run)}") from None
             except InterruptedError:
                 raise BackendError(f"{adapter.name} was stopped") from None
             finally:
                 child.kill()
         if child.returncode != 0:
             told = f"{fate(child.returncode)}{_last_words(log)}"
-            raise BackendError(f"{adapter.name} {told}; {OTHERWISE}")
+            raise BackendError(f"{adapter.name} {told}; {advice(adapter.run)}")
         try:
             reply = pickle.loads(answer)
         except Exception:
             told = f"ended without an answer{_last_words(log)}"
-            raise BackendError(f"{adapter.name} {told}; {OTHERWISE}") from None
+            raise BackendError(f"{adapter.name} {told}; {advice(adapter.run)}") from None
     if isinstance(reply.get("error"), PlanccError):
         raise reply["error"]
     return reply.get("owner")

@@ -15,7 +15,7 @@ from plancc.models.block import block_owner
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import MAX_TOTAL, check_num_parts, combined
-from plancc.partitioners import OTHERWISE, PARTITIONERS
+from plancc.partitioners import OTHERWISE, PARTITIONERS, advice
 from plancc.partitioners.adapter import Adapter, scaled
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import run_in_child
@@ -126,7 +126,7 @@ def partitions(
         start = wall_seconds()
         try:
             raws = _run(adapter, problem, seeds, limits, settings, limit, stop)
-            about = problem.num_vertices, num_parts, f"; {OTHERWISE}"
+            about = problem.num_vertices, num_parts, f"; {advice(adapter.run)}"
             found = [checked_owner(adapter.name, raw, *about) for raw in raws]
             break
         except BackendError as error:
@@ -391,7 +391,7 @@ def _run(
     found = answer({"seeds": list(seeds)})
     if not isinstance(found, list | np.ndarray) or len(found) != len(seeds):
         told = "gave a wrong answer: not a partition for every seed"
-        raise BackendError(f"{adapter.name} {told}; {OTHERWISE}")
+        raise BackendError(f"{adapter.name} {told}; {advice(adapter.run)}")
     return list(found)
 
 
