@@ -293,14 +293,16 @@ def _columns(head: Mapping[str, Any]) -> str:
     return join_names(names[::-1] if turned else names) if len(names) == 2 else ""
 
 
-def not_converted(path: StrPath, reading: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of `reading` that `plancc convert` did not apply to a folder already.
+def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]:
+    """Return the options of `read_graph` that read a path as the source of a plan was read.
 
-    For other sources, these are all options.
+    For a folder, options that `plancc convert` applied already are left out, unless the source was
+    a folder too.
     """
+    reading = reading_of(str(provenance.get("source_reading", "")))
     made_of = _head(os.fspath(path))["made_of"] if os.path.isdir(path) else {}
-    if not made_of:
-        return dict(reading)
+    if not made_of or provenance.get("source_format") == "csr":
+        return reading
     done = reading_of(shown(made_of.get("reading", "")))
     return {name: each for name, each in reading.items() if name in FLAGS and name not in done}
 
