@@ -67,7 +67,7 @@ class WeightRange:
                 block.dtype.kind in "biu" or bool((np.floor(block) == block).all())
             )
 
-    def told(self, source: Source, repeated: int = 0) -> Source:
+    def described(self, source: Source, repeated: int = 0) -> Source:
         """Return the source with the name and the range of the weights in words.
 
         Parameters:

@@ -168,7 +168,7 @@ def read_edgelist(
     if claims.sides is not None and not by_number:
         if names is not None:
             raise InputError(f"{where}: {claims.place} 'bip', whose ids are numbers from 1")
-        return _of_two_sides(path, claims, (u, v, weights), flags)
+        return _bipartite_graph(path, claims, (u, v, weights), flags)
     place, options = partial(_place, path, data), (num_vertices, keep_ids)
     found = number(u, v, where, *options, place=place, names=names)
     warn_of_two_sides(where, split_names(table.ends), u, v)
@@ -203,7 +203,7 @@ def _without_sizes(
     return data, claims, entries
 
 
-def _of_two_sides(path: StrPath, claims: Said, entries: Entries, flags: dict[str, Any]) -> Graph:
+def _bipartite_graph(path: StrPath, claims: Said, entries: Entries, flags: dict[str, Any]) -> Graph:
     """Return the graph of an edge list of KONECT whose u and v have separate ids, both from 1."""
     where, (u, v, weights) = os.fspath(path), entries
     if not (u.all() and v.all()):

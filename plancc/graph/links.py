@@ -219,7 +219,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     found: dict[str, Array] = {}
     for name, value in given.items():
         listed, pair = as_array(value, f"{where}{name}"), name in KINDS
-        array = found[name] = _by_name(listed, graph, f"{where}{name}")
+        array = found[name] = _numbers_of_names(listed, graph, f"{where}{name}")
         if array.dtype.kind not in "iu" or array.ndim != 2 or (pair and len(array) != 2):
             shape = "[2, links]" if pair else "[links, negatives of each]"
             kind = "text" if listed.dtype.kind in "US" else listed.dtype
@@ -250,7 +250,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
     return SplitLinks(pairs, *per_link)
 
 
-def _by_name(array: Array, graph: Graph, what: str) -> Array:
+def _numbers_of_names(array: Array, graph: Graph, what: str) -> Array:
     """Return vertex numbers in place of names; InputError for a name that no vertex has."""
     ids = graph.original_ids
     if ids is None or array.dtype.kind in "iu" or not are_names(ids):

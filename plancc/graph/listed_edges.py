@@ -17,7 +17,7 @@ from plancc.graph.graph import MAX_VERTICES, Graph, first_true
 
 
 class ListedEdges(NamedTuple):
-    """The edges of a source in its order; after `transpose`, edge k is ``A[row[k], column[k]]``.
+    """The edges of a source in its order; edge k is ``A[row[k], column[k]]`` after `transpose`.
 
     Attributes:
         row, column: int[edges].

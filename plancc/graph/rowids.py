@@ -212,7 +212,7 @@ def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
 
 
 def begins_with_ids(table: npt.NDArray[np.float64], graph: Graph) -> bool:
-    """Whether the first of several columns without names holds every vertex once: it is ids."""
+    """Whether the first of several columns without names is ids: it holds every vertex once."""
     vertices = ids_of(graph)
     return table.shape[1] > 1 and len(vertices) > FEW and _share_named(table[:, 0], vertices) == 1
 

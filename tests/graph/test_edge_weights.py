@@ -88,7 +88,7 @@ def doubt(name, *parts):
         found.add(np.array(values))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        source = found.told(Source("a", weights=name))
+        source = found.described(Source("a", weights=name))
     return "".join(str(each.message) for each in caught), source.weight_range
 
 
