@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 EVERY = 10.0
 """Seconds between two lines."""
+WORDS = {"price": "estimate candidates", "lower": "write tables"}
+"""Stages of the compiler whose names a user would not understand, in plain words."""
 QUIET, USUAL, VERBOSE = -1, 0, 1
 VERBOSITY = "plancc.verbosity"
 """Key of the context's `meta`."""
@@ -90,7 +92,8 @@ class Progress:
     def stage(self, name: str) -> Iterator[None]:
         """An observer of the compiler."""
         outer = self._stage, self._found, self._start
-        inside = f"{self._stage}, {name}" if self._stage else name
+        words = WORDS.get(name, name)
+        inside = f"{self._stage}, {words}" if self._stage else words
         self._stage, self._found, self._start = inside, "", wall_seconds()
         try:
             yield

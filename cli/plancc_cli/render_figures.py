@@ -163,7 +163,7 @@ def _passes(costs: Sequence[PassCost], layout: str, in_hops: bool) -> Table:
     """Saving of every pass beyond those before it; plancc-run does what the last line says."""
     caption = "exact, per epoch, without dropout of the features; plancc-run has all passes on"
     caption += "; dead-rows is for row plans" * (layout != "row")
-    caption += "; rows in hops between nodes" * in_hops
+    caption += "; rows with node-aware exchange" * in_hops
     heads = ("execution", "words", "saved", "most by one", "messages")
     table = Table(heads, "words with passes, each added to those before", caption)
     for cost in costs:

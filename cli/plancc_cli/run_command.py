@@ -398,9 +398,8 @@ def _execution(outline: RunOutline) -> str:
     if options.fold != "sync":
         late = f" by {options.delay or DELAY} epochs" * (options.fold == "delayed")
         line += f"; fold {options.fold}{late}"
-    return (
-        f"{line}; set-up {1e3 * outline.setup.seconds:.0f} ms, {outline.setup.words_sent:,} words"
-    )
+    setup = outline.setup
+    return f"{line}; set-up {1e3 * setup.seconds:.0f} ms, {setup.words_sent:,} numbers sent"
 
 
 def _notes(outline: RunOutline) -> Iterator[str]:
@@ -408,8 +407,8 @@ def _notes(outline: RunOutline) -> Iterator[str]:
     topology, sizes = outline.header.topology, outline.split_sizes
     travel = outline.exchange, outline.options.exchange
     if topology is not None and travel == ("flat", "auto"):
-        why = f"these ranks are not on nodes x ranks {topology}, for which the plan has hops"
-        yield f"rows travel straight from rank to rank: {why}"
+        why = f"the plan's is for nodes x ranks {topology}, on which these ranks are not"
+        yield f"node-aware exchange is not used: {why}"
     for name, why in outline.passes_off.items():
         yield f"pass {name} is off: {why}"
     if outline.pipelining is not None:

@@ -100,8 +100,8 @@ def read_vertex_data(
             "leiden"}``. Of several sources one must have the name. ``{"id": NAME}`` names the ids
             of a table's rows; "" takes them by line.
         required: Whether a source without vertex data is wrong.
-        allow_large: Read larger data than a file of its size should hold, and class numbers far
-            above the number of classes that occur (`plancc.graph.bounds`).
+        allow_large: Accept data far larger than the size of the file suggests, and class numbers
+            far above the number of classes that occur (`plancc.graph.bounds`).
 
     Raises:
         InputError: For a damaged file, pickled objects, none of the names, several splits and no

@@ -256,7 +256,7 @@ class Plan(WithColumns):
         """Write the plan file: complete under its final name, or not at all.
 
         Parameters:
-            compress: Deflate the datasets (smaller and slower; every HDF5 library reads it).
+            compress: Compress the datasets (smaller and slower; every HDF5 library reads it).
 
         Returns:
             The content hash, as stored.

@@ -300,7 +300,7 @@ TABLE = {
         "typed.h5 --model rgcn --batches 2": "--batches 2: is for plans of one type",
         "links.h5 --task vertices --seed 1": "--seed 1: is for links, and for --split",
         "links.h5 --passes order,constant,dead-rows --split 0.6,0.2,0.2":
-            "--split: is of vertices, and links are learnt",
+            "--split: is for labels of vertices",
     },
     "run": {
         "data.h5 --model gat --heads 3 --hidden 16": "--heads 3|the width 16|give --hidden 48",

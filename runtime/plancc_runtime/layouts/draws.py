@@ -308,9 +308,7 @@ def draws_of(
 def check_draw(choice: str, sampler: Sampler) -> None:
     """InputError if owners shall draw for a sampler that they cannot draw for."""
     if choice == "everywhere" and sampler.owners_draw:
-        raise InputError(
-            f"`draw` everywhere: {sampler.owners_draw} are drawn by owners; leave it out"
-        )
+        raise InputError(f"`draw` everywhere: only owners can draw {sampler.owners_draw}: drop it")
     if choice == "owners" and not (sampler.owners_draw or type(sampler) in BY_OWNERS):
         names = ", ".join(each.name for each in BY_OWNERS)
         raise InputError(

@@ -41,7 +41,11 @@ def learns_links(header: Header, options: TrainOptions) -> bool:
             "`task` links: the plan has no links; compile it with `link_split` or `links`"
         )
     for name in options.chosen(("split", "class_weights", "classes")) if links else ():
-        raise InputError(f"`{name}`: is of vertices, and links are learnt; leave it out")
+        raise InputError(
+            f"`{name}`: is for labels of vertices, and this run predicts links: drop it"
+        )
     for name in () if links else options.chosen(OF_LINKS):
-        raise InputError(f"{options.setting(name)}: is for links, and vertices are learnt")
+        raise InputError(
+            f"{options.setting(name)}: is for links, and this run predicts labels of vertices"
+        )
     return links
