@@ -258,7 +258,7 @@ BATCHES = {"batch_size": 25, "fanouts": (3, 2)}
         ({"loss": "mse"}, "`loss` mse"),
         ({"split": (0.6, 0.2, 0.2)}, "`split`: is for labels of vertices"),
         ({"class_weights": "balanced"}, "`class_weights`: is for labels of vertices"),
-        ({"task": "vertices", "decoder": "mlp"}, "`decoder` mlp: is for links, and vertices"),
+        ({"task": "vertices", "decoder": "mlp"}, "`decoder` mlp: is for links, and the run"),
         ({"task": "vertices", "negatives": 2}, "`negatives` 2: is for links"),
         ({"sampler": "uniform"}, "`sampler` uniform: the ends of links are drawn with sampler nei"),
         ({"batch_size": 4}, "sampler 'neighbour' needs `fanouts`"),

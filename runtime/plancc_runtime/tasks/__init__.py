@@ -41,11 +41,7 @@ def learns_links(header: Header, options: TrainOptions) -> bool:
             "`task` links: the plan has no links; compile it with `link_split` or `links`"
         )
     for name in options.chosen(("split", "class_weights", "classes")) if links else ():
-        raise InputError(
-            f"`{name}`: is for labels of vertices, and this run predicts links: drop it"
-        )
+        raise InputError(f"`{name}`: is for labels of vertices, and the run predicts links")
     for name in () if links else options.chosen(OF_LINKS):
-        raise InputError(
-            f"{options.setting(name)}: is for links, and this run predicts labels of vertices"
-        )
+        raise InputError(f"{options.setting(name)}: is for links, and the run predicts labels")
     return links
