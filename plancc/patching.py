@@ -35,7 +35,7 @@ from plancc.graph.types import Types, ids_or_numbers
 from plancc.graph.vertexdata import VertexData
 from plancc.models.hypergraph import hypergraph_of
 from plancc.options import PatchOptions, RefineOptions
-from plancc.owners.provenance import of_graph
+from plancc.owners.provenance import graph_entries
 from plancc.owners.task import Observer
 from plancc.passes.context import Context
 from plancc.passes.edges import RefineEdges
@@ -123,7 +123,7 @@ def patch(
         warn(note)
     first = kept_of(plan.provenance, "budget", "refined_from") | {"source_sha256": ""}
     if graph is not None:
-        first |= {k: v for k, v in of_graph(new.source, "", {}).items() if k != "model"}
+        first |= {k: v for k, v in graph_entries(new.source, "", {}).items() if k != "model"}
     about = {
         "patched_from": plan.content_sha256(),
         "max_moves": asked.max_moves,

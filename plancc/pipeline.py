@@ -15,10 +15,10 @@ from plancc.cost.owners import random_traffic
 from plancc.errors import warn
 from plancc.fields import taking
 from plancc.graph.graph import Graph
-from plancc.graph.links import SplitLinks, learnt
+from plancc.graph.links import SplitLinks, links_to_learn
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.read_source import ReadGraph, read_source
-from plancc.graph.remarks import lost_values, of_values, remarks
+from plancc.graph.remarks import lost_value_remarks, lost_values, remarks
 from plancc.graph.union import without_relations
 from plancc.graph.vertexdata import VertexData
 from plancc.memory import give_back_at_once
@@ -27,7 +27,7 @@ from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH
 from plancc.options import GRAPHS_OF_GRIDS, PlanOptions, SearchOptions, refuse
 from plancc.owners.find import find_owners
-from plancc.owners.provenance import of_graph, of_wishes, provenance
+from plancc.owners.provenance import graph_entries, plan_entries, provenance
 from plancc.owners.request import Request
 from plancc.owners.task import Observer, Ownership, Report, Unowned
 from plancc.plan.lowering import lower, with_links
@@ -101,7 +101,7 @@ def compile(
         **forecast.provenance(),
         **found.how,
         **relays,
-        **of_wishes(request.plan_options, request.search.seed, work.memory),
+        **plan_entries(request.plan_options, request.search.seed, work.memory),
     }
     assert found.limits is not None
     return replace(
@@ -110,7 +110,7 @@ def compile(
         original_id=work.graph.original_ids,
         baseline=baseline,
         provenance=provenance(
-            of_graph(work.matrix.source, assigner.named, options),
+            graph_entries(work.matrix.source, assigner.named, options),
             command or "plancc.compile(...)",
             balance,
             found.limits.reached(found.owners.sharers),
@@ -180,14 +180,14 @@ def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLin
     if not options.learns_pairs:
         return source.apart(None), None
     first = None if source.times is None else source.times.first
-    links, away = learnt(source.graph, options, request.search.seed, first)
+    links, away = links_to_learn(source.graph, options, request.search.seed, first)
     return source.apart(away, links.begins), links
 
 
 def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
     """What is lost of weights of edges, and weights of vertices that are not balanced."""
     options, task = request.plan_options, request.task
-    found = of_values(*lost_values(graph.values, options.normalize, options.value_dtype))
+    found = lost_value_remarks(*lost_values(graph.values, options.normalize, options.value_dtype))
     usual = options.balance is None and options.weights is None
     unused = graph.vertex_weights is not None and usual and task.model.searched
     if unused and task.num_parts > 1:
@@ -227,7 +227,7 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
     if task.model.layout == "any":
         from plancc.owners.choice import choose
 
-        straight = task.options.nodes is None and exchange != "relays"
+        straight = task.options.nodes is None and not exchange.startswith("relays")
         able = not (work.links or work.graph.types or work.graph.read_columns)
         return choose(asked, grids=straight and able, hops=straight and exchange != "flat")
     found = find_owners(asked)
@@ -258,7 +258,7 @@ def lowered(work: PreparedGraph, found: Ownership) -> tuple[Plan, dict[str, str]
     if found.topology is not None:
         plan = with_routes(plan, found.topology)
     notes, relays, able = list[str](), "", num_parts >= MANY or request.task.options.nodes
-    if grid is None and (able or options.exchange == "relays"):
+    if grid is None and (able or options.exchange.startswith("relays")):
         from plancc.owners.hops import with_hops
 
         plan, notes, relays = with_hops(plan, request.task, options)

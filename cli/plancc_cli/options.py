@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from copy import copy
 from dataclasses import Field
 from functools import partial
 from types import MappingProxyType
@@ -249,19 +250,22 @@ def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -
             ctx.meta[ALL] = True
         click.echo(ctx.get_help(), color=ctx.color)
         ctx.exit()
-    assert isinstance(ctx.command, Sections)
-    flags = {
-        flag.lstrip("-"): str(each.name)
+    by_flag = {
+        flag.lstrip("-"): each
         for each in ctx.command.get_params(ctx)
         for flag in (*each.opts, *each.secondary_opts)
         if isinstance(each, click.Option)
     }
-    if topic not in flags:
-        near = nearest(topic, flags)
+    if topic not in by_flag:
+        near = nearest(topic, by_flag)
         meant = f" (did you mean --help {near}?)" if near else ""
         raise InputError(f"--help {shown(topic)}: no option of this name{meant}; try --help {ALL}")
+    chosen = copy(by_flag[topic])
+    chosen.hidden = False
+    record = chosen.get_help_record(ctx)
+    assert record is not None
     formatter = ctx.make_formatter()
-    formatter.write_dl([ctx.command.records(ctx)[flags[topic]]])
+    formatter.write_dl([_plain(*record)])
     click.echo(formatter.getvalue().rstrip())
     ctx.exit()
 

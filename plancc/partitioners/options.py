@@ -1,4 +1,4 @@
-"""What a caller says of a partitioner: which one, and how it runs."""
+"""Options of one partitioner: its name, preset, balance, seed and limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plancc.threads import MOST_THREADS
 
 AUTO = "auto"
 MOST_SECONDS = 2_000_000
-"""What the system can wait for in one call."""
+"""Most seconds that the system can wait in one call."""
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 of_search = partial(option, section="Search")
 of_partitioner = partial(option, section="Partitioners")
@@ -26,10 +26,10 @@ of_balance = partial(option, section="Balance")
 @described
 @dataclass(frozen=True)
 class PartitionOptions:
-    """How one partitioner runs.
+    """Options of one partitioner.
 
     Raises:
-        InputError: A name that is unknown, a number that is out of range.
+        InputError: For an unknown name, or a number out of range.
     """
 
     partitioner: str = of_partitioner(
@@ -88,7 +88,7 @@ class PartitionOptions:
 
 
 def parse_budget(text: str) -> float:
-    """Seconds from a text such as 90, 30s, 5m or 2h; InputError for another one."""
+    """Return the seconds of a text such as 90, 30s, 5m or 2h; InputError for another text."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)", text.strip(), re.ASCII)
     seconds = float(found[1]) * UNITS[found[2]] if found else 0
     if not 0 < seconds <= MOST_SECONDS:

@@ -1,1 +1,1 @@
-"""Search for owners with several partitioners and passes, as far as the effort allows."""
+"""The search for owners: partitioners and passes, by effort and budget."""

@@ -170,8 +170,8 @@ TABLE = {
         "edge.h5 --batches 3": "for row plans",
         "edge.h5 --dims 7,5 --boundary-sampling 0.5": "for row plans",
         "2d.h5 --batches 3": "2d.h5: a plan of grid '2d 2x3'; what mini-batches move is for row",
-        "2d.h5 --topology 2x3": "2d.h5: ranks of grid '2d 2x3' do not exchange what the parts of a "
-                                "row plan do; a topology is for row and edge plans, and for cagnet",
+        "2d.h5 --topology 2x3": "2d.h5: ranks of grid '2d 2x3' do not exchange the rows of a row "
+                                "plan; a topology is for row and edge plans, and for cagnet",
         **{f"2d.h5 --ranks {k}": f"2d.h5: {k} ranks for a plan of grid '2d 2x3', which runs on "
            "exactly 6 ranks" for k in (0, 2, 5)},
         "2d.h5 --dims 5,2,4": "2d.h5: grid '2d 2x3' splits columns over 3 ranks",
@@ -300,7 +300,7 @@ TABLE = {
         "typed.h5 --model rgcn --batches 2": "--batches 2: is for plans of one type",
         "links.h5 --task vertices --seed 1": "--seed 1: is for links, and for --split",
         "links.h5 --passes order,constant,dead-rows --split 0.6,0.2,0.2":
-            "--split: is for labels of vertices",
+            "--split: is of vertices, and the task is link prediction",
     },
     "run": {
         "data.h5 --model gat --heads 3 --hidden 16": "--heads 3|the width 16|give --hidden 48",
