@@ -91,15 +91,15 @@ def _sections() -> dict[str, tuple[str, ...]]:
 @options.with_options(map(options.field_option, OF_COMPILE))
 @options.searching("data", otherwise="the data of GRAPH")
 @click.option("--no-data", is_flag=True, help="Do not store GRAPH's vertex data.")
-@click.option("--split-name", metavar="NAME", help="The split to take where there are several.")
+@click.option("--split-name", metavar="NAME", help="Name of the split, if the data have several.")
 @click.option(
     "--timeout",
     default=TIMEOUT,
     show_default=True,
     type=click.FloatRange(min=0),
-    help="Of several ranks: seconds to wait, but for the partition; 0: no limit.",
+    help="Seconds that a rank waits for others, except for a partition; 0: no limit.",
 )
-@click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
+@click.option("--no-self-loops", is_flag=True, help="Do not add self loops (the identity).")
 @click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
 @options.reading
 @options.as_json
@@ -122,7 +122,7 @@ def command(
         mpirun -n 4 plancc compile folder -p 64 -o plan.h5   # see plancc convert
 
     For the best plan: --objective time --machine YOURS --effort best --budget 10m. An entry (i, j)
-    means that row i needs row j; --transpose turns that round, --symmetrize adds both.
+    means that row i needs row j; --transpose turns every entry, --symmetrize adds the turned ones.
     """
     if settings["data"] and no_data:
         raise InputError("`data` and `no_data` exclude each other: give one of them")

@@ -41,7 +41,7 @@ OF_GRAPHS = ("normalize", "self_loops", "balance", "dims", "data")
     help=f"Write a plan as a folder for another framework: {', '.join(EXPORTS)}.",
 )
 @options.searching("normalize", default="none", otherwise="none")
-@click.option("--self-loops", is_flag=True, help="Add the identity first.")
+@click.option("--self-loops", is_flag=True, help="Add self loops (the identity) first.")
 @options.searching("balance", otherwise="nnz in .hgr, the graph's own weights in .graph")
 @options.searching("dims", "Widths d0,d1,...,dL, for balance work.")
 @options.searching("data", "Vertex data with the training mask, for balance train.")

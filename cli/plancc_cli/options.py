@@ -76,7 +76,8 @@ def option_of(
     if default is None:
         note = ""
     else:
-        note = "  [required]" if default == "required" else f"  [default: {default}]"
+        required = f"  [required with {who}]" if who else "  [required]"
+        note = required if default == "required" else f"  [default: {default}]"
     if kind == "bool":
         settings.setdefault("is_flag", True)
     elif "callback" in settings:  # it reads the text
@@ -639,14 +640,14 @@ reading_flags = with_options(
 predicted_epoch = together(
     searching(
         "dims",
-        "Widths d0,d1,...,dL of the layers; inspect and compare then add words, bytes and memory "
-        "of training a GCN.  [default: the widths of the compilation, or of its features "
+        "Widths d0,d1,...,dL of the layers; with them inspect and compare add words, bytes and "
+        "memory of training a GCN.  [default: the widths of the compilation, or of its features "
         f"and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
     ),
     searching(
         "machine",
-        "A machine that comes with plancc, or a file of yours.  [default: the one that the plan "
-        f"was compiled for, or {DEFAULT_MACHINE}]",
+        "Machine of the predictions: a name (see plancc list machines), or your own file.  "
+        f"[default: the machine that the plan was compiled for, or {DEFAULT_MACHINE}]",
     ),
 )
 """The epoch that a command predicts for a plan."""

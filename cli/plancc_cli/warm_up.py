@@ -63,20 +63,24 @@ TRAINING = "--ranks 4 --threads 1 --epochs 2"
 @click.option(
     "--portable",
     metavar="FOLDER",
-    help="Compile for every processor of a level of the architecture, into a folder.",
+    help="Compile for all processors of --level, into this folder.",
 )
 @click.option(
-    "--level", help="x86-64-v3, x86-64-v2 or generic (ARM).  [default: the best of this processor]"
+    "--level", help="x86-64-v3, x86-64-v2, or generic (ARM).  [default: the best of this processor]"
 )
-@click.option("--first", is_flag=True, help="Only for compile, inspect, verify and a run of gcn.")
+@click.option(
+    "--first",
+    is_flag=True,
+    help="Compile only the kernels of compile, inspect, verify and a run of gcn.",
+)
 @quiet
 def command(portable: str | None, level: str | None, first: bool) -> None:
-    """Compile kernels ahead; without them a first command waits for half a minute.
+    """Compile kernels ahead; otherwise the first command waits half a minute for them.
 
-    For the recipe of an image, and once per kind of processor on a cluster. Commands that a user
-    would type are run on a small graph. Kernels of rarer options compile at their first use.
+    Use it in the recipe of an image, and once per kind of processor on a cluster. It runs usual
+    commands on a small graph. Kernels of rarer options compile at their first use.
 
-    Portable kernels, as in wheels, are used where the processor's own are missing: put them into a
+    Portable kernels, as in wheels, are used if the processor's own are missing: put them into a
     folder of kernels (`plancc doctor` names it).
     """
     from plancc import jit
