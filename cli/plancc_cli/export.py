@@ -18,7 +18,7 @@ WEIGHTED = (".hgr", ".graph", ".metis")
 PART_VECTOR = re.compile(r"\.part(\.\d+)?$")
 NONZERO_PARTS = re.compile(r"\.part\.mtx$")
 OF_GRAPHS = ("normalize", "self_loops", "balance", "dims", "data")
-"""Parameters that, beside the reading options, are for a graph as the source."""
+"""Parameters for graphs; a plan as the source has neither these nor reading options."""
 
 
 @click.command(
@@ -143,7 +143,7 @@ def _export_owner(source: str, output: str) -> None:
 
 
 def _export_nonzero_owner(source: str, output: str) -> None:
-    """Write the part of every nonzero, counted from 1, since readers may drop zeros."""
+    """Write the part of every nonzero, counted from 1 because readers may drop zeros."""
     from scipy.io import mmwrite
     from scipy.sparse import csr_array
 

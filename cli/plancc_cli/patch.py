@@ -1,4 +1,4 @@
-"""`plancc patch`: a plan file and changes of its graph to a plan file."""
+"""`plancc patch`: a plan and changes of its graph become a new plan."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from plancc.plan.plan import Plan
 
 COUNTS = ("rows_moved", "rows_added", "rows_removed")
-"""Figures of a patch in its provenance."""
+"""Names of the figures that the provenance of a patched plan has."""
 LISTS: Any = {"type": click.Path(), "multiple": True, "metavar": "EDGES"}
-"""Settings of options for edges, of plans with types by relation."""
+"""Settings of --add and --remove; plans with types have one file for each relation."""
 
 
 @click.command(
@@ -109,7 +109,7 @@ def command(
 
 
 def _edges(plan: Plan, name: str, texts: tuple[str, ...]) -> Any:
-    """The lists of an option: by relation, of a plan with types."""
+    """Return the file of an option; for a plan with types, files by relation."""
     if plan.header.types is not None:
         return options.parsed_pairs(f"--{name}", texts, "RELATION=EDGES: the plan has types")
     if len(texts) > 1:

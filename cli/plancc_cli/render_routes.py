@@ -1,4 +1,4 @@
-"""Tables of what travels inside and between nodes, and over relays."""
+"""Tables of rows and messages inside and between nodes, and over relays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def route_tables(report: Report) -> Iterator[Table]:
-    """The tables of a topology and of relays, where the report has them."""
+    """Yield the tables of a topology and of relays, if the report has them."""
     if report.topology is not None:
         yield _topology(report.topology)
     if report.relays is not None:

@@ -1,4 +1,4 @@
-"""`plancc warm-up`: the commands of a user on a small graph, so that their kernels are compiled."""
+"""`plancc warm-up`: usual commands run on a small graph, which compiles their kernels."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ FIRST: Stages = (
     ("compile graph.mtx -p 4 --data graph.npz -o rows.h5", "compile hubs.mtx.gz -p 4 -o hubs.h5"),
     ("plancc-run rows.h5", "inspect rows.h5 --dims 64,16,8", "verify rows.h5 --against graph.mtx"),
 )
-"""Command lines for the kernels of the first commands, on meshes and on graphs with hubs; a stage
-begins when the one before has ended."""
+"""Command lines that compile the kernels of the first commands, for meshes and graphs with hubs.
+A stage begins after the stage before it has ended."""
 STAGES: Stages = (
     *FIRST,
     (
@@ -114,7 +114,7 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
 
 
 def _for_level(level: str | None) -> dict[str, str]:
-    """What numba is told to compile for a level, which this processor must have to run it."""
+    """Return the variables by which numba compiles for a level; this processor must have it."""
     from plancc import jit
 
     names = jit.levels(jit.processor())
@@ -129,7 +129,7 @@ def _kernels(folder: Path) -> set[Path]:
 
 
 def _run(stages: Stages, work: str, more: dict[str, str], folder: Path) -> int:
-    """Do command lines, as many at once as there are cores; the number of kernels compiled."""
+    """Run command lines, one for every core at a time; return the number of compiled kernels."""
     if find_spec("torch") is None:  # only the compiler is installed
         stages = tuple(tuple(e for e in lines if not e.startswith(RUN)) for lines in stages)
     alone = {name: value for name, value in os.environ.items() if name not in RANKS}
