@@ -55,7 +55,7 @@ BUILT_IN += "bias dropout input_dropout"
 """Options that describe networks of built-in models.
 
 `hidden` is missing, since link prediction uses it with own classes too."""
-NEED_LAYERS = "sampler batch_size fanouts walk_length keep sampler_options relation_fanouts "
+NEED_LAYERS = "sampler batch_size fanouts sampler_options relation_fanouts "
 NEED_LAYERS += "embeddings fold pipeline aggregate_on kernel passes"
 """Options that need to know the layers of a network, or that only built-in layers read."""
 WHOLE_DATA = ("data", "batch", "graph")
