@@ -74,7 +74,7 @@ def option_of(
     if default is None:
         note = ""
     else:
-        note = "  [required]" if default == "required" else f"  [default: {default}]"
+        note = f"  [{default}]" if default.startswith("required") else f"  [default: {default}]"
     if kind == "bool":
         settings.setdefault("is_flag", True)
     elif "callback" in settings:  # it reads the text
@@ -459,51 +459,47 @@ def taken() -> set[str]:
     return {*FIELDS, *READING, *COMMANDS_OWN}
 
 
-def taken_beside_batches() -> set[str]:
-    """Names that a sampler's option cannot have: `taken`, and options of mini-batches."""
-    from plancc.models.stochastic import StochasticModel
-
-    return taken() | {each.name for each in options_of(StochasticModel)}
+SAMPLING = ("sampler", "batch_size", "fanouts", "sampler_options")
+"""Parameters that say how mini-batches are drawn."""
 
 
-def sampler_fields() -> Declared:
-    """Options of all samplers, also of third parties."""
-    from plancc.sampling import SAMPLERS
-
-    samplers = SAMPLERS.loaded()
-    declared = {name: {f.name: f for f in options_of(s)} for name, s in samplers.items()}
-    return fields_of(declared, taken_beside_batches())
-
-
-def sampling(default: str, of_models: Declared | None = None) -> Decorator:
-    """How mini-batches are drawn.
-
-    A parameter ``sampler`` and one for every option of a sampler, None where not given.
+def sampling(default: str) -> Decorator:
+    """The parameters `SAMPLING`, None where not given.
 
     Parameters:
         default: The sampler's default in words.
-        of_models: Options of the models that the command takes too.
     """
-    from plancc.sampling import SAMPLERS
+    from plancc.sampling import SAMPLERS, sampler_options
 
+    fields = sampler_options()
     chosen = click.Option(
         ["--sampler"],
         type=NameIn("sampler", SAMPLERS),
         metavar="NAME",
         help=f"Sampler of batches: {', '.join(SAMPLERS)}.  [default: {default}]",
     )
-    own = []
-    for name, fields in sampler_fields().items():
-        first = next(iter(fields.values()))
-        others = (of_models or {}).get(name, {}).values()
-        who = "" if len(fields) > 2 else ", ".join(fields)
-        own.append(option_of(first, *others, who=who))
-    return with_options([chosen, *own])
+    named = click.Option(
+        ["--sampler-option", "sampler_options"],
+        help="Another option of the sampler, such as keep=0.1; may be repeated.",
+        **NAMED,
+    )
+    fanouts = option_of(fields["fanouts"], who="neighbour", otherwise="required with neighbour")
+    return with_options([chosen, option_of(fields["batch_size"]), fanouts, named])
 
 
-def batch_names() -> tuple[str, ...]:
-    """Parameters of `fresh_batches`, for the sections of a help."""
-    return ("batches", "seed", "threads", "sampler", "batch_size", *sampler_fields())
+def named_options(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of samplers that ``--sampler-option`` gives, which leave `given`."""
+    from plancc.sampling import read_option
+
+    named = given.pop("sampler_options", None) or {}
+    for name in named:
+        if name in taken() or name == "batches":
+            raise InputError(f"--sampler-option {name}: no option of a sampler; see --{name}")
+    return {name: read_option(name, text) for name, text in named.items()}
+
+
+OF_BATCHES = ("batches", "seed", "threads", *SAMPLING)
+"""Parameters of `fresh_batches`, for the sections of a help."""
 
 
 def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
@@ -513,7 +509,7 @@ def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
         raise InputError(
             f"`{next(iter(chosen))}` is for mini-batches: give their number by `batches` too"
         )
-    return chosen
+    return chosen | named_options(chosen)
 
 
 def refuse_given(names: Iterable[str], why: str) -> None:

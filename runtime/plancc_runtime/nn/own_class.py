@@ -52,7 +52,7 @@ BY_TYPE = "_dict"
 OF_BUILT_IN = "layers heads attention_dropout aggregator activation norm residual parametrization "
 OF_BUILT_IN += "bias dropout input_dropout"
 """Options that describe networks of built-in models; `hidden` too, which links have as well."""
-OF_LAYERS = "sampler batch_size fanouts walk_length keep sampler_options relation_fanouts "
+OF_LAYERS = "sampler batch_size fanouts sampler_options relation_fanouts "
 OF_LAYERS += "embeddings fold pipeline aggregate_on kernel passes"
 """Options that need to know the layers of a network, or that its own layers alone heed."""
 WHOLE_DATA = ("data", "batch", "graph")
