@@ -204,7 +204,7 @@ class SearchOptions(PartitionOptions):
     )
     budget: float | None = of_search(
         None,
-        "time limit of the search (30s, 5m)",
+        "time of the search (30s, 5m), which ends with the best plan so far",
         more="In Python a number of seconds; effort best uses all of them. With a named "
         "partitioner, of the refinement after it.",
         metavar="SECONDS",
@@ -463,8 +463,7 @@ class RefineOptions:
     budget: float | None = like(
         SearchOptions,
         "budget",
-        help="time limit (30s, 5m); a step that runs is finished",
-        more="In Python a number of seconds.",
+        more="In Python a number of seconds. A step that runs is finished.",
     )
     cycles: int | None = of_search(
         None,

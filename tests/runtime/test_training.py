@@ -205,12 +205,20 @@ def test_scores_are_those_of_scikit_learn(multi_label):
         ("features", {}, "rank 1: the plan: features of this rank are not finite after"),
         ("later features", {}, "rank 1: the loss of epoch 1 is nan: features of this rank are"),
         ("later features", {"input_dropout": 0.5}, "rank 1: the loss of epoch 1 is nan: features"),
-        ("values", {}, "rank 1: the loss of epoch 0 is nan: values of the matrix of this rank"),
-        ("weights", {}, "rank 1: the loss of epoch 0 is nan: weights of the network of this rank"),
+        (
+            "values",
+            {},
+            "rank 1: the loss of split train in epoch 0 is nan: values of the matrix of this rank",
+        ),
+        (
+            "weights",
+            {},
+            "rank 1: the loss of split train in epoch 0 is nan: weights of the network",
+        ),
         (
             "all weights",
             {},
-            "the loss of epoch 0 is nan: the outputs are not finite before",
+            "the loss of split train in epoch 0 is nan: the outputs are not finite before",
         ),
         ("later weights", {"lr": 0.25}, "the loss of epoch 1 is nan: try a smaller `lr` than 0.25"),
     ],

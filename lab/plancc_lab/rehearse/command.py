@@ -167,11 +167,11 @@ def _asked(
     from plancc.report.epochs import Basis
     from plancc_runtime.execution.choice import agree
     from plancc_runtime.options import TrainOptions
-    from plancc_runtime.slices import as_run
+    from plancc_runtime.slices import run_header
     from plancc_runtime.tasks import task_of
 
     with PlanFile(plan) as file:
-        header = as_run(file.header)
+        header = run_header(file.header)
         task = link_task(header, {name: settings[name] for name in (*LINK_TASK, "seed")})
         links = task is not None
         basis, data = Basis.read(file, dims, machine, links), DataWidths.read(file)
