@@ -319,13 +319,7 @@ def draws_of(
 def check_draw(choice: str, sampler: Sampler) -> None:
     """Raise InputError if the user's choice of who draws does not fit the sampler."""
     if choice == "everywhere" and sampler.owners_draw:
-<<<<<<< HEAD
-        raise InputError(
-            f"`draw` everywhere: {sampler.owners_draw} are drawn by owners only; leave it out"
-        )
-=======
-        raise InputError(f"`draw` everywhere: only owners can draw {sampler.owners_draw}: drop it")
->>>>>>> opts
+        raise InputError(f"`draw` everywhere: only owners draw {sampler.owners_draw}; leave it out")
     if choice == "owners" and not (sampler.owners_draw or type(sampler) in BY_OWNERS):
         names = ", ".join(each.name for each in BY_OWNERS)
         raise InputError(
