@@ -140,7 +140,7 @@ BLOCKS, REUSED = "kernels.numba_spmm.best_count", "workspace.LEAST_BYTES"
 FULL: dict[str, Any] = {"model": "gcn", "layers": 3}
 BATCHES: dict[str, Any] = {
     **{"model": "sage", "layers": 2, "sampler": "neighbour", "batch_size": 1024},
-    **{"fanouts": (5, 10), "steps": 10},
+    **{"fanouts": (5, 10), "steps": 20},
 }
 OF_BOTH = {
     "order": Choice(
