@@ -28,8 +28,10 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import prepared
 from plancc_runtime.transport.base import Transport
 
-ROUNDS, TURN, MOST_EPOCHS = 9, 0.15, 50
-"""Rounds, seconds that a turn takes at least, and its most epochs."""
+ROUNDS, SECONDS = 9, 40.0
+"""Most rounds, and seconds after which no round begins."""
+TURN, MOST_EPOCHS = 0.15, 50
+"""Seconds that a turn takes at least, and its most epochs."""
 
 
 @dataclass
@@ -110,7 +112,10 @@ def measured(
     for side in sides.values():
         side.seconds.clear()
         side.cpu.clear()
-    for number in range(1 if quick else ROUNDS if choice.base else 3):
+    begin = time.perf_counter()
+    for number in range(1 if quick else ROUNDS):
+        if to.any(time.perf_counter() - begin > SECONDS):
+            break
         first = 2 + number * epochs
         order = [*sides.values()]
         for side in order if number % 2 else reversed(order):
