@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -135,6 +135,8 @@ def main(file: str) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: asked["cores"]])
     for cell in asked["cells"]:
         choice, options = CHOICES[cell["choice"]], cell["options"]
+        if asked["quick"] and choice.base.get("steps"):
+            choice = replace(choice, base={**choice.base, "steps": 2})
         options["split"] = tuple(options["split"])
         try:
             found = measured(choice, cell["plans"], options, asked["quick"], transport)
