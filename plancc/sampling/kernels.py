@@ -22,9 +22,7 @@ def ascending(numbers: Any) -> Any:
     From some thousand numbers on it takes a fifth of the time of np.sort.
     """
     found, other = numbers.copy(), np.empty_like(numbers)
-    most = 0
-    for x in numbers:
-        most = max(most, x)
+    most = numbers.max() if len(numbers) else 0
     shift, mask = 0, (1 << DIGIT) - 1
     # Radix sort: one stable counting sort per digit, the lowest digit first.
     while most >> shift > 0:
@@ -45,23 +43,20 @@ def ascending(numbers: Any) -> Any:
 @njit(cache=True, nogil=True)
 def distinct(numbers: Any) -> Any:
     """The distinct ones of integers from 0, ascending."""
-    most, size = 0, 0
-    for x in numbers:
-        most = max(most, x)
+    found, size = np.empty(len(numbers) + 1, dtype=numbers.dtype), 0
+    most = numbers.max() if len(numbers) else 0
     if most < MARKED * len(numbers):
         marks = np.zeros(most + 1, dtype=np.uint8)
         for x in numbers:
             marks[x] = 1
-        every = np.empty(len(numbers) + 1, dtype=numbers.dtype)
         for x in range(most + 1):
-            every[size] = x  # kept if marked, else overwritten: no branch to mispredict
+            found[size] = x  # kept if marked, else overwritten: no branch to mispredict
             size += marks[x]
-        return every[:size]
-    found = ascending(numbers)
-    for x in found:
-        if size == 0 or found[size - 1] != x:
-            found[size] = x
-            size += 1
+    else:
+        for x in ascending(numbers):
+            if size == 0 or found[size - 1] != x:
+                found[size] = x
+                size += 1
     return found[:size]
 
 
