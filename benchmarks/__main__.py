@@ -1,8 +1,8 @@
 """Command line of the benchmarks. The exit code is 0 whatever the figures are.
 
 `replay OLD_COMMIT` stands apart: it compares two trees, and its exit code says whether they differ.
-So do `papers [ITEM ...]`, which keeps its rows, and `mutations CONTEXTS`, whether the tests notice
-changed lines.
+So do `papers [ITEM ...]` and `choices [NAME ...]`, which keep their rows, and `mutations CONTEXTS`,
+whether the tests notice changed lines.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ NAMES = (
     "scaling",
     "simulate",
     "defaults",
+    "choices",
     "extremes",
     "epochs-of-plans",
     "relations",
@@ -71,7 +72,7 @@ NAMES = (
 )
 
 
-APART = ("replay", "papers", "mutations")
+APART = ("replay", "papers", "choices", "mutations")
 """Those that have options of their own; `make bench` leaves out `replay`, which needs a commit, and
 `mutations`, which needs the data of `make coverage`."""
 

@@ -205,7 +205,7 @@ PASSES: dict[str, Pass] = {
     "V-cycle of a library": Pass(rows, "improver", _returns(None), _is_improved),
     "all starts but the first": Pass(effort, "_turns", lambda f, job: (f(job)[0], 0)),
     "start by the tightest limit": Pass(
-        RowJob, "_by_tightest", _returns(None),
+        RowJob, "_start_by_tightest", _returns(None),
         lambda job, how, seed: tightest(job.degrees, job.limits) is not None),
     **{STARTS + name: _starts_by(name) for name in ("builtin", "kaminpar", "metis", "kahypar",
                                                     "mtkahypar")},

@@ -24,13 +24,14 @@ LAYERS = (3, 6)
 RANKS, SEEDS = 2, 10
 KIPF: dict[str, Any] = {  # and Welling (2017)
     **{"hidden": 16, "dropout": 0.5, "weight_decay": 5e-4, "epochs": 200},
-    **{"normalize_features": True, "parametrization": "paper"},
+    **{"scale_features": "rows", "parametrization": "paper"},
 }
 _CHILD = """
 import sys
 from pathlib import Path
 from benchmarks.bfloat16 import prepared_run
-run = prepared_run(sys.argv[1], sys.argv[2], layers=int(sys.argv[3]), hidden=128, features=128)
+run = prepared_run(sys.argv[1], sys.argv[2], layers=int(sys.argv[3]), hidden=128,
+    random_features=128)
 clear, status = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 clear.write_text("5")  # the peak is from now on
 for epoch in range(3):

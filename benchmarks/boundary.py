@@ -42,7 +42,7 @@ KIPF: dict[str, Any] = {  # and Welling (2017)
     "dropout": 0.5,
     "optimizer": "adam",
     "weight_decay": 5e-4,
-    "normalize_features": True,
+    "scale_features": "rows",
     "eval_every": 0,
     "threads": 1,
 }

@@ -106,7 +106,7 @@ def trained(
         lr=0.01,
         seed=seed,
         dtype=dtype,
-        normalize_features=True,
+        scale_features="rows",
         metric="auc",
         eval_every=EVERY,
         patience=epochs,

@@ -160,7 +160,7 @@ class FromSearch:
     jit: bool = True
 
     def run(self, case: Case) -> Answer:
-        from plancc.search import search
+        from plancc.search.effort import search
 
         options = case.options
         check_num_parts(case.matrix.num_vertices, case.num_parts)

@@ -80,8 +80,9 @@ def main() -> None:
     given = parser.parse_args()
     transport = open_transport()
     options = TrainOptions(
-        model="sage", layers=2, hidden=128, features=128, sampler="neighbour", batch_size=1024,
-        fanouts=(5, 10), steps=STEPS, epochs=EPOCHS, eval_every=0, threads=given.threads,
+        model="sage", layers=2, hidden=128, random_features=128, sampler="neighbour",
+        batch_size=1024, fanouts=(5, 10), steps=STEPS, epochs=EPOCHS, eval_every=0,
+        threads=given.threads,
     )  # fmt: skip
     before, seconds = resident("VmRSS"), []
     training = prepared(given.plan, options, transport)

@@ -28,7 +28,7 @@ def run(inputs: Inputs) -> Report:
     plan, page = inputs.folder / "page.h5", inputs.folder / "page.html"
     plancc.compile(graph, model="rp", num_parts=parts).save(plan)
     report = Report([f"plancc report of {parts:,} random parts, {graph.num_nonzeros:,} nonzeros"])
-    command = [str(BIN / "plancc"), "report", str(plan), "-q", "-o", str(page)]
+    command = [str(BIN / "plancc"), "report", str(plan), "-o", str(page)]
     report.add(
         "seconds to write, median",
         median(_seconds(command, inputs.repetitions)),

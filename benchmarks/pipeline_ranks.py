@@ -68,7 +68,7 @@ class Variant:
         from plancc.plan.slices import read_rank_slice
         from plancc_runtime.data import load_data
         from plancc_runtime.layouts.feature import FeatureGraph
-        from plancc_runtime.layouts.order import in_order
+        from plancc_runtime.layouts.order import order_rows
         from plancc_runtime.layouts.resources import Resources
         from plancc_runtime.learner import Learner
         from plancc_runtime.networks import make_network
@@ -79,7 +79,7 @@ class Variant:
             layers=LAYERS, hidden=hidden, features=hidden, optimizer="sgd", **chosen
         )
         header, part = read_rank_slice(plan, transport.rank, transport.size)
-        part = in_order(part, options.row_order, options.pipeline, transport)
+        part = order_rows(part, options.row_order, options.pipeline, transport)
         clock = Clock()
         self._data = load_data(part, transport, torch.float32, options)
         network = make_network(options, self._data, transport, torch.float32)

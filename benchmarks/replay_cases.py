@@ -356,7 +356,7 @@ def _run_cases(quick: bool) -> Iterator[Case]:
         yield _run("mop", words)
     yield _run("mop-groups", "--row-order rcm --layers 3")
     yield _run("mop-groups", "--pipeline 3")
-    yield _run("row-directed", "--split 0.5,0.2,0.3 --f1")
+    yield _run("row-directed", "--split 0.5,0.2,0.3 --metric f1")
     for plan, ranks in (("row", 1), ("row", 3), ("edge", 1), ("edge", 3)):
         yield _run(plan, "--optimizer adam --dropout 0.4", ranks)
     for plan in ("row", "edge") if quick else ("row", "edge", "grid-2d", "mop", "row-directed"):
@@ -385,10 +385,10 @@ ROW_RUNS = (
     *("--norm batch --dropout 0.3", "--model sage --aggregator gcn", "--norm layer --residual"),
     *("--optimizer adam --weight-decay 0.01", "--optimizer adamw --schedule cosine"),
     *("--schedule step --activation tanh", "--schedule plateau --patience 1 --epochs 6"),
-    *("--dtype float64", "--normalize-features --input-dropout 0.5"),
+    *("--dtype float64", "--scale-features rows --input-dropout 0.5"),
     *("--row-order degree --model gin", "--batch-size 50 --steps 2", "--no-bias --seed 9"),
     *("--parametrization pyg --model gat", "--parametrization pyg --model sage"),
-    *("--parametrization pyg", "--parametrization pyg --model gin --standardize-features"),
+    *("--parametrization pyg", "--parametrization pyg --model gin --scale-features columns"),
 )
 EDGE_RUNS = (
     *("--fold none", "--fold delayed --delay 2", "--passes none", "--fold delayed --model sage"),

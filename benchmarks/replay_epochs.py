@@ -134,7 +134,7 @@ LAYERS: Axis = {f"{number}-layers": {"layers": number} for number in (2, 3)}
 """One layer sends nothing back: `FEW` has it."""
 NETWORKS: Axis = {
     "": {},
-    "dropout": {"dropout": 0.3, "optimizer": "adam", "normalize_features": True},
+    "dropout": {"dropout": 0.3, "optimizer": "adam", "scale_features": "rows"},
     "first-dropout": {"input_dropout": 0.3, "momentum": 0.5},
     "norm-batch": {"norm": "batch", "weight_decay": 0.01},
     "norm-layer": {"norm": "layer", "residual": True},
@@ -169,7 +169,7 @@ RESUMED: Axis = {
     "2d-3x1/r3": {"plan": "2d-3x1", "ranks": 3} | NETWORKS["norm-batch"],
     "feature-1x3/r3": {"plan": "feature-1x3", "ranks": 3} | PIPELINES["two-stages"],
 }
-WIDE: Options = {"ranks": 8, "features": 6, "classes": 4}
+WIDE: Options = {"ranks": 8, "random_features": 6, "classes": 4}
 LARGE: Axis = {
     "large/r8/full/gcn": {"plan": "large"},
     "large/r8/full/gat": {"plan": "large"} | ROW_MODELS["gat"] | PASSES["no-overlap"],

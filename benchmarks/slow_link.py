@@ -53,7 +53,7 @@ def run(inputs: Inputs) -> Report:
                     topology.node_of_rank().tolist(),
                     first=1,
                     epochs=EPOCHS,
-                    features=DIMS[0],
+                    random_features=DIMS[0],
                     hidden=DIMS[1],
                     classes=DIMS[-1],
                     exchange=each,

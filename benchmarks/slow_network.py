@@ -25,7 +25,7 @@ from plancc.predict.machine_files import find_machine
 from plancc.threads import usable_cores
 from plancc_runtime.train import train
 from plancc_runtime.transport.base import Channel
-from plancc_runtime.transport.local import LocalTransport, Threads, in_threads
+from plancc_runtime.transport.local import LocalTransport, Threads, run_threads
 from plancc_runtime.transport.messages import Addressed
 
 
@@ -169,7 +169,7 @@ class SlowNetwork:
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder) / "plan.h5")
             plan.save(path)
-            found = in_threads(
+            found = run_threads(
                 group,
                 lambda rank: SlowTransport(group, rank, network),
                 lambda transport: train(path, chosen, transport),

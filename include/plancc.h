@@ -12,11 +12,11 @@
        mpicc -std=c11 -O2 -Iinclude $(pkg-config --cflags hdf5) spmm.c -o spmm \
            $(pkg-config --libs hdf5) -lm
 
-   Every function that can fail returns 0 for success, else 1 and a sentence in `message`. Nothing
-   is printed, and nothing aborts but MPI itself (see plancc_exchange). A file is not trusted: sizes
-   are checked against its header and against what it stores before anything is allocated, and
-   every number that is used as an index before it is used. All that is read of datasets is compared
-   with its digests (BLAKE3); the content hash over them is not.
+   A function that can fail returns 0 for success, else 1 and a sentence in `message`. No function
+   prints, and only MPI itself aborts (see plancc_exchange). A file is not trusted: sizes are
+   checked against its header and its stored bytes before memory is allocated, and numbers are
+   checked before they are used as indices. All data that are read are compared with their digests
+   (BLAKE3); the content hash over the digests is not checked.
 
    MIT licence, as plancc. */
 #ifndef PLANCC_H
@@ -37,11 +37,11 @@ extern "C" {
 typedef struct plancc_part {
   int64_t num_vertices, num_nonzeros_total, num_parts; /* of the whole plan */
   int64_t part;                                        /* number of this part, from 0 */
-  int64_t first_row;                                   /* of this part, in plan order */
+  int64_t first_row;                                   /* number of its first row in plan order */
   int64_t num_rows, num_halo, num_nonzeros;            /* own rows, received rows, own nonzeros */
   int64_t num_interior; /* rows 0..num_interior-1 use own columns only */
   int32_t *global_id;   /* num_rows */
-  int64_t *original_id; /* num_rows; NULL where the source's ids are the vertices, or names */
+  int64_t *original_id; /* num_rows; NULL if ids are vertex numbers, or names */
   int64_t *row_ptr;     /* num_rows + 1 */
   int32_t *column;      /* num_nonzeros */
   double *value;        /* num_nonzeros */
@@ -63,23 +63,23 @@ void plancc_free_part(plancc_part *part);
 
 #ifdef PLANCC_MPI
 #ifndef PLANCC_TAG
-#define PLANCC_TAG 4711 /* of the messages of plancc_exchange; define another if you need it */
+#define PLANCC_TAG 4711 /* MPI tag of plancc_exchange's messages; define it before to change it */
 #endif
 
 /* Send own rows to the parts that need them and receive the halo, both row-major and `width` wide:
    own has num_rows rows, halo num_halo. Collective over `comm`, whose rank m has part m.
 
-   Messages have tag PLANCC_TAG. Where others of this tag may be under way on `comm`, or a receive
-   of any tag, pass a communicator of its own (MPI_Comm_dup).
+   Messages have the tag PLANCC_TAG. If your program may have other messages with this tag, or a
+   receive with MPI_ANY_TAG, under way on `comm`, pass a communicator made by MPI_Comm_dup.
 
-   An error of MPI ends the program, by MPI's default. It is returned as 1 only where the caller
-   has set MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), and, for the call that makes a
-   datatype, the same on MPI_COMM_WORLD (before MPI 4.0) or MPI_COMM_SELF. If one rank fails,
-   others may wait for it, and messages may be left over: call MPI_Abort. */
+   By MPI's default an error of MPI ends the program. The function returns 1 instead if the caller
+   has set MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN). For errors of the call that makes a
+   datatype, set the same handler on MPI_COMM_WORLD (before MPI 4.0) or MPI_COMM_SELF. If one rank
+   fails, other ranks may wait for it, and messages may be left over: call MPI_Abort. */
 int plancc_exchange(const plancc_part *part, int width, const double *own, double *halo,
                     MPI_Comm comm, char *message, size_t message_size);
 
-/* The same with a communicator of Fortran (examples/fortran). */
+/* plancc_exchange with a communicator of Fortran (examples/fortran). */
 int plancc_exchange_f(const plancc_part *part, int width, const double *own, double *halo,
                       MPI_Fint comm, char *message, size_t message_size);
 #endif
@@ -107,11 +107,11 @@ static const uint32_t plancc__iv[8] = {0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54
                                        0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19};
 
 typedef struct plancc__hash {
-  uint32_t cv[8];        /* of the chunk under way, after `blocks` blocks */
-  uint64_t chunks;       /* complete ones before it */
-  unsigned blocks, fill; /* bytes that wait in `block` */
+  uint32_t cv[8];        /* chaining value of the current chunk, after `blocks` blocks */
+  uint64_t chunks;       /* complete chunks before the current chunk */
+  unsigned blocks, fill; /* `fill`: bytes that wait in `block` */
   unsigned char block[64];
-  unsigned depth; /* of the stack: one for each bit of `chunks` that is set */
+  unsigned depth; /* entries of the stack: one for each set bit of `chunks` */
   uint32_t stack[54][8];
 } plancc__hash;
 
@@ -126,7 +126,7 @@ static void plancc__mix(uint32_t *v, int a, int b, int c, int d, uint32_t x, uin
   v[b] = (v[b] ^ v[c]) >> 7 | (v[b] ^ v[c]) << 25;
 }
 
-/* The chaining value of a block: cv becomes the first half of the compression function's output. */
+/* Compress a block: cv becomes the first half of the compression function's output. */
 static void plancc__compress(uint32_t cv[8], const uint32_t block[16], uint64_t counter,
                              unsigned length, unsigned flags) {
   static const unsigned char order[16] = {2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8};
@@ -150,7 +150,7 @@ static void plancc__compress(uint32_t cv[8], const uint32_t block[16], uint64_t 
   for (int k = 0; k < 8; k++) cv[k] = v[k] ^ v[8 + k];
 }
 
-/* The block that waits, as words, zeros after its bytes. */
+/* Write the waiting block as 16 words, with zeros after its bytes. */
 static void plancc__words(const plancc__hash *h, uint32_t words[16]) {
   for (unsigned k = 0; k < 16; k++) {
     words[k] = 0;
@@ -164,7 +164,7 @@ static void plancc__hash_start(plancc__hash *h) {
   memcpy(h->cv, plancc__iv, sizeof h->cv);
 }
 
-/* A full block with more to come: into the chunk, and a full chunk into the tree. */
+/* Add a full block, which is not the last, to the chunk; add a full chunk to the tree. */
 static void plancc__hash_block(plancc__hash *h) {
   uint32_t words[16], pair[16];
   unsigned flags = (h->blocks ? 0u : (unsigned)PLANCC__START);
@@ -244,10 +244,10 @@ static int plancc__is_hard(hid_t file, const char *name) {
          H5Lget_info(file, name, &info, H5P_DEFAULT) >= 0 && info.type == H5L_TYPE_HARD;
 }
 
-/* Bytes of numbers that each stored byte may stand for: more than 1032, the most of deflate. */
+/* Most bytes of numbers for each stored byte; deflate reaches at most 1032. */
 enum { PLANCC__MAX_DEFLATION = 1100 };
 
-/* Whether the file itself holds the dataset, with filters of the format only. */
+/* Whether the file itself holds the dataset, and only filters of the format are used. */
 static int plancc__is_plain(hid_t dataset, int *deflated) {
   hid_t list = H5Dget_create_plist(dataset);
   if (list < 0) return 0;
@@ -268,7 +268,7 @@ static int plancc__is_plain(hid_t dataset, int *deflated) {
   return good && filters >= 0;
 }
 
-/* Whether what the file stores of the dataset can be its `size` numbers. */
+/* Whether the bytes that the file stores for the dataset can hold its `size` numbers. */
 static int plancc__is_stored(hid_t file, hid_t dataset, hsize_t size, int deflated) {
   hsize_t stored = H5Dget_storage_size(dataset), bytes = 0;
   hid_t type = H5Dget_type(dataset);
@@ -279,7 +279,7 @@ static int plancc__is_stored(hid_t file, hid_t dataset, hsize_t size, int deflat
   return size <= stored * (deflated ? PLANCC__MAX_DEFLATION : 1) / of_one;
 }
 
-/* Open a one-dimensional dataset "group/name" and tell its length. */
+/* Open a one-dimensional dataset "group/name" and return its length. */
 static int plancc__open(const plancc__reader *r, const char *name, hid_t *dataset,
                         int64_t *length) {
   char group[64];
@@ -307,7 +307,7 @@ static int plancc__open(const plancc__reader *r, const char *name, hid_t *datase
   return 1;
 }
 
-/* The digest in row `row` of `rows` of /digests/`name`. */
+/* Read row `row` of the `rows` digests of /digests/`name`. */
 static int plancc__digest(const plancc__reader *r, const char *name, int64_t row, int64_t rows,
                           unsigned char digest[32]) {
   char path[96], group[96];
@@ -337,7 +337,7 @@ static int plancc__digest(const plancc__reader *r, const char *name, int64_t row
   return good ? 0 : plancc__fail(r, "/%s is missing, or no list of digests: damaged", path);
 }
 
-/* Compare entries of a dataset with their digest: of the part, or of the whole of a short table. */
+/* Compare entries of a dataset with the part's digest; a short table has one digest in all. */
 static int plancc__compare(const plancc__reader *r, const char *name, hid_t dataset,
                            int64_t length, int64_t start, int64_t count) {
   enum { AT_ONCE = 1 << 16 };
@@ -375,7 +375,7 @@ static int plancc__compare(const plancc__reader *r, const char *name, hid_t data
   return plancc__fail(r, "/%s does not have its digest: damaged", name);
 }
 
-/* Entries start .. start+count-1 of a dataset of `length` entries as a new array of `memory`. */
+/* Read entries start .. start+count-1 of a dataset into a new array of type `memory`. */
 static int plancc__slice(const plancc__reader *r, const char *name, hid_t memory, int64_t length,
                          int64_t start, int64_t count, void *array) {
   hid_t dataset;
@@ -463,7 +463,7 @@ static int plancc__text(const plancc__reader *r, const char *name, char *words, 
   return good ? 0 : plancc__fail(r, "attribute %s is missing: no plan, or damaged", name);
 }
 
-/* Entries first .. last of offsets, checked: they never fall, and lie in 0 .. most. */
+/* Read offsets first .. last, and check that they never fall and lie in 0 .. most. */
 static int plancc__offsets(const plancc__reader *r, const char *name, int64_t length,
                            int64_t first, int64_t last, int64_t most, int64_t **ptr) {
   if (plancc__slice(r, name, H5T_NATIVE_INT64, length, first, last - first + 1, ptr)) return 1;
@@ -479,7 +479,7 @@ static int plancc__length(const plancc__reader *r, const char *name, int64_t *le
   return 0;
 }
 
-/* Whether a dataset is there and holds no text. */
+/* Whether a dataset exists and holds no text. */
 static int plancc__has_numbers(const plancc__reader *r, const char *name) {
   if (H5Lexists(r->file, name, H5P_DEFAULT) <= 0) return 0;
   hid_t dataset = H5Dopen2(r->file, name, H5P_DEFAULT);
@@ -490,7 +490,8 @@ static int plancc__has_numbers(const plancc__reader *r, const char *name) {
   return !text;
 }
 
-/* One side of the exchange: peers, and offsets that start at 0; *before is the first row's entry. */
+/* Read one side of the exchange: its peers, and offsets that start at 0. *before is the number of
+   the part's first entry in the row table. */
 static int plancc__messages(const plancc__reader *r, const char *side, const plancc_part *p,
                             int64_t *count, int32_t **peer, int64_t **ptr, int64_t *before,
                             int64_t *volume) {
@@ -651,7 +652,8 @@ int plancc_read_part(const char *path, int64_t part, plancc_part *out, char *mes
 }
 
 #ifdef PLANCC_MPI
-/* After an error: no message arrives in the halo any more; returns whether no send is under way. */
+/* After an error, cancel the receives, so that no message arrives in the halo later. Returns whether
+   no send is under way. */
 static int plancc__withdraw(const plancc_part *p, MPI_Request *request) {
   int64_t calls = p->num_recvs + p->num_sends;
   int idle = 1;
@@ -660,7 +662,7 @@ static int plancc__withdraw(const plancc_part *p, MPI_Request *request) {
   MPI_Waitall((int)p->num_recvs, request, MPI_STATUSES_IGNORE);
   for (int64_t k = p->num_recvs; k < calls; k++)
     if (request[k] != MPI_REQUEST_NULL) {
-      MPI_Request_free(&request[k]); /* waiting for it could last for ever */
+      MPI_Request_free(&request[k]); /* MPI_Wait might never return */
       idle = 0;
     }
   return idle;
@@ -704,7 +706,7 @@ int plancc_exchange(const plancc_part *p, int width, const double *own, double *
                       PLANCC_TAG, comm, &request[p->num_recvs + k]);
   }
   wrong = wrong || MPI_Waitall((int)calls, request, MPI_STATUSES_IGNORE);
-  /* A send that is under way after an error keeps its buffer. */
+  /* After an error, a send may still read the buffer: then it is not freed. */
   if (!wrong || plancc__withdraw(p, request)) free(buffer);
   if (row != MPI_DATATYPE_NULL) MPI_Type_free(&row);
   free(request);

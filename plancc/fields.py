@@ -53,7 +53,8 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
             line; ``section``: title of the section of its help; ``choices``: values; ``noun``: what
             an error calls one of them; ``at_least``, ``above``, ``at_most``, ``below``: bounds of a
             number; ``kind``: a `ValueKind`, where the type is not in `KINDS`; ``internal``: True
-            for a field that users do not set.
+            for a field that users do not set; ``python_only``: True for an option that the command
+            line does not have.
     """
     return field(default=default, metadata={"help": help, **metadata})
 

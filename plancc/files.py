@@ -135,7 +135,8 @@ def check_target(path: str | os.PathLike[str]) -> None:
     """Refuse a path that cannot be written, before the work whose result it is to hold.
 
     Raises:
-        OutputError: If the folder is missing or not writable, or `path` is not a regular file.
+        OutputError: If the folder is missing or not writable, `path` is not a regular file, or its
+            name is too long.
     """
     path, target = os.fspath(path), os.path.realpath(path)
     folder = os.path.dirname(target)
@@ -149,6 +150,12 @@ def check_target(path: str | os.PathLike[str]) -> None:
         raise OutputError(f"cannot write {path}: it is not a regular file")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputError(f"cannot write {path}: no permission to write into the folder {folder}")
+    try:
+        os.lstat(temporary_name(target))
+    except FileNotFoundError:
+        return
+    except OSError as error:  # the name is too long
+        raise output_error(path, error) from error
 
 
 def _sync(path: str, flags: int) -> None:

@@ -143,16 +143,12 @@ COMPILES: Rows = {
     "`exchange` nodes: needs a topology, nodes x ranks per node (`topology`)": lambda asked: (
         asked.plan_options.exchange == "nodes" and asked.search.topology is None
     ),
-    "`relay_hops`: `exchange` {asked.plan_options.exchange} has no relays": lambda asked: (
-        asked.plan_options.relay_hops is not None
-        and asked.plan_options.exchange in ("flat", "nodes")
-    ),
     "`weights`: balance '{asked.plan_options.balance}' does not use them; give `balance` "
     f"{{asked.plan_options.balance}},{WEIGHTS}": lambda asked: (
         asked.plan_options.weights is not None and WEIGHTS not in asked.balance.names
     ),
     "`exchange` relays: a process grid has none: choose another `model`": lambda asked: (
-        asked.assigner.grid and asked.plan_options.exchange == "relays"
+        asked.assigner.grid and asked.plan_options.exchange.startswith("relays")
     ),
     "a process grid has no plans with links: choose another `model`": lambda asked: (
         asked.assigner.grid and asked.plan_options.learns_pairs
@@ -208,7 +204,7 @@ class SearchOptions(PartitionOptions):
     )
     budget: float | None = of_search(
         None,
-        "time limit of the search (30s, 5m)",
+        "time of the search (30s, 5m), which ends with the best plan so far",
         more="In Python a number of seconds; effort best uses all of them. With a named "
         "partitioner, of the refinement after it.",
         metavar="SECONDS",
@@ -351,17 +347,11 @@ class PlanOptions:
     exchange: str = of_search(
         "auto",
         "rows straight from rank to rank (flat), in hops between the nodes of `topology` (nodes), "
-        "or over relays (relays). auto: by the predicted epoch",
+        "or over relays, in 2 or 3 messages (relays:2, relays:3; relays is relays:3). auto: by the "
+        "predicted epoch",
         more="See `plancc.plan.routes`. Auto tries relays for objectives of the busiest part, "
         "from 64 parts on.",
-        choices=("auto", "flat", "nodes", "relays"),
-    )
-    relay_hops: int | None = of_search(
-        None,
-        "messages that a row takes at most, with relays: 2 or 3",
-        otherwise="3",
-        at_least=2,
-        at_most=3,
+        choices=("auto", "flat", "nodes", "relays", "relays:2", "relays:3"),
     )
     memory: int | None = of_search(
         None,
@@ -473,8 +463,7 @@ class RefineOptions:
     budget: float | None = like(
         SearchOptions,
         "budget",
-        help="time limit (30s, 5m); a step that runs is finished",
-        more="In Python a number of seconds.",
+        more="In Python a number of seconds. A step that runs is finished.",
     )
     cycles: int | None = of_search(
         None,

@@ -23,6 +23,7 @@ from plancc.fields import taking
 from plancc.files import atomic_write
 from plancc.graph.changes import EdgeChanges, changed, changed_relations
 from plancc.graph.convert import as_source, own_data
+from plancc.graph.csr import reading_like
 from plancc.graph.formats import find_held, read_graph, reading_of
 from plancc.graph.graph import Graph
 from plancc.graph.links import KINDS, without
@@ -34,7 +35,7 @@ from plancc.graph.types import Types, ids_or_numbers
 from plancc.graph.vertexdata import VertexData
 from plancc.models.hypergraph import hypergraph_of
 from plancc.options import PatchOptions, RefineOptions
-from plancc.owners.provenance import of_graph
+from plancc.owners.provenance import graph_entries
 from plancc.owners.task import Observer
 from plancc.passes.context import Context
 from plancc.passes.edges import RefineEdges
@@ -122,7 +123,7 @@ def patch(
         warn(note)
     first = kept_of(plan.provenance, "budget", "refined_from") | {"source_sha256": ""}
     if graph is not None:
-        first |= {k: v for k, v in of_graph(new.source, "", {}).items() if k != "model"}
+        first |= {k: v for k, v in graph_entries(new.source, "", {}).items() if k != "model"}
     about = {
         "patched_from": plan.content_sha256(),
         "max_moves": asked.max_moves,
@@ -168,8 +169,9 @@ def _changed(
     """The changed graph, and its vertex data if they are given; `lists`: added, removed edges."""
     if (graph is None) == all(each is None for each in lists):
         raise InputError("give the changed graph (`graph`), or its changes (`add`, `remove`)")
-    reading, types = reading_of(str(plan.provenance.get("source_reading", ""))), plan.header.types
+    types = plan.header.types
     if graph is None:
+        reading = reading_of(str(plan.provenance.get("source_reading", "")))
         named = zip(("add", "remove"), lists, strict=True)
         added, removed = (_edges(types, *each, "transpose" in reading) for each in named)
         source = source_graph_of(plan)
@@ -178,6 +180,7 @@ def _changed(
         else:
             graph = changed_relations(source, added, removed)
     elif isinstance(graph, str | os.PathLike):
+        reading = reading_like(plan.provenance, graph)
         reading.pop("num_vertices", None)
         graph = read_graph(graph, **reading)
     new, found = as_source(graph, False if data is None else data)

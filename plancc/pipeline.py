@@ -15,32 +15,25 @@ from plancc.cost.owners import random_traffic
 from plancc.errors import warn
 from plancc.fields import taking
 from plancc.graph.graph import Graph
-from plancc.graph.links import SplitLinks, learnt
+from plancc.graph.links import SplitLinks, links_to_learn
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.read_source import ReadGraph, read_source
-from plancc.graph.remarks import lost_values, of_values, remarks
+from plancc.graph.remarks import lost_value_remarks, lost_values, remarks
 from plancc.graph.union import without_relations
 from plancc.graph.vertexdata import VertexData
-from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
 from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH
 from plancc.options import GRAPHS_OF_GRIDS, PlanOptions, SearchOptions, refuse
 from plancc.owners.find import find_owners
-from plancc.owners.memory import allowed_memory, needed_memory
-from plancc.owners.numbering import numbered
-from plancc.owners.provenance import of_graph, of_wishes, provenance
+from plancc.owners.provenance import graph_entries, plan_entries, provenance
 from plancc.owners.request import Request
-from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Ownership, Report, Unowned
-from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower, with_links
 from plancc.plan.metrics import summarize
 from plancc.plan.plan import Plan
 from plancc.plan.routes import MANY, with_routes
-from plancc.predict.forecast import Forecast
-from plancc.predict.schedules import tables_of
 
 
 @taking(SearchOptions, PlanOptions, rest="model_options")
@@ -90,6 +83,8 @@ def compile(
     with observer("baseline"):
         baseline = summarize(random_traffic(work.matrix, plan.num_parts))
     with observer("predict"):
+        from plancc.predict.forecast import Forecast
+
         forecast = Forecast.of(work.request.task.options.predictor, plan, work.matrix)
     request, assigner = work.request, work.request.assigner  # with what the graph says
     balance, named = found.balance or request.balance, MODELS[assigner.named]
@@ -106,7 +101,7 @@ def compile(
         **forecast.provenance(),
         **found.how,
         **relays,
-        **of_wishes(request.plan_options, request.search.seed, work.memory),
+        **plan_entries(request.plan_options, request.search.seed, work.memory),
     }
     assert found.limits is not None
     return replace(
@@ -115,7 +110,7 @@ def compile(
         original_id=work.graph.original_ids,
         baseline=baseline,
         provenance=provenance(
-            of_graph(work.matrix.source, assigner.named, options),
+            graph_entries(work.matrix.source, assigner.named, options),
             command or "plancc.compile(...)",
             balance,
             found.limits.reached(found.owners.sharers),
@@ -151,6 +146,8 @@ class PreparedGraph:
 
 def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
     """The graph, checked with what is asked for; InputError where memory does not suffice."""
+    from plancc.owners.memory import allowed_memory, needed_memory
+
     options, allowed = request.plan_options, allowed_memory(request.plan_options.memory)
     if isinstance(graph, str | os.PathLike):
         from plancc.graph.folders import check_reading
@@ -163,6 +160,8 @@ def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
             source = read_source(graph, options.data, options.link_times, **reading)
         found, links = _without_links(source, request)
         if options.weights is not None:
+            from plancc.graph.weights import weighted
+
             found = weighted(found, options.weights)
         if request.assigner.grid is not None:
             refuse(GRAPHS_OF_GRIDS, found)
@@ -181,14 +180,14 @@ def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLin
     if not options.learns_pairs:
         return source.apart(None), None
     first = None if source.times is None else source.times.first
-    links, away = learnt(source.graph, options, request.search.seed, first)
+    links, away = links_to_learn(source.graph, options, request.search.seed, first)
     return source.apart(away, links.begins), links
 
 
 def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
     """What is lost of weights of edges, and weights of vertices that are not balanced."""
     options, task = request.plan_options, request.task
-    found = of_values(*lost_values(graph.values, options.normalize, options.value_dtype))
+    found = lost_value_remarks(*lost_values(graph.values, options.normalize, options.value_dtype))
     usual = options.balance is None and options.weights is None
     unused = graph.vertex_weights is not None and usual and task.model.searched
     if unused and task.num_parts > 1:
@@ -204,6 +203,8 @@ def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
         graph, data = normalized(work.graph, **how), work.data
         matrix = without_relations(graph)
     if options.clusters is not None:
+        from plancc.owners.rows import with_clusters
+
         with observer("clusters"):
             limit = request.search.time_limit
             data = with_clusters(data, matrix, options.clusters, seed, limit)
@@ -226,12 +227,15 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
     if task.model.layout == "any":
         from plancc.owners.choice import choose
 
-        straight = task.options.nodes is None and exchange != "relays"
+        straight = task.options.nodes is None and not exchange.startswith("relays")
         able = not (work.links or work.graph.types or work.graph.read_columns)
         return choose(asked, grids=straight and able, hops=straight and exchange != "flat")
     found = find_owners(asked)
     if work.request.assigner.grid is not None:
         return found
+
+    from plancc.owners.numbering import numbered
+    from plancc.predict.schedules import tables_of
 
     def seconds(found: Ownership) -> float:
         plan, *_ = lowered(work, found)
@@ -248,11 +252,13 @@ def lowered(work: PreparedGraph, found: Ownership) -> tuple[Plan, dict[str, str]
     num_parts = request.task.num_parts if grid is None else grid.num_parts
     plan = lower(work.graph, found.owners, num_parts, **options.normalizing)
     if grid is not None:
+        from plancc.plan.grid_slices import with_grid
+
         plan = with_grid(plan, grid)
     if found.topology is not None:
         plan = with_routes(plan, found.topology)
     notes, relays, able = list[str](), "", num_parts >= MANY or request.task.options.nodes
-    if grid is None and (able or options.exchange == "relays"):
+    if grid is None and (able or options.exchange.startswith("relays")):
         from plancc.owners.hops import with_hops
 
         plan, notes, relays = with_hops(plan, request.task, options)

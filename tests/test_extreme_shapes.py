@@ -16,8 +16,8 @@ from benchmarks.generated import SHAPES
 from benchmarks.generated import extreme as graph_of
 from plancc.errors import InputError
 from plancc.graph.normalize import normalize
-from plancc.models import MODELS, crowd, make_model, stochastic
-from plancc.models.crowd import Crowd
+from plancc.models import MODELS, full_rows, make_model, stochastic
+from plancc.models.full_rows import FullRows
 from plancc.models.limits import Bounds, Limits
 from plancc.models.problem import Hypergraph
 from plancc.models.process_grid import ProcessGridModel
@@ -157,16 +157,16 @@ def test_a_search_ends_at_the_least_volume():
     assert steps_of(plan)[-1].startswith("nonzeros")
 
 
-def test_crowd(monkeypatch):
-    assert Crowd.of(graph_of("clique", 60), 8) is None  # small
-    monkeypatch.setattr(crowd, "MAX_GAINS", 0)
-    clique, hubs = Crowd.of(graph_of("clique", 60), 8), Crowd.of(graph_of("hubs", 200), 64)
+def test_full_rows(monkeypatch):
+    assert FullRows.of(graph_of("clique", 60), 8) is None  # small
+    monkeypatch.setattr(full_rows, "MAX_GAINS", 0)
+    clique, hubs = FullRows.of(graph_of("clique", 60), 8), FullRows.of(graph_of("hubs", 200), 64)
     assert (clique.rows, clique.columns, clique.share, clique.hubs) == (60, 60, 1.0, False)
     assert (hubs.rows, hubs.columns, hubs.hubs) == (10, 10, True)
     assert hubs.share == 1
     assert str(hubs).startswith("10 rows and 10 columns are more than half full and hold 100% of")
     for shape in ("path", "loops", "empty", "components"):
-        assert Crowd.of(graph_of(shape, 200), 16) is None
+        assert FullRows.of(graph_of(shape, 200), 16) is None
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_crowd(monkeypatch):
 )
 def test_declined(monkeypatch, shape, model):
     """One sentence up front, then owners that are quick to have."""
-    monkeypatch.setattr(crowd, "MAX_GAINS", 0)
+    monkeypatch.setattr(full_rows, "MAX_GAINS", 0)
     graph = graph_of(shape, 120)
     with pytest.warns(plancc.PlanccWarning, match=f"'{model}' is not made for this graph"):
         plan = plancc.compile(graph, model, 64 if shape == "hubs" else 16)
@@ -193,15 +193,15 @@ def test_declined(monkeypatch, shape, model):
 @pytest.mark.parametrize(
     ("shape", "best"), [("clique", "cagnet-3d:grid=1x1x64"), ("hubs", "libra")]
 )
-def test_auto_in_a_crowd(monkeypatch, shape, best):
-    monkeypatch.setattr(crowd, "MAX_GAINS", 0)
+def test_auto_with_full_rows(monkeypatch, shape, best):
+    monkeypatch.setattr(full_rows, "MAX_GAINS", 0)
     with pytest.warns(plancc.PlanccWarning, match="not made for these candidates"):
         plan = plancc.compile(graph_of(shape, 200), "auto", 64)
     assert plan.provenance["chosen_model"] == best
 
 
 def test_auto_with_candidates_that_all_decline(monkeypatch):
-    monkeypatch.setattr(crowd, "MAX_GAINS", 0)
+    monkeypatch.setattr(full_rows, "MAX_GAINS", 0)
     graph = graph_of("clique", 60)
     plan = plancc.compile(graph, "auto", 8, candidates="medium-grain,fine-grain")
     check(plan, graph, "auto")

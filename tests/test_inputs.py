@@ -255,7 +255,7 @@ def test_the_command_line_bounds_threads():
     answer = CliRunner().invoke(plancc_command, ["calibrate", "--threads", "1000000"])
     assert answer.exit_code == 2
     assert "1<=x<=1024" in answer.output
-    answer = CliRunner().invoke(plancc_command, ["inspect", "--threads", "1000000"])
+    answer = CliRunner().invoke(plancc_command, ["refine", "--threads", "1000000"])
     assert str(answer.exception) == "--threads 1000000: must be at most 1024"
 
 

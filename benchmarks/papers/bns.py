@@ -48,8 +48,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 COMMON: dict[str, Any] = {"layers": 2, "lr": 0.01, "optimizer": "adam", "parametrization": "paper"}
 SETTINGS: dict[str, dict[str, Any]] = {  # of graphs with little that is labelled
-    "Cora": {"hidden": 16, "dropout": 0.5, "weight_decay": 5e-4, "normalize_features": True},
-    "Citeseer": {"hidden": 16, "dropout": 0.5, "weight_decay": 5e-4, "normalize_features": True},
+    "Cora": {"hidden": 16, "dropout": 0.5, "weight_decay": 5e-4, "scale_features": "rows"},
+    "Citeseer": {"hidden": 16, "dropout": 0.5, "weight_decay": 5e-4, "scale_features": "rows"},
 }
 OTHERS: dict[str, Any] = {"hidden": 64, "dropout": 0.2, "split": (0.3, 0.2, 0.5)}
 """For all other graphs."""
@@ -356,7 +356,7 @@ def _memory(bench: Bench) -> None:
                 bench.row(case, partial(_held, file, num_parts, rate))
 
 
-WIDE: dict[str, Any] = {"layers": 4, "hidden": 256, "features": 256, "classes": CLASSES}
+WIDE: dict[str, Any] = {"layers": 4, "hidden": 256, "random_features": 256, "classes": CLASSES}
 
 
 def _held(file: Path, num_parts: int, rate: float) -> Row:

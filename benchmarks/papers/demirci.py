@@ -453,7 +453,7 @@ def _after_30(path: Path, num_parts: int, seed: int) -> Row:
         data=labelled(path),
     )
     options = {"layers": 2, "hidden": 16, "epochs": 30, "lr": 0.01, "optimizer": "adam"}
-    options |= {"normalize_features": True, "split": split_of(path)}
+    options |= {"scale_features": "rows", "split": split_of(path)}
     return {"test accuracy": accuracy(plan, seed=seed, **options)}
 
 

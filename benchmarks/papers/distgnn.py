@@ -135,7 +135,7 @@ def _epochs(plan: plancc.Plan, fold: dict[str, Any], epochs: int) -> Row:
         plan,
         epochs=epochs,
         layers=len(DIMS) - 1,
-        features=DIMS[0],
+        random_features=DIMS[0],
         hidden=DIMS[1],
         classes=DIMS[-1],
         passes=PASSES,
@@ -312,8 +312,8 @@ SCALING = Item(
 )
 
 SETTINGS: dict[str, dict[str, Any]] = {  # beside `NETWORK`
-    "Cora": {"normalize_features": True, "epochs": 200},
-    "Citeseer": {"normalize_features": True, "epochs": 200},
+    "Cora": {"scale_features": "rows", "epochs": 200},
+    "Citeseer": {"scale_features": "rows", "epochs": 200},
 }
 OTHERS: dict[str, Any] = {"split": (0.6, 0.2, 0.2), "epochs": 100, "hidden": 64}
 SOCKETS = (1, 2, 4, 8, 16)

@@ -9,7 +9,7 @@ import click
 from plancc.errors import warn
 from plancc.registry import check_choice
 from plancc_cli import options
-from plancc_cli.progress import progress, verbosity
+from plancc_cli.progress import progress
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 )
 @options.fresh_batches
 @options.as_data
-@verbosity
 def command(
     plans: tuple[str, ...],
     dims: list[int] | None,

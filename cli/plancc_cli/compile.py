@@ -10,6 +10,7 @@ import click
 
 from plancc.clock import wall_seconds
 from plancc.errors import InputError
+from plancc.graph.links import OF_VALUES
 from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.options import BATCHES
 from plancc.partitioners.options import AUTO
@@ -54,10 +55,11 @@ def _sections() -> dict[str, tuple[str, ...]]:
         "Plan": ("output", "parts", *found["Plan"], "compress"),
         "Model": ("model", *found["Model"], "no_self_loops"),
         "Search": found["Search"],
+        "Partitioners": found["Partitioners"],
         "Balance": found["Balance"],
         "Vertex data": ("data", "no_data", "split_name", "edge_features"),
         "Links": found["Links"],
-        "Graph file": options.READING,
+        options.READING_TOPIC: options.READING,
         BATCHES: (*OF_BATCHES, *found[BATCHES]),
         "Single models": tuple(OF_MODELS),
     }
@@ -100,7 +102,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
 @click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
 @options.reading
-@options.as_data
+@options.as_json
 @verbosity
 def command(
     graph: str,
@@ -142,12 +144,13 @@ def command(
     from plancc.memory import give_back_at_once
     from plancc.owners.memory import allowed_memory
     from plancc_cli.render import print_summary
-    from plancc_cli.tables import print_data
+    from plancc_cli.tables import print_json
 
     reading = {name: settings.pop(name) for name in options.READING}
     model = settings.pop("model")
     settings = options.of_class(settings, MODELS[model].option_fields())
     task = _checked(model, parts, settings)
+    options.check_inputs(*(path for path in inputs if path != OF_VALUES))
     start = wall_seconds()
     give_back_at_once()
     with progress(settings["budget"]) as shown:
@@ -160,12 +163,12 @@ def command(
         plan = plancc.compile(source, model, parts, **how, **settings)
         with shown.stage("write"):
             digest = plan.save(output, compress=compress)
-    seconds, form = wall_seconds() - start, options.form()
-    if not form:
+    seconds = wall_seconds() - start
+    if not options.form():
         print_summary(plan, output, digest, seconds, verbosity_level() == QUIET)
         return
     found = {"output": output, "content_sha256": digest, "seconds": seconds}
-    print_data(form, found | _figures(plan, task.objective))
+    print_json(found | _figures(plan, task.objective))
 
 
 def _checked(model: str, parts: int, settings: dict[str, Any]) -> Task:

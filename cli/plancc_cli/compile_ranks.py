@@ -18,7 +18,7 @@ from plancc_cli import options
 from plancc_cli.progress import QUIET, USUAL, command_line, progress, verbosity_level
 from plancc_cli.ranks import RankJob
 from plancc_cli.render import how_read, moved_words, origin, sizes_of, words_of_links
-from plancc_cli.tables import print_data
+from plancc_cli.tables import print_json
 from plancc_cli.words import say
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ def _print(compiled: Compiled, output: str, seconds: float, num_ranks: int) -> N
     metrics, random, provenance = compiled.metrics, compiled.baseline, compiled.provenance
     for note in compiled.warnings:
         warn(note)
-    form = options.form()
-    if form:
+    if options.form():
         found = {
             "output": output,
             "content_sha256": compiled.content_sha256,
@@ -102,7 +101,7 @@ def _print(compiled: Compiled, output: str, seconds: float, num_ranks: int) -> N
             "random": random.figures(),
             "provenance": provenance,
         }
-        print_data(form, found)
+        print_json(found)
         return
     if verbosity_level() == QUIET:
         say(f"{output}: content {compiled.content_sha256}")

@@ -7,11 +7,18 @@ from typing import Any
 import click
 
 from plancc_cli import options
-from plancc_cli.progress import progress, verbosity
+from plancc_cli.progress import progress, quiet
 from plancc_cli.words import in_flags, say
 
 
-@click.command(cls=options.Sections)
+@click.command(
+    cls=options.Sections,
+    sections={
+        "Folder": ("output", "data", "split", "memory"),
+        options.READING_TOPIC: options.READING,
+        "Output": options.OUTPUT,
+    },
+)
 @click.argument("graph", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="The folder to make.")
 @options.reading
@@ -20,8 +27,8 @@ from plancc_cli.words import in_flags, say
     "--split-name", "split", metavar="NAME", help="The split to take where the data have several."
 )
 @options.searching("memory", "Memory limit (16G).  [default: what is left]")
-@options.as_data
-@verbosity
+@options.as_json
+@quiet
 def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> None:
     """Write GRAPH as a folder of .npy files, its rows sorted.
 
@@ -34,13 +41,12 @@ def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> Non
         plancc compile graph -p 64 -o plan.h5
     """
     from plancc.graph.folders import to_folder
-    from plancc_cli.tables import print_data
+    from plancc_cli.tables import print_json
 
     with progress() as shown, shown.stage("convert"):
         made = to_folder(graph, output, data=data or None, **given)
-    form = options.form()
     kind = "directed" if made.directed else "undirected"
-    if form:
+    if options.form():
         facts = {
             "folder": output,
             "num_vertices": made.num_vertices,
@@ -48,7 +54,7 @@ def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> Non
             "directed": made.directed,
             "weighted": made.values is not None,
         }
-        print_data(form, facts, [facts])
+        print_json(facts)
         return
     say(f"{output}: {made.num_vertices} vertices, {made.num_nonzeros} nonzeros, {kind}")
     if made.values is not None:

@@ -54,7 +54,8 @@ def _dataset_command(name: str) -> click.Command:
             "folder, of a graph of types.",
         )
     ]
-    parameters += [options.option_of(field) for field in dataset_options(name)]
+    fields = (each for each in dataset_options(name) if not each.metadata.get("python_only"))
+    parameters += map(options.option_of, fields)
 
     def write(output: str, **values: Any) -> None:
         from plancc.errors import InputError

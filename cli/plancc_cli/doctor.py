@@ -23,7 +23,7 @@ import click
 
 from plancc.threads import usable_cores
 from plancc_cli import options
-from plancc_cli.progress import progress, verbosity
+from plancc_cli.progress import progress
 
 OK, MISSING, FAILED = "ok", "missing", "failed"
 SECONDS = 60.0
@@ -80,8 +80,7 @@ class Check:
 
 
 @click.command(cls=options.Sections)
-@options.as_data
-@verbosity
+@options.as_json
 def command() -> None:
     """Check this installation, and say what is missing and how to install it.
 
@@ -89,7 +88,7 @@ def command() -> None:
     GPUs, and compiles a tiny graph. The exit code is 0 if the compiler works, else 1.
     """
     from plancc.report.table import Table
-    from plancc_cli.tables import print_data, print_table, say
+    from plancc_cli.tables import print_json, print_table, say
 
     stages = {"versions": _versions(), "MPI": _mpi(), "GPU": _gpu(), "compiler": _compiler()}
     with (
@@ -100,10 +99,9 @@ def command() -> None:
         looked: Iterator[list[Check]] = pool.map(list, stages.values())
         found = dict(zip(stages, looked, strict=True))
     works = not any(each.needed and each.state != OK for of in found.values() for each in of)
-    form = options.form()
-    if form:
+    if options.form():
         rows = [{"section": section} | asdict(each) for section, of in found.items() for each in of]
-        print_data(form, {"works": works, "checks": rows}, rows)
+        print_json({"works": works, "checks": rows})
     else:
         for section, of in found.items():
             table = Table(("", "state", "found"), section, left=3)

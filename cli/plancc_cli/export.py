@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from plancc.errors import InputError
 from plancc.export.target import EXPORTS
@@ -18,9 +17,18 @@ from plancc_cli.words import say
 WEIGHTED = (".hgr", ".graph", ".metis")
 PART_VECTOR = re.compile(r"\.part(\.\d+)?$")
 NONZERO_PARTS = re.compile(r"\.part\.mtx$")
+OF_GRAPHS = ("normalize", "self_loops", "balance", "dims", "data")
+"""Parameters that, beside the reading options, are for a graph as the source."""
 
 
-@click.command(cls=options.Sections)
+@click.command(
+    cls=options.Sections,
+    sections={
+        "Output": ("output", "target"),
+        "Graphs": OF_GRAPHS,
+        options.READING_TOPIC: options.READING_FLAGS,
+    },
+)
 @click.argument("source", type=click.Path())
 @click.option(
     "-o", "--output", required=True, type=click.Path(), help="Output file, or folder with --to."
@@ -37,10 +45,8 @@ NONZERO_PARTS = re.compile(r"\.part\.mtx$")
 @options.searching("balance", otherwise="nnz in .hgr, the graph's own weights in .graph")
 @options.searching("dims", "Widths d0,d1,...,dL, for balance work.")
 @options.searching("data", "Vertex data with the training mask, for balance train.")
-@options.reading
-@click.pass_context
+@options.reading_flags
 def command(
-    context: click.Context,
     source: str,
     output: str,
     target: str | None,
@@ -61,8 +67,11 @@ def command(
         plancc export plan.h5 -o graph.part.mtx       MatrixMarket: part of every nonzero, from 1
         plancc export plan.h5 --to distdgl -o folder  a plan for DGL; other names: see --to
     """
+    if target is not None or NONZERO_PARTS.search(output) or PART_VECTOR.search(output):
+        names = (*OF_GRAPHS, *options.READING_FLAGS)
+        options.refuse_given(names, "is for a graph: drop it, since a plan is written as it is")
     if target is not None:
-        _export_to_framework(context, source, target, output)
+        _export_to_framework(source, target, output)
         return
     options.check_output(output, source, *data)
     wanted = Balance.parse(balance or "nnz", dims)
@@ -106,16 +115,11 @@ def command(
     say(f"{output}: {graph.num_vertices} vertices, {graph.num_nonzeros} nonzeros")
 
 
-def _export_to_framework(context: click.Context, source: str, target: str, output: str) -> None:
+def _export_to_framework(source: str, target: str, output: str) -> None:
     from plancc.export.target import Export, export
     from plancc.files import check_folder_target
     from plancc.plan.reader import load
 
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        chosen = context.get_parameter_source(name) is not ParameterSource.DEFAULT
-        if chosen and name not in ("source", "output", "target"):
-            raise InputError(f"--to {target} writes a plan as it is: drop {parameter.opts[0]}")
     check_folder_target(output)
     plan = load(source)
     export(plan, target, output)
@@ -123,7 +127,7 @@ def _export_to_framework(context: click.Context, source: str, target: str, outpu
     say(f"{output}: {target}, {sizes} in {plan.num_parts} parts")
     entry: Export = EXPORTS[target]
     if entry.doubles and plan.value.dtype != "float64":
-        say(f"values are {plan.value.dtype}: compile with --value-dtype float64 to keep doubles")
+        say(f"values are {plan.value.dtype}: compile with --dtype float64 to keep doubles")
 
 
 def _export_owner(source: str, output: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc_cli import options
-from plancc_cli.progress import VERBOSE, progress, verbosity, verbosity_level
+from plancc_cli.progress import progress
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
@@ -43,7 +43,12 @@ SECTIONS = {
 )
 @options.fresh_batches
 @options.as_data
-@verbosity
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Show provenance, the steps of the search and all figures.",
+)
 def command(
     plan: str,
     dims: list[int] | None,
@@ -51,6 +56,7 @@ def command(
     ranks: int | None,
     machine: Machine | None,
     batches: int | None,
+    verbose: bool,
     add: Callable[[Report], Report] | None = None,
     **given: Any,
 ) -> None:
@@ -89,6 +95,6 @@ def command(
         figures |= {"batches": on_batches.as_dict()} if on_batches else {}
         print_data(form, figures, rows_of(figures["parts"], "part") if per_part else None)
     else:
-        print_report(result, per_part, verbosity_level() == VERBOSE)
+        print_report(result, per_part, verbose)
         if on_batches:
             print_on_batches(result, on_batches)

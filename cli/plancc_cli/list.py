@@ -131,7 +131,7 @@ def _listing(
 ) -> click.Command:
     @click.command(plural, cls=options.Sections, help=f"List the {plural}, or {explain}.")
     @click.argument("name", required=False)
-    @options.as_data
+    @options.as_json
     def command(name: str | None) -> None:
         found = entries()
         if name is not None:
@@ -140,16 +140,10 @@ def _listing(
                 reader = f"`plancc simulate PLAN --machine {shown(name)}`"
                 raise InputError(f"unknown machine '{shown(name)}': a file is read by {reader}")
             check_choice(kind, name, found)
-        form = options.form()
-        if form:
-            from plancc_cli.tables import print_data
+        if options.form():
+            from plancc_cli.tables import print_json
 
-            names = found if name is None else [name]
-            rows = [{"name": each} | found[each] for each in names]
-            for row in rows:
-                row.pop("about", None)
-                row.pop("options", None)
-            print_data(form, found if name is None else found[name], rows)
+            print_json(found if name is None else found[name])
         elif name is None:
             _print_all(found)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from copy import copy
 from dataclasses import Field
 from functools import partial
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from click.shell_completion import CompletionItem
 
 from plancc.errors import InputError
 from plancc.fields import BOUNDS, checked, default_in_words, help_of, kind_of, options_of, parsed
+from plancc.graph.formats import FLAGS as READING_FLAGS
 from plancc.graph.formats import FORMATS, READING, ReadOptions, split_names
 from plancc.models.capacities import check_capacities, read_capacities
 from plancc.options import EFFORTS, PlanOptions, SearchOptions
@@ -39,6 +41,7 @@ FLAGS = {
     "keys": "--key",
     "model_options": "--model-option",
     "sampler_options": "--sampler-option",
+    "value_dtype": "--dtype",
 }
 """Flags that are not the parameter's name."""
 
@@ -173,7 +176,7 @@ class Sections(Interruptible):
     Parameters:
         sections: Names of parameters by the title of their section; the others stand in "Other".
         common: Parameters that ``--help`` shows; ``--help all`` shows all of them. Empty:
-            ``--help`` shows all.
+            ``--help`` shows all but the reading options.
     """
 
     def __init__(
@@ -212,21 +215,21 @@ class Sections(Interruptible):
         }
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = self.records(ctx)
-        if self.common and ALL not in ctx.meta:
-            common = dict.fromkeys((*self.common, "help"))
-            with formatter.section("Options that are used most"):
-                formatter.write_dl([records[name] for name in common if name in records])
-            formatter.write(f"\nAll options: {ctx.command_path} --help all\n")
-            return
-        rest = {"Other" if self.sections else "Options": tuple(records)}
-        for title, names in {**self.sections, **rest}.items():
+        records, short = self.records(ctx), ALL not in ctx.meta
+        sections = {**self.sections, "Other" if self.sections else "Options": tuple(records)}
+        if self.common and short:
+            sections = {"Options that are used most": (*self.common, "help")}
+        for title, names in sections.items():
             shown = [records.pop(name) for name in names if name in records]
-            if shown:
+            if shown and not (short and title == READING_TOPIC):
                 with formatter.section(title):
                     formatter.write_dl(shown)
+        if short and (self.common or READING_TOPIC in self.sections):
+            formatter.write(f"\nAll options: {ctx.command_path} --help all\n")
 
 
+READING_TOPIC = "Reading the graph"
+"""Title of the section of the reading options, which only ``--help all`` shows."""
 ALL = "all"
 """The topic of ``--help`` that shows all options, and a key of the context's `meta` then."""
 _RANGE = r"-?[\d.]*<?=?x(?:[<>]=?-?[\d.]+)?"
@@ -247,19 +250,22 @@ def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -
             ctx.meta[ALL] = True
         click.echo(ctx.get_help(), color=ctx.color)
         ctx.exit()
-    assert isinstance(ctx.command, Sections)
-    flags = {
-        flag.lstrip("-"): str(each.name)
+    by_flag = {
+        flag.lstrip("-"): each
         for each in ctx.command.get_params(ctx)
         for flag in (*each.opts, *each.secondary_opts)
         if isinstance(each, click.Option)
     }
-    if topic not in flags:
-        near = nearest(topic, flags)
+    if topic not in by_flag:
+        near = nearest(topic, by_flag)
         meant = f" (did you mean --help {near}?)" if near else ""
         raise InputError(f"--help {shown(topic)}: no option of this name{meant}; try --help {ALL}")
+    chosen = copy(by_flag[topic])
+    chosen.hidden = False
+    record = chosen.get_help_record(ctx)
+    assert record is not None
     formatter = ctx.make_formatter()
-    formatter.write_dl([ctx.command.records(ctx)[flags[topic]]])
+    formatter.write_dl([_plain(*record)])
     click.echo(formatter.getvalue().rstrip())
     ctx.exit()
 
@@ -302,17 +308,16 @@ def together(*decorators: Decorator) -> Decorator:
     return decorated
 
 
-as_data = together(
-    _form_option("json", "Print JSON instead of a table."),
-    _form_option("csv", "Print CSV instead of a table."),
-)
-"""The options ``--json`` and ``--csv``, which `form` reads."""
+as_json = _form_option("json", "Print JSON instead of text.")
+"""The option ``--json``, which `form` reads."""
+as_data = together(as_json, _form_option("csv", "Print CSV instead of a table."))
+"""The options ``--json`` and ``--csv`` of commands that print tables, which `form` reads."""
 
 OUTPUT = ("as_json", "as_csv", "quiet", "verbose")
 """Parameters of `as_data` and `plancc_cli.progress.verbosity`, for the sections of a help."""
 COMMANDS_OWN = (
     *("no_data", "split_name", "graph", "model", "num_parts", "command", "observer", "report"),
-    *("help", "json", "as_json", "csv", "as_csv", "quiet", "verbose", "output", "parts"),
+    *("help", "json", "as_json", "csv", "as_csv", "quiet", "verbose", "output", "parts", "dtype"),
     *("no_self_loops", "compress", "plan", "plans", "per_part", "ranks", "boundary_sampling"),
 )
 """Parameters of `plancc.compile` and of the commands with generated options, beside `FIELDS`."""
@@ -499,7 +504,7 @@ def sampling(default: str, of_models: Declared | None = None) -> Decorator:
 
 def batch_names() -> tuple[str, ...]:
     """Parameters of `fresh_batches`, for the sections of a help."""
-    return ("batches", "seed", "threads", "sampler", "batch_size", *sampler_fields())
+    return ("batches", "seed", "sampler", "batch_size", *sampler_fields())
 
 
 def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
@@ -527,6 +532,13 @@ def check_output(output: str, *others: str | None) -> None:
     check_target(output)
     if os.path.realpath(output) in {os.path.realpath(path) for path in others if path}:
         raise InputError(f"{output} is read or written already; choose another name")
+
+
+def check_inputs(*paths: str | None) -> None:
+    """Refuse, before any work, an input that is missing."""
+    for path in filter(None, paths):
+        if not os.path.exists(path):
+            raise InputError(f"{path}: no such file")
 
 
 def check_plan_output(output: str, *inputs: str | None) -> None:
@@ -619,7 +631,11 @@ def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
 
 
 reading = with_options([field_option(each) for each in options_of(ReadOptions)])
-"""The options that say how a graph is read."""
+"""All options that say how a graph is read: of `compile` and `convert`."""
+reading_flags = with_options(
+    [field_option(each) for each in options_of(ReadOptions) if each.name in READING_FLAGS]
+)
+"""The reading options of every format, for commands whose graphs `convert` may prepare."""
 predicted_epoch = together(
     searching(
         "dims",
@@ -639,7 +655,6 @@ fresh_batches = together(
         "--batches", type=int, metavar="NUMBER", help="Add figures of this many fresh mini-batches."
     ),
     searching("seed", "Random seed of the batches.  [default: 0]", default=None),
-    searching("threads", "Threads that count batches.  [default: 1]", default=None),
     lambda function: sampling("the plan's own, or uniform")(function),
 )
 """``--batches``, and what says which ones; see `of_batches`."""

@@ -29,7 +29,6 @@ LISTS: Any = {"type": click.Path(), "multiple": True, "metavar": "EDGES"}
         "Plan": ("output", "compress", "migration"),
         "Changes": ("graph", "add", "remove", "data"),
         **options.sections_of(options_of(PatchOptions)),
-        "Graph file": options.READING,
         "Output": options.OUTPUT,
     },
 )
@@ -47,8 +46,7 @@ LISTS: Any = {"type": click.Path(), "multiple": True, "metavar": "EDGES"}
 )
 @click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
 @options.with_options(options.field_option(each) for each in options_of(PatchOptions))
-@options.reading
-@options.as_data
+@options.as_json
 @verbosity
 def command(
     plan: str,
@@ -65,39 +63,32 @@ def command(
 
     Lists of edges have lines "u v" or "u v weight", with the ids of the source; of a plan with
     types, RELATION=EDGES is the list of a relation, destination first. --graph is read as the
-    source of PLAN was, unless reading options are given."""
+    source of PLAN was; a folder of `plancc convert` is read as it is."""
     import plancc
     from plancc.patching import moves_of, write_moves
     from plancc.report.provenance import decoded
     from plancc_cli.render import print_patch
-    from plancc_cli.tables import print_data
+    from plancc_cli.tables import print_json
 
     inputs = (plan, graph, *data, *(text.partition("=")[2] or text for text in (*add, *remove)))
     options.check_plan_output(output, *inputs)
     if migration is not None:
         options.check_output(migration, output, *inputs)
-    if graph is None:
-        why = "is for the file of `graph`; add and remove are lists"
-        options.refuse_given(options.READING, why)
-    reading = {name: settings.pop(name) for name in options.READING}
     start = wall_seconds()
     with progress(None) as shown:
         with shown.stage("read"):
             given = plancc.load(plan)
             lists = {"add": add, "remove": remove}
             settings |= {name: _edges(given, name, texts) for name, texts in lists.items()}
-            changed: Any = graph
-            if graph is not None and any(reading.values()):
-                changed = plancc.read_graph(graph, **reading)
         how: dict[str, Any] = {"command": command_line(), "observer": shown.stage}
-        patched = plancc.patch(given, changed, data=data or None, **how, **settings)
+        patched = plancc.patch(given, graph, data=data or None, **how, **settings)
         rows = moves_of(given, patched)
         with shown.stage("write"):
             digest = patched.save(output, compress=compress)
             if migration is not None:
                 write_moves(rows, migration)
-    seconds, form = wall_seconds() - start, options.form()
-    if not form:
+    seconds = wall_seconds() - start
+    if not options.form():
         print_patch(given, patched, output, digest, seconds)
         if migration is not None:
             say(f"{migration}: {len(rows):,} rows with another owner")
@@ -112,7 +103,7 @@ def command(
         "metrics": {when: each.metrics().figures() for when, each in both.items()},
         "provenance": decoded(found),
     }
-    print_data(form, figures)
+    print_json(figures)
 
 
 def _edges(plan: Plan, name: str, texts: tuple[str, ...]) -> Any:

@@ -20,7 +20,7 @@ from plancc.text import printable
 from plancc_cli.words import in_flags
 
 if TYPE_CHECKING:
-    from plancc.search import Trial
+    from plancc.search.record import Trial
 
 EVERY = 10.0
 """Seconds between two lines."""
@@ -48,20 +48,24 @@ def _set_verbosity(
             compilation().announce = None
 
 
+def _level_option(level: int, *flags: str, help: str) -> Callable[..., Any]:
+    settings: Any = {"is_flag": True, "expose_value": False, "help": help}
+    return click.option(*flags, callback=partial(_set_verbosity, level), **settings)
+
+
+quiet = _level_option(
+    QUIET, "-q", "--quiet", help="Print no progress; results and warnings are still printed."
+)
+"""The option ``-q`` of a command that works long."""
+verbose = _level_option(
+    VERBOSE, "-v", "--verbose", help="Print every step and its seconds, on stderr."
+)
+"""The option ``-v`` of a command that works in several steps."""
+
+
 def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options ``-q`` and ``-v`` of a command that works long."""
-    for level, flags, words in (
-        (VERBOSE, ("-v", "--verbose"), "Say every step and its seconds, on stderr."),
-        (QUIET, ("-q", "--quiet"), "Say nothing of progress; results and warnings stay."),
-    ):
-        command = click.option(
-            *flags,
-            is_flag=True,
-            expose_value=False,
-            callback=partial(_set_verbosity, level),
-            help=words,
-        )(command)
-    return command
+    """The options ``-q`` and ``-v`` of a command that searches."""
+    return quiet(verbose(command))
 
 
 def verbosity_level() -> int:

@@ -34,7 +34,7 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
 )
 @click.option("--part", type=click.Path(), help="Part vector to start from; -1: choose.")
 @click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
-@options.as_data
+@options.as_json
 @verbosity
 def command(plan: str, output: str, part: str | None, compress: bool, **settings: Any) -> None:
     """Search for better owners of the rows of PLAN, starting from its own or from a part vector.
@@ -46,7 +46,7 @@ def command(plan: str, output: str, part: str | None, compress: bool, **settings
     from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import decoded, reached, read_tried
     from plancc_cli.render import print_refinement
-    from plancc_cli.tables import print_data
+    from plancc_cli.tables import print_json
 
     options.check_plan_output(output, plan, part)
     start = wall_seconds()
@@ -65,13 +65,11 @@ def command(plan: str, output: str, part: str | None, compress: bool, **settings
         with shown.stage("write"):
             digest = better.save(output, compress=compress)
     seconds = wall_seconds() - start
-    form = options.form()
-    if not form:
+    if not options.form():
         print_refinement(given, better, output, digest, seconds)
         return
     times, tried = EpochTimes.of_plan(better), read_tried(better.provenance)
-    print_data(
-        form,
+    print_json(
         {
             "output": output,
             "content_sha256": digest,

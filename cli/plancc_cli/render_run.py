@@ -26,15 +26,10 @@ LEAST = {"loss": 8, "val loss": 8, "words": 9, "messages": 8}
 
 
 class EpochTable:
-    """Rows of about `MOST_ROWS` epochs, chosen ahead, the last one, and the final pass.
+    """Rows of about `MOST_ROWS` epochs, chosen ahead, the last one, and the final pass."""
 
-    Parameters:
-        f1: Whether F1 stands in place of accuracy.
-    """
-
-    def __init__(self, outline: RunOutline, f1: bool) -> None:
-        f1 = f1 and outline.metrics == ("accuracy",)
-        self.metrics = ("f1",) if f1 else outline.metrics
+    def __init__(self, outline: RunOutline) -> None:
+        self.metrics = outline.metrics
         self.metric, self.splits = METRICS[self.metrics[0]], list(outline.split_sizes)
         times = [f"{phase} ms" for phase in PHASES]
         val = ["val loss"] * ("val" in self.splits)

@@ -79,23 +79,21 @@ def command(
     save: str | None,
     json_path: str | None,
     check_model: bool,
-    f1: bool,
     ranks: int | None,
     transport_name: str,
     timeout: float,
     signals: tuple[str, ...],
-    restart_on: str | None,
     **settings: Any,
 ) -> None:
     """Train a graph neural network from the communication plan PLAN."""
 
     refuse_twice(settings)
     level = verbosity_level()  # threads do not know the context
-    if restart_on is not None:
+    if settings["resume"] == "if-any":
         if settings["checkpoint"] is None or settings["every"] is None:
             cure = "give --checkpoint, the folder, and --every, how often it is written, too"
-            raise InputError(f"--restart-on {restart_on}: {cure}")
-        settings["resume"] |= any(Path(settings["checkpoint"]).glob("last*.safetensors"))
+            raise InputError(f"--resume if-any: {cure}")
+        settings["resume"] = any(Path(settings["checkpoint"]).glob("last*.safetensors"))
     checked_header(plan, ranks)
     if settings["resume"] and settings["checkpoint"] is not None:
         settings = resumed_settings(settings)
@@ -113,16 +111,16 @@ def command(
         if launch.announced()[0] == 0:
             job.say(f"{name}: a checkpoint is saved at the end of this epoch", is_error=False)
 
-    resumes = settings["checkpoint"] is not None
+    saves = settings["checkpoint"] is not None
     # a shell has its background jobs ignore Ctrl-C
     ctrl_c = [] if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else ["INT"]
-    with StopSignals([*ctrl_c, *signals], end, heard) if resumes else nullcontext(str) as stop:
+    with StopSignals([*ctrl_c, *signals], end, heard) if saves else nullcontext(str) as stop:
 
         def work(transport: Transport) -> None:
             if check_model:
                 _check(transport, plan, settings)
                 return
-            _run(transport, plan, save, json_path, f1, level, settings, stop)
+            _run(transport, plan, save, json_path, level, settings, stop)
 
         code = job.run(ranks, transport_name, timeout, work)
     sys.exit(code)
@@ -168,7 +166,6 @@ def _run(
     plan: str,
     save: str | None,
     json_path: str | None,
-    f1: bool,
     level: int,
     settings: dict[str, Any],
     stop: Callable[[], str],
@@ -191,7 +188,7 @@ def _run(
         if save and os.path.splitext(save)[1] != ".npz":
             raise InputError(f"--save {save}: weights are written as .npz; choose such a name")
 
-    printed = _Printed(transport, plan, f1, level)
+    printed = _Printed(transport, plan, level)
     result, predict = trained(plan, train_options, transport, printed.report, printed.begin, stop)
     printed.end(result)
     with transport.agreement():
@@ -223,15 +220,15 @@ class _Printed:
         level: `QUIET` says nothing on stderr of how far it is, `VERBOSE` a line for every epoch.
     """
 
-    def __init__(self, transport: Transport, plan: str, f1: bool, level: int) -> None:
-        self._transport, self._plan, self._f1 = transport, plan, f1
+    def __init__(self, transport: Transport, plan: str, level: int) -> None:
+        self._transport, self._plan = transport, plan
         self._every = {QUIET: math.inf, VERBOSE: 0.0}.get(level, EVERY)
         self._last = self._begun = time.monotonic()
         self._first: tuple[int, float] | None = None
 
     def begin(self, outline: RunOutline) -> None:
         """Print what is trained."""
-        self._table, self._epochs = EpochTable(outline, self._f1), outline.options.epochs
+        self._table, self._epochs = EpochTable(outline), outline.options.epochs
         self._told = len(outline.remarks)
         self._print(lambda out: _print_outline(self._plan, outline, out), outline.remarks)
 

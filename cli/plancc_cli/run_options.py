@@ -53,6 +53,14 @@ READERS: dict[str, dict[str, Any]] = {
     "batch_size": {"callback": _parse_batch_size},
     "passes": {"default": "all", "callback": _parse_passes},
     "feature_cache": {"type": options.size},
+    "resume": {
+        "type": click.Choice(("always", "if-any")),
+        "is_flag": False,
+        "flag_value": "always",
+        "default": None,
+        "callback": lambda context, parameter, how: {None: False, "always": True}.get(how, how),
+        "help": "Resume from the last checkpoint, with its options; if-any: if there is one.",
+    },
 }
 """Settings of options whose texts are read in a way of their own."""
 FIELDS = {each.name: each for each in fields(TrainOptions)}
@@ -81,19 +89,12 @@ OF_RUN = {
         help="With --checkpoint: another signal that, like TERM and Ctrl-C, lets the run save a "
         "checkpoint after this epoch and end with exit code 75; may be repeated.",
     ),
-    "restart_on": click.Option(
-        ["--restart-on"],
-        type=click.Choice(("fewer",), case_sensitive=False),
-        help="With --checkpoint and --every: resume if there is a checkpoint, else begin; also on "
-        "fewer ranks than made it, as when torchrun restarts on the nodes that are left.",
-    ),
     "check_model": click.Option(
         ["--check-model"],
         is_flag=True,
         help="Train nothing: compute a part of the graph in float64 with a class of your own, on "
         "one rank and on all; exit code 1 if results differ by more than 1e-9.",
     ),
-    "f1": click.Option(["--f1"], is_flag=True, help="Print F1 (micro/macro) in place of accuracy."),
     "save": click.Option(["--save"], type=click.Path(), help="Write the trained weights (.npz)."),
     "json_path": click.Option(
         ["--json", "json_path"], type=click.Path(), help="Write all results as JSON."
@@ -103,7 +104,7 @@ OF_RUN = {
 SECTIONS = options.sections_of(FIELDS.values())
 JOB, RESULTS = (
     ("ranks", "transport_name", "timeout"),
-    ("signals", "restart_on", "check_model", "f1", "save", "json_path"),
+    ("signals", "check_model", "save", "json_path"),
 )
 SECTIONS["Execution"] = (*JOB, *SECTIONS["Execution"])
 SECTIONS["Checkpoints and results"] += RESULTS

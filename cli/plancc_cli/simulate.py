@@ -10,7 +10,6 @@ import click
 from plancc.errors import InputError
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, PASSES
 from plancc_cli import options
-from plancc_cli.progress import verbosity
 from plancc_cli.run_options import refuse_twice, run_option
 
 APPROXIMATE = ("boundary_sampling", "fold", "delay")
@@ -57,7 +56,6 @@ LINK_TASK = ("task", "decoder", "negatives")
 @click.option("--ranks", type=int, help="Ranks; parts are merged if there are more.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_data
-@verbosity
 @options.searching("seed", default=None)
 def command(plan: str, **given: Any) -> None:
     """Predict the time of an epoch of PLAN, step by step, by its tables and a machine's numbers."""

@@ -18,7 +18,7 @@ from plancc.processes import fate, note_written
 from plancc.text import message
 from plancc.threads import usable_cores
 from plancc_cli import options
-from plancc_cli.progress import QUIET, verbosity, verbosity_level
+from plancc_cli.progress import QUIET, quiet, verbosity_level
 from plancc_cli.run import RANKS
 from plancc_cli.tables import count_of
 
@@ -69,7 +69,7 @@ TRAINING = "--ranks 4 --threads 1 --epochs 2"
     "--level", help="x86-64-v3, x86-64-v2 or generic (ARM).  [default: the best of this processor]"
 )
 @click.option("--first", is_flag=True, help="Only for compile, inspect, verify and a run of gcn.")
-@verbosity
+@quiet
 def command(portable: str | None, level: str | None, first: bool) -> None:
     """Compile kernels ahead; without them a first command waits for half a minute.
 

@@ -23,6 +23,11 @@ OF_COMPILE = {
     for name in ("data", "clusters", "links", "link_split", "edge_features")
 }
 """Flags of `compile` that other commands name, as what a plan lacks."""
+OF_CONVERT = {
+    name: f"plancc convert --{name.replace('_', '-')}"
+    for name in ("format", "pattern", "allow_large", "num_vertices", "keep_ids", "columns")
+} | {"keys": "plancc convert --key"}
+"""Reading options that a command without them names."""
 
 
 class Interruptible(click.Command):
@@ -52,7 +57,7 @@ def interruption() -> Iterator[None]:
 
 def in_flags(sentence: str, command: click.Command | None) -> str:
     """The sentence with `` `parameter` `` as the flag of `command`, or plain if it has none."""
-    flags = {} if command is None else OF_COMPILE.copy()
+    flags = {} if command is None else OF_COMPILE | OF_CONVERT
     for option in command.params if command is not None else ():
         if isinstance(option, click.Option):
             longest = max((*option.opts, *option.secondary_opts), key=len)

@@ -1,6 +1,7 @@
-"""Graphs that need no download: generators, and data that ship inside libraries.
+"""Graphs that need no download: generated graphs, and graphs inside other libraries.
 
-`load_dataset` finds them by name; each is a frozen dataclass whose fields are its options.
+`load_dataset` makes a data set by its name. Every data set is a frozen dataclass, and the fields of
+the dataclass are its options.
 """
 
 from __future__ import annotations

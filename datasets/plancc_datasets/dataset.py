@@ -1,4 +1,4 @@
-"""The registry of data sets and what every data set shares."""
+"""The registry of data sets, and helpers that the data sets share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Dataset:
     """A graph with the data of its vertices.
 
     Attributes:
-        data: In the graph's vertex order; empty for a bare graph.
+        data: Data of the vertices, in the graph's vertex order; empty if the graph has none.
     """
 
     graph: Graph
@@ -44,9 +44,10 @@ class Dataset:
 
 
 class Recipe(Protocol):
-    """What `DATASETS` holds: frozen dataclasses, whose fields are options (`plancc.fields`).
+    """An entry of `DATASETS`: a frozen dataclass whose fields are options (`plancc.fields`).
 
-    A class attribute ``typed = True`` says that it makes graphs of types, written as folders.
+    The class attribute ``typed = True`` says that the recipe makes a graph of several vertex types,
+    which is written as a folder.
     """
 
     def build(self) -> Dataset:
@@ -63,11 +64,11 @@ def load_dataset(name: str, **options: Any) -> Dataset:
 
     Parameters:
         name: One of `DATASETS`.
-        **options: Fields of its dataclass (`dataset_options`); the others take their defaults.
+        **options: Options of the data set (`dataset_options`); missing options have their defaults.
 
     Raises:
         InputError: For an unknown name, an unknown option or a wrong value.
-        BackendUnavailable: If a library that the data set comes from is not installed.
+        BackendUnavailable: If the library that holds the data is not installed.
     """
     recipe = DATASETS[name]
     unknown = unknown_option(options, recipe)
@@ -84,6 +85,8 @@ def load_dataset(name: str, **options: Any) -> Dataset:
 
 COUNT = {"at_least": 1, "at_most": MAX_VERTICES}
 SHARE = {"at_least": 0, "at_most": 1}
+FINE_SHARE = SHARE | {"python_only": True}
+"""Settings of a share that the command line does not have."""
 
 
 def seed_option(help: str = "random seed") -> Any:
@@ -91,7 +94,7 @@ def seed_option(help: str = "random seed") -> Any:
 
 
 def describe(recipe: Recipe) -> Source:
-    """Source of a generated graph: its name and options."""
+    """Return the source of a generated graph: the data set's name and options."""
     values = {each.name: getattr(recipe, each.name) for each in options_of(recipe)}
     text = ", ".join(f"{name}={value}" for name, value in values.items())
     return Source(f"{type(recipe).__name__.lower()}({text})", format="dataset")
@@ -104,7 +107,8 @@ def split_masks(
 
     Parameters:
         labels: int32[n].
-        train, val: Shares. Every class has at least one training vertex.
+        train, val: Shares of the training and the validation vertices. Every class has at least one
+            training vertex.
 
     Returns:
         train_mask, val_mask, test_mask: bool[n], disjoint; together they cover all vertices.

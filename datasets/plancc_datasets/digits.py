@@ -1,4 +1,4 @@
-"""Scikit-learn's digits: 1,797 images of 8 x 8 pixels, 10 classes, joined to their likes."""
+"""Scikit-learn's digits: 1,797 images of 8 x 8 pixels in 10 classes, joined to similar images."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ class Digits:
     train, 20 % validation, 60 % test, stratified by class.
     """
 
-    neighbors: int = option(
-        10, "nearest images that every image is joined to", at_least=1, at_most=1796
-    )
+    neighbors: int = option(10, "nearest images", at_least=1, at_most=1796, python_only=True)
     seed: int = seed_option("random seed of the masks")
 
     def build(self) -> Dataset:
@@ -37,7 +35,7 @@ class Digits:
             ) from error
         pixels, classes = load_digits(return_X_y=True)
         n = len(pixels)
-        # whole numbers below 2**53: distances are exact, so ties are the same everywhere
+        # distances are whole numbers below 2**53, so ties are exact on every machine
         square = (pixels**2).sum(axis=1)
         distance = square[:, None] + square[None, :] - 2 * (pixels @ pixels.T)
         np.fill_diagonal(distance, np.inf)

@@ -14,7 +14,9 @@ from plancc_datasets.dataset import COUNT, Dataset, describe, seed_option
 
 @dataclass(frozen=True)
 class Geometric:
-    """Points drawn evenly in the unit square, joined where closer than a radius; undirected.
+    """Points drawn uniformly in the unit square; two points closer than the radius are joined.
+
+    The graph is undirected.
 
     Features: the two coordinates, float32[n, 2].
     """
@@ -30,7 +32,7 @@ class Geometric:
         from scipy.spatial import cKDTree
 
         n = self.num_vertices
-        # mean degree = n * area of the disc; with few points the disc leaves the square
+        # mean degree = n * area of the disc; with few points the disc is larger than the square
         radius = self.radius or min(np.sqrt(8 / (np.pi * n)), np.sqrt(2))
         points = np.random.default_rng(self.seed).random((n, 2))
         pairs = cKDTree(points).query_pairs(radius, output_type="ndarray")

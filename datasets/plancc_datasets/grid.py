@@ -1,4 +1,4 @@
-"""Regular 2D grids: graphs whose best partitions are known by sight."""
+"""Regular 2D grids, whose best partitions are easy to see."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from plancc_datasets.dataset import COUNT, Dataset, describe
 
 @dataclass(frozen=True)
 class GridMesh:
-    """rows x cols vertices, numbered row by row, each joined to its 4 (or 8) neighbours.
+    """A grid of rows x cols vertices, numbered row by row; each is joined to its 4 or 8 neighbours.
 
-    ``points=5`` is the 5-point stencil, ``points=9`` adds the diagonals; neither has self loops.
-    With `periodic` the grid closes to a torus.
+    ``points=5`` makes the 5-point stencil, and ``points=9`` adds the diagonals. There are no self
+    loops. `periodic` joins opposite borders, which makes a torus.
     """
 
     rows: int = option(64, "rows of the grid", **COUNT)

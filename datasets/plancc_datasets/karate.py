@@ -14,7 +14,7 @@ from plancc_datasets.dataset import Dataset, describe, seed_option, split_masks
 
 @dataclass(frozen=True)
 class Karate:
-    """34 members of a club that split in two; 78 friendships, no weights.
+    """The 34 members of a club that split in two, and their 78 friendships, without weights.
 
     Features: one-hot member number, float32[34, 34]; labels: 0 for "Mr. Hi", 1 for "Officer".
     """

@@ -17,11 +17,12 @@ from plancc_datasets.dataset import COUNT, SHARE, Dataset, describe, seed_option
 
 @dataclass(frozen=True)
 class Sbm:
-    """Undirected: each pair of one block is an edge with p_in, of two blocks with p_out.
+    """Undirected graph of blocks, whose edges within a block are more likely than between blocks.
 
-    Block k holds the vertices ``k * size .. (k + 1) * size - 1``; labels are the blocks. Features:
-    mean of the block (normal, one per block) plus `noise` times a standard normal. Masks: 20 %
-    train, 20 % validation, 60 % test.
+    Two vertices of one block are joined with probability `p_in`, two vertices of different blocks
+    with probability `p_out`. Block k holds the vertices ``k * size .. (k + 1) * size - 1``; a
+    vertex's label is its block. The features of a vertex are the random mean of its block plus
+    `noise` times a standard normal vector. Masks: 20 % train, 20 % validation, 60 % test.
     """
 
     blocks: int = option(8, "number of blocks", **COUNT)
@@ -29,9 +30,7 @@ class Sbm:
     p_in: float = option(0.05, "probability of an edge within a block", **SHARE)
     p_out: float = option(0.002, "probability of an edge between blocks", **SHARE)
     num_features: int = option(32, "features per vertex", at_least=1, at_most=65536)
-    noise: float = option(
-        1.0, "standard deviation of the features around their block's mean", at_least=0, at_most=1e6
-    )
+    noise: float = option(1.0, "deviation of features", at_least=0, at_most=1e6, python_only=True)
     seed: int = seed_option()
 
     def build(self) -> Dataset:
@@ -58,7 +57,10 @@ class Sbm:
     def _ends(
         self, inner: npt.NDArray[np.int64], outer: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Vertices of numbered pairs: inner ones block by block, outer ones by pair of blocks."""
+        """Return the two vertices, int64[pairs] each, of pairs that are given by number.
+
+        `inner` pairs are numbered block by block, `outer` pairs by pair of blocks.
+        """
         per_block = max(self.size * (self.size - 1) // 2, 1)
         low, high = _pair(inner % per_block)
         start = inner // per_block * self.size
@@ -70,7 +72,7 @@ class Sbm:
 
 
 def _pair(number: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The `number`-th pair (low, high), low < high, of (0,1), (0,2), (1,2), (0,3), ..."""
+    """Return the `number`-th pair (low, high) in the order (0,1), (0,2), (1,2), (0,3), ..."""
     high = ((1 + np.sqrt(8 * number.astype(np.float64) + 1)) / 2).astype(np.int64)
     high += (high + 1) * high // 2 <= number  # the square root may be off by one
     high -= high * (high - 1) // 2 > number
@@ -78,11 +80,11 @@ def _pair(number: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDA
 
 
 def _sample(rng: np.random.Generator, population: int, p: float) -> npt.NDArray[np.int64]:
-    """Distinct numbers below `population`, each taken with probability `p`; O(taken) memory."""
+    """Draw distinct numbers below `population`, each with probability `p`, in O(drawn) memory."""
     count = int(rng.binomial(population, p)) if population else 0
     if count == population:
         return np.arange(population, dtype=np.int64)
-    left_out = count > population // 2  # drawing until distinct wants less than half
+    left_out = count > population // 2  # then it is quicker to draw the numbers that are left out
     wanted = population - count if left_out else count
     taken = np.unique(rng.integers(0, population, wanted))
     while len(taken) < wanted:

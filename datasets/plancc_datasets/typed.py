@@ -1,4 +1,4 @@
-"""Graphs of types: papers with authors and venues, users with items, a grid with a mesh."""
+"""Graphs of several vertex types: papers and authors, users and items, a grid and a mesh."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plancc.graph.union import united
 from plancc.graph.vertexdata import DataByType, VertexData
 from plancc_datasets.dataset import (
     COUNT,
-    SHARE,
+    FINE_SHARE,
     Dataset,
     Recipe,
     describe,
@@ -38,24 +38,35 @@ def _dataset(
 def _near(
     place: npt.NDArray[np.float64], count: int, spread: float, rng: np.random.Generator
 ) -> IntArray:
-    """Vertices of a type near places in 0..1, by a Laplace distribution; int64[places]."""
+    """Draw a vertex near every place on a circle of length 1, by a Laplace distribution.
+
+    Parameters:
+        place: float64[places].
+        count: Number of vertices, which lie evenly on the circle.
+        spread: Scale of the distribution.
+
+    Returns:
+        int64[places]
+    """
     drawn = place + rng.laplace(0, spread, len(place))
     return np.floor((drawn % 1) * count).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Academic:
-    """Authors write papers, which cite each other and are in venues; all have a field of science.
+    """Papers, their authors, the papers that they cite, and their venues.
 
-    Fields lie on a circle: authors and cited papers are near in it. Relations go both ways. Papers
-    have the eighth of the circle as label; of all vertices the features are near their place on it.
+    Every vertex has a field of science, which is a place on a circle. The authors and the cited
+    papers of a paper are near it on the circle. Papers are joined with authors and with venues in
+    both directions. The label of a paper is its eighth of the circle; the features of every vertex
+    are functions of its place, with noise.
     """
 
     typed: ClassVar[bool] = True
     num_papers: int = option(4096, "number of papers", **COUNT)
     num_authors: int = option(2048, "number of authors", **COUNT)
-    num_venues: int = option(32, "number of venues", **COUNT)
-    spread: float = option(0.01, "how far fields of authors and citations lie apart", **SHARE)
+    num_venues: int = option(32, "number of venues", **COUNT, python_only=True)
+    spread: float = option(0.01, "distance between fields of authors and citations", **FINE_SHARE)
     seed: int = seed_option()
 
     def build(self) -> Dataset:
@@ -88,13 +99,17 @@ class Academic:
 
 @dataclass(frozen=True)
 class Ratings:
-    """Users rate items: few items have most ratings, by a power law, and users have a taste."""
+    """Users, and the items that they rate.
+
+    Half of a user's ratings are of items near the user's taste, half are of popular items, whose
+    popularity follows a power law.
+    """
 
     typed: ClassVar[bool] = True
     num_users: int = option(4096, "number of users", **COUNT)
     num_items: int = option(1024, "number of items", **COUNT)
     per_user: int = option(16, "ratings of a user", **COUNT)
-    spread: float = option(0.02, "how far the tastes of a user's items lie apart", **SHARE)
+    spread: float = option(0.02, "distance between tastes of a user's items", **FINE_SHARE)
     seed: int = seed_option()
 
     def build(self) -> Dataset:
@@ -102,7 +117,7 @@ class Ratings:
         rng = np.random.default_rng(self.seed)
         user = np.repeat(np.arange(self.num_users), self.per_user)
         item = _near(user / self.num_users, self.num_items, self.spread, rng)
-        popular = rng.random(len(user)) < 0.5  # as many ratings are of what everybody rates
+        popular = rng.random(len(user)) < 0.5  # ratings of popular items: about half
         rank = np.minimum(rng.zipf(1.5, np.count_nonzero(popular)), self.num_items) - 1
         item[popular] = rng.permutation(self.num_items)[rank]
         relations = {("user", "rates", "item"): (item, user), ("item", "by", "user"): (user, item)}
@@ -111,13 +126,17 @@ class Ratings:
 
 @dataclass(frozen=True)
 class Weather:
-    """Points of a grid, and a coarser mesh that computes: each takes rows of the nearest others."""
+    """A grid of points, and a coarser mesh of points that computes.
+
+    A mesh point needs the rows of its nearest grid points and of its nearest mesh points; a grid
+    point needs the rows of its nearest mesh points.
+    """
 
     typed: ClassVar[bool] = True
     height: int = option(64, "rows of the grid", **COUNT)
     width: int = option(64, "columns of the grid", **COUNT)
     num_mesh: int = option(256, "points of the mesh", **COUNT)
-    neighbours: int = option(4, "points of the mesh that a point of the grid takes", **COUNT)
+    neighbours: int = option(4, "mesh points of a grid point", **COUNT, python_only=True)
     seed: int = seed_option()
 
     def build(self) -> Dataset:
@@ -136,7 +155,7 @@ class Weather:
 
 
 def _nearest(points: npt.NDArray[np.float64], others: npt.NDArray[np.float64], count: int) -> Edges:
-    """Every point takes rows of the nearest others."""
+    """Return edges into every point from its `count` nearest `others`."""
     from scipy.spatial import cKDTree
 
     count = min(count, len(others))

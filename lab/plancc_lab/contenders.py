@@ -20,7 +20,7 @@ from plancc.partitioners.options import AUTO, parse_budget
 from plancc.predict.passes import DEFAULT_DIMS
 from plancc.registry import check_choice
 
-ALIKE = ("seed", "threads", "time_limit", "dims")
+ALIKE = ("seed", "threads", "dims")
 """Options of the search that all contenders of a study share."""
 OF_SEARCH = {
     each.name: each
@@ -122,16 +122,16 @@ class Contender:
 
 
 def _split(words: Sequence[str], known: Collection[str]) -> list[tuple[str, str]]:
-    """Names and values of options; a word that is neither belongs to the value before it."""
+    """Return names and values of options; any other word continues the value before it."""
     found: list[tuple[str, str]] = []
     for word in words:
         name, equals, value = word.partition("=")
-        name = name.replace("-", "_") if equals else name  # as the option is spelt
-        if equals or word in known or not (found and found[-1][1]):
-            found.append((name, value))
+        option = name.replace("-", "_")  # the spelling of the command line is accepted too
+        if equals or option in known or not (found and found[-1][1]):
+            found.append((option, value))
         else:
-            name, value = found[-1]
-            found[-1] = name, f"{value}:{word}"
+            option, value = found[-1]
+            found[-1] = option, f"{value}:{word}"
     return found
 
 

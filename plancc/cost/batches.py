@@ -1,7 +1,7 @@
 """Cost of mini-batches under owner vectors: counted batch by batch, or as an expectation.
 
-In a batch a part receives row j once per block if it owns a row whose nonzero in column j the block
-keeps, and does not own j.
+In every block of a batch, a part receives row j once if another part owns row j and the block keeps
+a nonzero ``A[i, j]`` of a row i that the part owns.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ class BatchFigures:
 
     Attributes:
         vertices (int64[batches]): Distinct vertices of the batch, of all owners.
-        nonzeros (int64[batches]): Kept by all blocks together.
+        nonzeros (int64[batches]): Nonzeros kept by all blocks together.
         volume (int64[batches]): Rows moved by one exchange of every block.
-        max_volume (int64[batches]): Rows sent or received, whichever is more, by all blocks at the
-            busiest part.
-        messages (int64[batches]): Ordered pairs of parts that talk, summed over the blocks.
-        work_imbalance (float64[batches]): max / mean - 1 of the kept nonzeros per part; 0 where
-            none is kept.
+        max_volume (int64[batches]): The most rows that one part sends, or receives, in all blocks.
+        messages (int64[batches]): Messages, summed over the blocks.
+        work_imbalance (float64[batches]): max / mean - 1 of the kept nonzeros per part; 0 if the
+            batch keeps none.
     """
 
     vertices: Int64Array
@@ -72,11 +71,12 @@ def batch_figures(
     """Figures of the same batches under several owner vectors; every batch is drawn once.
 
     Parameters:
-        population: With the pattern.
+        population: The graph to draw from, with its pattern.
         owners (sequence of (int32[n], int)): Owner vectors, each with its number of parts.
         numbers: Numbers of the batches, such as ``range(1000)``.
         seed, stream: See `Sampler.batch`.
-        threads: 1..1024; the result does not depend on it. Each holds 8 n bytes and one batch.
+        threads: Number of threads, 1..1024. The result does not depend on it. Every thread holds
+            8 n bytes and one batch.
 
     Returns:
         list of BatchFigures, one per owner vector, in the order of `numbers`
@@ -93,7 +93,7 @@ def batch_figures(
     def count(places: range) -> None:
         stamp = np.zeros(population.num_vertices, dtype=np.int64)
         talked = np.zeros(most_parts, dtype=np.int64)
-        ticket = 0  # what stamps of this batch, block, owner vector and part are: higher than any
+        ticket = 0  # stamps of this batch, block, owner vector and part: above all stamps so far
         for place in places:
             batch = draw(sampler, population, seed, numbers[place], stream)
             blocks = [batch.block(number) for number in range(batch.num_blocks)]
@@ -124,7 +124,7 @@ def batch_figures(
 
 @njit(cache=True, nogil=True)
 def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
-    """Stamp all `vertices`; returns how many had another stamp."""
+    """Stamp all `vertices` with `ticket`; returns how many had another stamp before."""
     found = 0
     for v in vertices:
         if stamp[v] != ticket:
@@ -135,10 +135,10 @@ def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: ignore[no-untyped-def]
-    """Add nonzeros, rows sent and rows received of every part to `load`; returns messages.
+    """Add every part's nonzeros, rows sent and rows received to `load`; returns the messages.
 
-    Part q marks the columns that it has seen, and the parts that it has heard of, with the stamp
-    ``ticket + 1 + q``.
+    With the stamp ``ticket + 1 + q``, part q marks the columns that it has counted, and the parts
+    that send to it.
     """
     num_parts = load.shape[1]
     order, _, part_ptr = grouped(owner[rows], num_parts)
@@ -163,10 +163,11 @@ def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: 
 def expected_volume(
     inclusion: Inclusion, indptr: Int64Array, indices: Int32Array, owner: Int32Array, num_parts: int
 ) -> float:
-    """Expected rows moved by one exchange of a batch, exactly, from inclusion probabilities.
+    """Return the expected rows that one exchange of a batch moves, by inclusion probabilities.
 
-    ``share * sum over columns j, over parts q other than j's, of reach[c_jq]``, where part q owns
-    c_jq rows i != j with a nonzero in column j, and all of them may take part.
+    The value is exact: ``share * sum over columns j and parts q != owner[j] of reach[c_jq]``.
+    c_jq is the number of rows i != j of part q that have a nonzero in column j. Only columns and
+    rows count that a batch may include.
 
     Parameters:
         indptr, indices (int64[n + 1], int32[num_nonzeros]): The pattern.
@@ -182,7 +183,7 @@ def expected_volume(
 
 @njit(cache=True, nogil=True)
 def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: ignore[no-untyped-def]
-    """Sum of the reach of all other parts over the column nets that may take part."""
+    """Return the sum of ``reach[count]`` over all column nets and all parts but the owner's."""
     count = np.zeros(num_parts, dtype=np.int64)
     total = 0.0
     for e in range(len(column)):
@@ -193,7 +194,7 @@ def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: igno
         for i in rows:
             if allowed[i]:
                 count[owner[i]] += 1
-        for i in rows:  # every part once, its count back to 0
+        for i in rows:  # visit every part once, and set its count back to 0
             q = owner[i]
             if count[q] > 0:
                 if q != owner[j]:
@@ -207,7 +208,7 @@ class Estimate:
     """A mean over batches with its confidence interval.
 
     Attributes:
-        low, high: None where one batch, or none, says nothing of the spread.
+        low, high: Ends of the interval; None for fewer than two batches.
     """
 
     mean: float
@@ -216,7 +217,11 @@ class Estimate:
 
     @classmethod
     def around(cls, mean: float, deviations: npt.NDArray[Any]) -> Estimate:
-        """By Student's t, from what every batch adds to the error of the mean: float[batches]."""
+        """Make the interval by Student's t.
+
+        Parameters:
+            deviations (float[batches]): Values of the batches, up to a constant.
+        """
         batches = len(deviations)
         if batches < 2:
             return cls(mean, None, None)
@@ -226,7 +231,7 @@ class Estimate:
 
 
 def estimate(values: npt.NDArray[Any]) -> Estimate:
-    """Mean of a figure over batches, number[batches] of at least one, with a 95% interval."""
+    """Return the mean of a figure over batches, number[batches >= 1], with a 95% interval."""
     return Estimate.around(float(np.mean(values)), values)
 
 
@@ -238,8 +243,9 @@ def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate:
 def ratio(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate | None:
     """Mean of a over mean of b on the same batches, with a 95% interval; None if b's mean is 0.
 
-    The interval is paired and by the delta method: the variance of the ratio r is about that of
-    ``a - r b`` over the squared mean of b (Cochran, Sampling Techniques, 1977, section 2.11).
+    The paired interval comes from the delta method: the variance of the ratio r is about the
+    variance of ``a - r b``, divided by the squared mean of b (Cochran, Sampling Techniques, 1977,
+    section 2.11).
     """
     base = float(np.mean(b))
     if base == 0:

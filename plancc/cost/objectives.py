@@ -1,4 +1,4 @@
-"""What a search minimises: one number for each objective."""
+"""The objectives of a search: numbers that it minimises."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Objective:
     """A number to minimise.
 
     Attributes:
-        what: What it counts.
-        value: ``value(parts)``: the number, exactly, from the `Traffic` of a partition. None: the
-            predicted time of an epoch.
-        of_busiest: Whether the busiest part counts alone; otherwise it is a sum over all parts.
-        counts_messages: Whether messages count, not only rows.
+        what: Words for what the number counts.
+        value: ``value(parts)`` returns the exact number from the `Traffic` of a partition. None for
+            the predicted time of an epoch.
+        of_busiest: Whether the number is the busiest part's; otherwise it is a sum over all parts.
+        counts_messages: Whether messages count besides rows.
     """
 
     what: str
@@ -30,12 +30,12 @@ class Objective:
 
     @property
     def is_time(self) -> bool:
-        """Whether it is the predicted time of an epoch, which needs an `EpochTime`."""
+        """Whether the number is the predicted time of an epoch, which needs an `EpochTime`."""
         return self.value is None
 
     @property
     def is_volume(self) -> bool:
-        """Whether it is the sum of all rows, which every search minimises first."""
+        """Whether the number is the volume, which every search minimises first."""
         return not (self.of_busiest or self.counts_messages)
 
 
@@ -60,7 +60,7 @@ OBJECTIVES = {
 
 
 def find_objective(name: str) -> Objective:
-    """The objective of that name; InputError if there is none."""
+    """Return the objective `name`; InputError for an unknown name."""
     check_choice("objective", name, OBJECTIVES)
     return OBJECTIVES[name]
 
@@ -68,12 +68,12 @@ def find_objective(name: str) -> Objective:
 def objective_value(
     name: str, parts: Traffic, owners: Owners, time: EpochTime | None = None
 ) -> int | float:
-    """The value of an objective, exactly.
+    """Return the exact value of an objective.
 
     Parameters:
-        name: In `OBJECTIVES`; InputError if it is not.
-        parts: Of the owners.
-        time: EpochTime, for "time" only.
+        name: A name of `OBJECTIVES`; InputError for another.
+        parts: Traffic that the owners cause.
+        time: EpochTime, needed for the objective "time" only.
     """
     objective = find_objective(name)
     if objective.value is not None:

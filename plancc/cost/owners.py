@@ -17,10 +17,10 @@ BASELINE_SEED = 1
 
 
 def random_traffic(matrix: Graph, num_parts: int) -> Traffic:
-    """Load and communication of the baseline: an even random partition with a fixed seed.
+    """Return load and communication of the baseline: an even random partition with a fixed seed.
 
-    The same as model ``rp`` with seed 1, so that plans of one graph are compared with one baseline
-    whatever their own seed.
+    The partition is that of model ``rp`` with seed 1. So all plans of a graph are compared with one
+    baseline, whatever their own seeds.
     """
     return traffic(
         matrix, Owners(random_owner(matrix.num_vertices, num_parts, BASELINE_SEED)), num_parts
@@ -28,7 +28,7 @@ def random_traffic(matrix: Graph, num_parts: int) -> Traffic:
 
 
 def traffic(matrix: Graph, owners: Owners, num_parts: int) -> Traffic:
-    """Load and communication of every part of the plan that `owners` lead to."""
+    """Return load and communication of every part under `owners`."""
     if owners.nonzeros is None:
         return _row_traffic(matrix, owners.rows, num_parts)
     return _edge_traffic(matrix, owners.rows, owners.nonzeros, num_parts)
@@ -80,11 +80,13 @@ def _edge_traffic(
 def _count_received(  # type: ignore[no-untyped-def]
     start, row_ptr, indices, position, part_ptr, first, last
 ):
-    """Count what parts first..last-1 receive, at both ends. Row r of the parts' order has the
-    ``row_ptr[r + 1] - row_ptr[r]`` columns from ``indices[start[r]]`` on.
+    """Count the rows and messages that parts first..last-1 receive, by receiver and by sender.
 
-    Returns rows and messages sent by all parts, int64[num_parts] each, and rows and messages
-    received by these, int64[last - first] each.
+    Rows are in the order of their parts. Row r has the ``row_ptr[r + 1] - row_ptr[r]`` columns from
+    ``indices[start[r]]`` on.
+
+    Returns rows and messages that each part sends, int64[num_parts] each, and rows and messages
+    that each of parts first..last-1 receives, int64[last - first] each.
     """
     num_parts = len(part_ptr) - 1
     bitmap = np.zeros(len(position) // 64 + 1, dtype=np.uint64)
@@ -100,7 +102,7 @@ def _count_received(  # type: ignore[no-untyped-def]
             for k in range(start[r], start[r] + row_ptr[r + 1] - row_ptr[r]):
                 place[size] = indices[k]
                 size += 1
-        for k in range(size):  # on its own: then these look-ups, which miss the cache, overlap
+        for k in range(size):  # a loop of its own: look-ups that miss the cache overlap
             place[k] = position[place[k]]
         mark(place[:size], row0, row1, bitmap)
         received[m - first], messages_received[m - first] = count_marked(
@@ -111,10 +113,13 @@ def _count_received(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _count_both_steps(ptr, row, column, part_ptr, first, last):  # type: ignore[no-untyped-def]
-    """Count the columns that parts first..last-1 need, and the rows that they have, of other parts.
+    """Count the expand and the fold of parts first..last-1.
 
-    Returns int64[4, num_parts]: rows and messages of the owners in expand and in fold; and
-    int64[5, last - first]: rows and messages of these parts in both, and foreign vertices.
+    A part's nonzeros have columns (expand) and rows (fold) that other parts own.
+
+    Returns int64[4, num_parts]: rows and messages in the expand, then in the fold, by owner; and
+    int64[5, last - first]: the same four by part, and the vertices of other parts that occur in the
+    part's nonzeros.
     """
     num_parts = len(part_ptr) - 1
     words = part_ptr[-1] // 64 + 1

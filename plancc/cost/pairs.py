@@ -1,7 +1,7 @@
-"""Rows that every part sends to every other, from owners or the messages of a plan.
+"""Rows that every part sends to every other part, by owners or by the messages of a plan.
 
-All results are ``csr_array int64[p, p]``: entry (q, m) is the rows that part q sends to part m in
-one expand; the diagonal is empty, no zero is stored, columns ascend.
+All results are ``csr_array int64[p, p]``: entry (q, m) is the number of rows that part q sends to
+part m in one expand. The diagonal is empty, no zero is stored, and columns ascend.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from plancc.threads import in_chunks
 
 
 def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_array:
-    """Rows that every part sends to every other under an owner vector.
+    """Return the rows that every part sends to every other part under an owner vector.
 
     Parameters:
-        matrix: Part m needs row j if it owns a row i with ``matrix[i, j] != 0`` and not j.
+        matrix: Part m receives row j if it owns a row i with ``matrix[i, j] != 0`` but not row j.
         owner: int32[n].
 
     Returns:
@@ -41,7 +41,7 @@ def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_arr
 
 
 def pair_volumes_of_table(send: Side) -> sp.csr_array:
-    """Rows that every part sends to every other by these messages, csr_array int64[p, p]."""
+    """Return the rows that every part sends to every other part, by the senders' messages."""
     num_parts = len(send.ptr) - 1
     arrays = np.diff(send.row_ptr), send.peer, send.ptr
     return sp.csr_array(arrays, shape=(num_parts, num_parts))
@@ -51,11 +51,13 @@ def pair_volumes_of_table(send: Side) -> sp.csr_array:
 def _count_senders(  # type: ignore[no-untyped-def]
     indptr, indices, owner, rows, part_ptr, nonzeros_ptr, first, last
 ):
-    """Whom parts first..last-1 receive from. The rows of part m are
-    ``rows[part_ptr[m]:part_ptr[m + 1]]``, with ``nonzeros_ptr`` counting their nonzeros.
+    """Count the rows that parts first..last-1 receive from each sender.
 
-    Returns how many senders each of these parts has, int64[last - first], and one after the
-    other the senders, int32, ascending for every part, and the rows from each, int64.
+    The rows of part m are ``rows[part_ptr[m]:part_ptr[m + 1]]`` and have
+    ``nonzeros_ptr[m + 1] - nonzeros_ptr[m]`` nonzeros.
+
+    Returns the number of senders of each of these parts, int64[last - first]; the senders, int32,
+    part after part, ascending within a part; and the number of rows from each sender, int64.
     """
     num_parts = len(part_ptr) - 1
     most = np.int64(0)
@@ -63,8 +65,8 @@ def _count_senders(  # type: ignore[no-untyped-def]
         most += min(num_parts - 1, nonzeros_ptr[m + 1] - nonzeros_ptr[m])
     senders = np.zeros(last - first, dtype=np.int64)
     sender, volume = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.int64)
-    received = np.zeros(num_parts, dtype=np.int64)  # by the current part, from each
-    seen_by = np.full(len(owner), -1, dtype=np.int32)  # the last part that needed a row
+    received = np.zeros(num_parts, dtype=np.int64)  # rows of the current part, by sender
+    seen_by = np.full(len(owner), -1, dtype=np.int32)  # the last part that needed the row
     size = 0
     for m in range(first, last):
         for r in range(part_ptr[m], part_ptr[m + 1]):

@@ -1,4 +1,4 @@
-"""Time of an epoch for a search: the prediction of owners, rates of moves."""
+"""Time of an epoch, as a search uses it: a prediction for owners, and rates for moves."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from plancc.graph.owners import Owners
 
 
 class EpochRates(NamedTuple):
-    """Seconds that an epoch takes longer per unit more: estimates of what a move gains.
+    """Seconds that each unit adds to an epoch; a search estimates the gain of a move with them.
 
     Attributes:
-        message: Per message of one expand.
-        row: Per row of one expand.
-        nonzero: Per nonzero of the part.
-        own_row: Per row that the part owns.
+        message: Seconds per message of one expand.
+        row: Seconds per row of one expand.
+        nonzero: Seconds per nonzero of the part.
+        own_row: Seconds per row that the part owns.
     """
 
     message: float
@@ -26,16 +26,16 @@ class EpochRates(NamedTuple):
 
 
 class LinkRates(NamedTuple):
-    """Seconds that messages of an epoch take inside nodes and between them; a kernel may take it.
+    """Seconds that messages of an epoch take inside nodes and between nodes; a kernel's argument.
 
     Attributes:
         node (int64[num_parts]): Node of every rank, ascending.
-        message_inside, message_between: Of one message in all exchanges of an epoch.
-        row_inside, row_between: Of one row at a rank.
-        row_of_node: Of one row that leaves or enters a node.
-        row_copied: Of copying one row that an owner sends, or adding one that it receives, on the
-            way there and back: in the expand, in the fold.
-        slow (float64[num_parts]): How many times as long every rank takes for that.
+        message_inside, message_between: Seconds of one message, in all exchanges of an epoch.
+        row_inside, row_between: Seconds of one row at a rank.
+        row_of_node: Seconds of one row that leaves or enters a node.
+        row_copied: Seconds of copying a row that an owner sends, or of adding a row that the owner
+            receives, forward and backward: in the expand, in the fold.
+        slow (float64[num_parts]): Factor on `row_copied` for every rank; higher is slower.
     """
 
     node: Any
@@ -53,8 +53,9 @@ class EpochTime:
     """The predicted epoch of one matrix as a function of owners.
 
     Attributes:
-        seconds: ``seconds(owners)``: the prediction, by which owners are accepted and reported.
-        rates: What a search estimates moves with.
+        seconds: ``seconds(owners)`` returns the predicted seconds of an epoch. A search accepts and
+            reports owners by this number.
+        rates: Rates that estimate the gain of a move.
     """
 
     seconds: Callable[[Owners], float]

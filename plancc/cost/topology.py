@@ -12,7 +12,7 @@ from plancc.plan.topology import Topology
 
 
 class ByNode(NamedTuple):
-    """A total, split into what stays inside nodes and what travels between them."""
+    """A total, split into the amount inside nodes and the amount between nodes."""
 
     inside: int
     between: int

@@ -1,7 +1,7 @@
 """Clusters of a graph whose links are divided among ranks, and the graph between them on rank 0.
 
-As `plancc.passes.clusters`, but vertices choose in turns: in one turn all see the labels before
-it, and then take what they want one after the other, on every rank in the same order.
+This follows `plancc.passes.clusters`, but vertices choose in turns. In one turn all vertices see
+the labels before the turn; then they take their labels one by one, in the same order on every rank.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from plancc.search.presets import ON_RANKS
 
 @dataclass(frozen=True, eq=False)
 class ClusterLevel:
-    """A graph, this rank's share of its links.
+    """A graph, with this rank's share of its links.
 
     Attributes:
-        links: Of the vertices from `first` on.
-        weight (int64[n, c]): Of all vertices.
-        total: Links of all ranks.
+        links: Links of this rank's vertices, which begin with `first`.
+        weight (int64[n, c]): Weights of all vertices.
+        total: Number of links of all ranks.
     """
 
     links: ClusterLinks
@@ -47,24 +47,24 @@ class ClusterLevel:
 
     @property
     def count(self) -> int:
-        """Vertices whose links this rank has."""
+        """Number of vertices whose links this rank has."""
         return len(self.links.ptr) - 1
 
     def own(self, label: Int32Array) -> Int32Array:
-        """The labels of this rank's vertices."""
+        """Return the labels of this rank's vertices."""
         return label[self.first : self.first + self.count]
 
 
 def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) -> Clusters | None:
-    """Clusters that leave room for a balanced partition. Collective.
+    """Find clusters that leave room for a balanced partition. Collective.
 
     Parameters:
         level: The graph.
-        limits: Of the parts.
+        limits: Limits of the parts.
 
     Returns:
-        The graph is on rank 0; it is empty elsewhere. A graph with few links is its own: every
-        vertex is a cluster. None where clusters save few links.
+        Clusters with their graph on rank 0, and an empty graph on other ranks. In a graph with few
+        links every vertex is a cluster. None if clusters save few links.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)
@@ -94,7 +94,7 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
 def _propagated(
     ranks: Ranks, level: ClusterLevel, heaviest: Int64Array, key: int
 ) -> tuple[Int32Array, int]:
-    """Clusters 0..m-1 of the vertices, and m."""
+    """Return clusters 0..m-1 of the vertices, and m."""
     n = len(level.weight)
     label, load = np.arange(n, dtype=np.int32), level.weight.copy()
     score = np.zeros(n, dtype=np.int64)
@@ -117,7 +117,7 @@ def _propagated(
 
 
 class _Between:
-    """The graph between clusters, made on demand; every rank has some of the links already."""
+    """The graph between clusters, made on demand; every rank has some of its links already."""
 
     def __init__(self, ranks: Ranks, level: ClusterLevel, label: Int32Array, num: int) -> None:
         self.ranks, self.level, self.label, self.num = ranks, level, label, num
@@ -125,7 +125,7 @@ class _Between:
         self.ptr = count_between(self.start, self.members, level.links, label)
 
     def share_of_links(self, key: int) -> float:
-        """Links of the graph over links of the level, estimated from some clusters."""
+        """Return the graph's links over the level's links, estimated from a sample of clusters."""
         sample = np.flatnonzero(turns(0, self.num, key, ON_RANKS.sample) == 0)
         load = np.cumsum(self.ranks.sums(self.ptr[sample + 1] - self.ptr[sample]))
         shares = np.arange(1, self.ranks.size) / self.ranks.size
@@ -134,7 +134,7 @@ class _Between:
         return self.ranks.total(made.nnz) * ON_RANKS.sample / max(1, self.level.total)
 
     def made(self) -> ClusterLevel:
-        """The graph: every rank has the links of consecutive clusters, about the same number."""
+        """Return the graph; every rank has about as many links, of consecutive clusters."""
         size, steps = self.ranks.size, np.arange(self.ranks.size * ON_RANKS.steps + 1)
         load = offsets(self.ranks.sums(np.diff(self.ptr)))
         bounds = np.searchsorted(load, load[-1] * steps // (size * ON_RANKS.steps))
@@ -153,7 +153,7 @@ class _Between:
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 
     def _gathered(self, chosen: list[Int64Array]) -> Any:
-        """All links of the clusters ``chosen[this rank]``, as a matrix with a row for each."""
+        """Return all links of the clusters ``chosen[this rank]`` as a matrix, a row for each."""
         found = [
             links_between(each, self.start, self.members, self.ptr, self.level.links, self.label)
             for each in chosen

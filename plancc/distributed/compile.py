@@ -2,8 +2,8 @@
 
 folder -> shares (normalised) -> owners (searched or assigned) -> parts -> one plan file
 
-Every rank has arrays of the length of the vertices, and its share of what is of the length of the
-nonzeros: first consecutive rows, then the rows of its parts.
+Every rank has arrays with an entry per vertex, and its share of arrays with an entry per nonzero:
+first consecutive rows, later the rows of its parts.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from plancc.graph.convert import data_beside
 from plancc.graph.csr import MappedGraph, graph_files
 from plancc.graph.formats import ReadOptions, find_format, source_of
 from plancc.graph.graph import Graph, Source
-from plancc.graph.links import SplitLinks, learnt
+from plancc.graph.links import SplitLinks, links_to_learn
 from plancc.graph.mapped import MappedRows
 from plancc.graph.normalize import LOOPS
-from plancc.graph.remarks import files_of_data, of_values, remarks
+from plancc.graph.remarks import files_of_data, lost_value_remarks, remarks
 from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData
 from plancc.memory import give_back_at_once
 from plancc.models import DEFAULT_MODEL
 from plancc.options import PlanOptions, Rows, SearchOptions, models_that, refuse
 from plancc.owners.memory import allowed_memory
-from plancc.owners.provenance import of_graph, of_wishes, provenance
+from plancc.owners.provenance import graph_entries, plan_entries, provenance
 from plancc.owners.request import Request
 from plancc.owners.task import Observer
 from plancc.plan.exchange import Int32Array
@@ -51,9 +51,9 @@ from plancc.search.footprint import ProblemSizes, shown, work_of_rank
 from plancc.search.starts import is_uneven
 
 FORMAT = "csr"
-"""The format that ranks read their shares of."""
+"""The graph format from which ranks read their shares."""
 LINK = 24
-"""Bytes of memory that a nonzero takes on rank 0 while links are compared with all edges."""
+"""Bytes per nonzero on rank 0 while links are compared with all edges."""
 
 TAKEN = {
     *("objective", "effort", "seed", "epsilon", "capacities", "dims", "machine", "topology"),
@@ -61,11 +61,11 @@ TAKEN = {
     *("normalize", "self_loops", "value_dtype", "data", "split", "keys", "format", "allow_large"),
     *("links", "link_split", "disjoint_train_ratio"),
 }
-"""Options of search, plan and graph file that several ranks take; others have their defaults."""
+"""Options of search, plan and graph file that several ranks allow; others must be defaults."""
 
 
-def _not_taken(options: Any) -> str:
-    """The first option that ranks do not take and whose value is not the default."""
+def _unsupported_option(options: Any) -> str:
+    """Return the first option that ranks do not allow and whose value is not the default; or ""."""
     for one in options_of(options):
         value = getattr(options, one.name)
         default = isinstance(value, int | float) and value == one.default
@@ -74,10 +74,10 @@ def _not_taken(options: Any) -> str:
     return ""
 
 
-READING_ON_RANKS: Rows = {"`{0}` is for a compile by one process": _not_taken}
+READING_ON_RANKS: Rows = {"`{0}` is for a compile by one process": _unsupported_option}
 COMPILES_ON_RANKS: Rows = {
     "`{0}` is for a compile by one process": lambda asked: (
-        _not_taken(asked.search) or _not_taken(asked.plan_options)
+        _unsupported_option(asked.search) or _unsupported_option(asked.plan_options)
     ),
     "model '{asked.assigner.named}' is compiled by one process; several ranks compile models "
     "{0}": lambda asked: (
@@ -91,17 +91,17 @@ COMPILES_ON_RANKS: Rows = {
     ),
     "balance '{asked.balance}': several ranks balance nonzeros, rows and work (nnz, rows, "
     "work)": lambda asked: {*asked.balance.names} - {"nnz", "rows", "work"},
-    "`exchange` {asked.plan_options.exchange}: hops are compiled by one process; drop "
-    "it": lambda asked: asked.plan_options.exchange in ("nodes", "relays"),
+    "`exchange` {asked.plan_options.exchange}: is for a compile by one process; leave "
+    "it out": lambda asked: asked.plan_options.exchange not in ("auto", "flat"),
 }
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What several ranks have written.
+    """The plan that several ranks have written.
 
     Attributes:
-        metrics, baseline: Of the plan, and of a random partition.
+        metrics, baseline: Figures of the plan, and of a random partition.
         links: Number of links by kind, on rank 0; empty without links.
     """
 
@@ -128,28 +128,27 @@ def compile_folder(
 ) -> Compiled:
     """Compile a graph on all ranks, and write one plan file. Collective.
 
-    The owners do not depend on the number of ranks, and neither does the plan's content.
+    Neither the owners nor the plan's content depend on the number of ranks.
 
     Parameters:
         transport: A transport of `plancc_runtime`.
-        folder: The graph: compressed rows in ``.npy`` files (`plancc.graph.csr`), for all ranks to
-            read. It may be elsewhere on every rank; other parameters are the same on all.
-        output: The plan. Ranks that do not see the file of rank 0 send it their parts.
-        model: One whose class is `on_ranks`.
-        num_parts: At least one for every rank.
-        command: Recorded in the provenance.
+        folder: The graph: compressed rows in ``.npy`` files (`plancc.graph.csr`), which all ranks
+            read. Ranks may have different paths; all other parameters are the same on all ranks.
+        output: The plan file. Ranks that cannot reach rank 0's file send their parts to rank 0.
+        model: A model whose class is `on_ranks`.
+        num_parts: Number of parts, at least one for every rank.
+        command: Text for the provenance.
         **options
-        **model_options: As of `plancc.compile`, or of `plancc.graph.formats.ReadOptions`; all but
-            `TAKEN` have their defaults. ``memory`` is that of every rank;
-            None: its share of what its computer has left, less a margin.
+        **model_options: Options of `plancc.compile` or `plancc.graph.formats.ReadOptions`; all but
+            `TAKEN` must have their defaults. ``memory`` is the memory of every rank; None: its
+            share of what its computer has left, less a margin.
 
     Raises:
-        InputError: On all ranks: what several ranks cannot compile, and all that is wrong with the
-            graph.
-        PlanccError: On all ranks, if one cannot go on.
+        InputError: On all ranks, if several ranks cannot compile this, or the graph is wrong.
+        PlanccError: On all ranks, if one rank cannot go on.
 
     Warns:
-        PlanccWarning: On rank 0: what vertex data hold and is seldom meant.
+        PlanccWarning: On rank 0, for vertex data that are seldom meant.
     """
     ranks = Ranks(transport)
     give_back_at_once()
@@ -158,7 +157,7 @@ def compile_folder(
     share, whole, links, counts = _shares(ranks, work, observer)
     loops, *lost = counts.tolist()
     source = work.graph.source.counting(LOOPS, loops)
-    lost = [f"{source.name}: {remark}" for remark in of_values(*lost)]
+    lost = [f"{source.name}: {remark}" for remark in lost_value_remarks(*lost)]
     for remark in (*work.remarks, *lost) if ranks.rank == 0 else ():
         warn(remark)
     owner, reached, how, notes = _owners(ranks, work, share, observer)
@@ -182,13 +181,13 @@ def compile_folder(
     if forecast.slower and not request.task.model.even_random:
         notes = [*notes, f"{forecast.comparison}; try fewer parts"]
     how = {"ranks": ranks.size, **forecast.provenance(), **how}
-    how |= of_wishes(request.plan_options, request.search.seed, work.memory)
-    first, search = of_graph(source, model, request.options), request.task.options
+    how |= plan_entries(request.plan_options, request.search.seed, work.memory)
+    first, search = graph_entries(source, model, request.options), request.task.options
     written = provenance(first, command, request.balance, reached, search, how, notes)
     with observer("write"):
         parts = replace(
             parts,
-            vertex_data=_of_rows(work.data, parts.global_id),
+            vertex_data=_take_rows(work.data, parts.global_id),
             original_id=work.files.original_ids,
         )
         attributes = attributes_of(written, metrics, baseline)
@@ -199,13 +198,13 @@ def compile_folder(
 
 @dataclass(frozen=True, eq=False)
 class PreparedFolder:
-    """A graph that all ranks read their shares of, and what is asked for it.
+    """A graph of which all ranks read shares, and what is asked for it.
 
     Attributes:
-        request: With what task and balance take from the graph.
-        graph: All ranks know its sizes; its nonzeros stay in the files.
-        memory: Bytes that a rank is predicted to take.
-        remarks: What vertex data hold and is seldom meant.
+        request: The request, with task and balance completed from the graph.
+        graph: The graph; all ranks know its sizes, and its nonzeros stay in the files.
+        memory: Bytes that a rank is predicted to need.
+        remarks: Remarks on vertex data that are seldom meant.
     """
 
     request: Request
@@ -216,7 +215,7 @@ class PreparedFolder:
     remarks: list[str]
 
     def header(self, whole: Share) -> Header:
-        """The header of the plan of a normalised matrix, without links."""
+        """Return the header of the plan of a normalised matrix, without links."""
         options, types = self.request.plan_options, self.graph.types
         return Header(
             layout="row",
@@ -233,10 +232,10 @@ class PreparedFolder:
 def _read(
     ranks: Ranks, folder: str | PathLike[str], asked: dict[str, Any], options: dict[str, Any]
 ) -> PreparedFolder:
-    """The graph and its vertex data, checked with what all ranks are asked for alike. Collective.
+    """Read the graph and its vertex data, and check them with the request. Collective.
 
     Parameters:
-        asked: Model, number of parts and output; the same on all ranks, as `options` are.
+        asked: Model, number of parts and output; these and `options` are the same on all ranks.
     """
     of_file, others = divided(options, ReadOptions)
     of_search, of_plan, own = divided(others, SearchOptions, PlanOptions)
@@ -271,13 +270,13 @@ def _read(
 def _shares(
     ranks: Ranks, work: PreparedFolder, observer: Observer
 ) -> tuple[Share, Share, SplitLinks | None, npt.NDArray[np.int64]]:
-    """This rank's rows as of `read_share`, links on rank 0, and counts. Collective."""
+    """Return this rank's rows (`read_share`), links on rank 0, and counts. Collective."""
     options, links, away = work.request.plan_options, None, None
     if options.learns_pairs:
         away = np.zeros((2, 0), np.int32)
         with ranks.agreement():
             if ranks.rank == 0:
-                links, away = learnt(work.graph, options, work.request.search.seed)
+                links, away = links_to_learn(work.graph, options, work.request.search.seed)
     how: dict[str, Any] = {**options.normalizing, "dtype": options.value_dtype, "away": away}
     with observer("read"):
         share, whole, counts = read_share(work.files, ranks, name=work.graph.source.name, **how)
@@ -287,7 +286,7 @@ def _shares(
 def _owners(
     ranks: Ranks, work: PreparedFolder, share: Share, observer: Observer
 ) -> tuple[Int32Array, list[float], dict[str, Any], list[str]]:
-    """Owners of all rows, their imbalance, how they were found, and warnings. Collective."""
+    """Return owners of all rows, their imbalance, how they were found, and notes. Collective."""
     task, balance = work.request.task, work.request.balance
     with observer("partition"):
         found = find_owners(ranks, share, task, balance, work.graph)
@@ -301,8 +300,8 @@ def _owners(
     return owner, found.limits.reached(owner), how, found.warnings
 
 
-def _of_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:
-    """What is known of some vertices; features of a file are not read here."""
+def _take_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:
+    """Return the data of some vertices; features of a file are not read here."""
     features = data.features
     found = replace(data, features=None).take(rows)
     if isinstance(features, MappedRows):
@@ -313,7 +312,7 @@ def _of_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:
 def _check_memory(
     files: MappedGraph, constraints: int, held: int, num_ranks: int, allowed: int
 ) -> int:
-    """Bytes that a rank is going to take; InputError if they are more than allowed (0: any).
+    """Return the bytes that a rank needs; InputError if more than `allowed` (0: no limit).
 
     `held`: bytes of links.
     """
@@ -339,9 +338,9 @@ def _check_memory(
 
 
 def _same_source(ranks: Ranks, folder: str) -> str:
-    """The hash of the graph's bytes; InputError, on all ranks, if some have others. Collective.
+    """Return the hash of the graph's bytes; InputError if ranks' files differ. Collective.
 
-    Ranks of one computer that have the same files leave it to the first of them to read them.
+    Of ranks of one computer that have the same files, only the first reads them.
     """
     with ranks.agreement():
         with input_errors(folder):
@@ -367,7 +366,7 @@ def _same_source(ranks: Ranks, folder: str) -> str:
 
 
 def _opened(folder: str | PathLike[str], format: str | None) -> tuple[MappedGraph, Source]:
-    """The graph's files, and where they come from."""
+    """Return the graph's files, and their source."""
     path = os.fspath(folder)
     if not os.path.exists(path):
         raise InputError(f"{path}: no such file")

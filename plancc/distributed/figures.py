@@ -25,13 +25,13 @@ from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import Tables, pairs_of, tables_of
 
 NETS_AT_ONCE = 1 << 18
-"""Nets whose messages are looked at together."""
+"""Nets whose messages are counted together."""
 
 
 def pair_volumes(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -> sp.csr_array:
-    """Rows that every part sends to every other, for the senders of this rank's block. Collective.
+    """Count the rows that parts send to each other, for a block of senders per rank. Collective.
 
-    As `plancc.cost.pairs.pair_volumes`: csr_array int64[num_parts, num_parts].
+    As in `plancc.cost.pairs.pair_volumes`: csr_array int64[num_parts, num_parts].
     """
     ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, owner, num_parts)
     shape, lengths = (num_parts, num_parts), np.diff(ptr)
@@ -51,14 +51,14 @@ def pair_volumes(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) 
 
 
 def at_root(ranks: Ranks, volumes: sp.csr_array) -> sp.csr_array:
-    """The pairs of all ranks on rank 0, whose blocks of senders differ. Collective."""
+    """Return all ranks' pairs on rank 0; ranks have different blocks of senders. Collective."""
     entries = volumes.tocoo()
     sender, receiver, rows = (ranks.at_root(each) for each in (*entries.coords, entries.data))
     return sp.csr_array((rows, (sender, receiver)), volumes.shape)
 
 
 def metrics_of(ranks: Ranks, parts: Plan) -> Metrics:
-    """The figures of the plan that all ranks' parts make. Collective."""
+    """Return the figures of the plan that consists of all ranks' parts. Collective."""
     own = parts.traffic()
     rows, nonzeros = ranks.concatenated(own.rows), ranks.concatenated(own.nonzeros)
     step = StepTraffic(*map(ranks.concatenated, StepTraffic.of(parts.exchanges.expand)))
@@ -66,7 +66,7 @@ def metrics_of(ranks: Ranks, parts: Plan) -> Metrics:
 
 
 def _tables(ranks: Ranks, parts: Plan, num_parts: int) -> Tables:
-    """The tables of the same plan; its messages are on rank 0. Collective."""
+    """Return the tables of this plan; its messages are on rank 0. Collective."""
     own, first = tables_of(parts), ranks.before(parts.num_parts)
     pairs = own.expand.source + np.int32(first), own.expand.target, own.expand.rows
     source, target, rows = map(ranks.at_root, pairs)
@@ -83,9 +83,9 @@ def _tables(ranks: Ranks, parts: Plan, num_parts: int) -> Tables:
 def mapped(
     ranks: Ranks, share: Share, owner: Int32Array, topology: Topology, capacities: Capacities
 ) -> Int32Array:
-    """The same parts under numbers that keep what they exchange inside nodes. Collective.
+    """Renumber parts so that rows travel inside nodes. Return the owners. Collective.
 
-    As `plancc.owners.numbering.mapped`.
+    As in `plancc.owners.numbering.mapped`.
     """
     num_parts, number = topology.num_ranks, None
     volumes = at_root(ranks, pair_volumes(ranks, share, owner, num_parts))
@@ -99,7 +99,7 @@ def mapped(
 def random_figures(
     ranks: Ranks, share: Share, num_parts: int, capacities: Capacities = None
 ) -> tuple[Metrics, Tables]:
-    """Figures of an even random partition, and its tables, with messages on rank 0. Collective.
+    """Return figures and tables of an even random partition; messages on rank 0. Collective.
 
     Without capacities it is the baseline (`plancc.cost.owners.random_traffic`).
     """
@@ -114,10 +114,10 @@ def random_figures(
 
 
 def forecast_of(ranks: Ranks, predictor: Predictor, parts: Plan, random: Tables) -> Forecast:
-    """The predicted epochs of the plan and of random tables, on every rank. Collective."""
+    """Return the predicted epochs of the plan and of random tables, on every rank. Collective."""
     tables, seconds = _tables(ranks, parts, random.num_ranks), (0.0, 0.0, 0.0)
     with ranks.agreement():
         if ranks.rank == 0:
             plan, even = (predictor.epoch(each).seconds for each in (tables, random))
             seconds = plan, even, predictor.bound_of(random)
-    return Forecast(predictor, *ranks.told(seconds))
+    return Forecast(predictor, *ranks.broadcast(seconds))

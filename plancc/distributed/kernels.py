@@ -1,4 +1,4 @@
-"""Kernels of a rank: what its vertices choose, and what its nets know. See the modules beside."""
+"""Kernels of a rank: choices of its vertices, and parts of its nets; see the modules that call."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from plancc.passes.kernels.volume import penalty
 from plancc.sampling.counter import GAMMA, mix
 
 MOST_SHORT = 1 << 16
-"""Numbers below which 16 bits suffice."""
+"""Numbers below this need only 16 bits."""
 
 
 @njit(cache=True, nogil=True)
 def turns(first: int, last: int, key: int, num_turns: int) -> Any:
-    """In which turn every vertex chooses, by a hash: uint8[last - first]."""
+    """Return the turn in which every vertex chooses, by a hash: uint8[last - first]."""
     found = np.empty(last - first, dtype=np.uint8)
     for v in range(first, last):
         # a hash of vertex and round, so that every rank finds the same turns
@@ -31,13 +31,13 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """The label that most of a vertex' links lead to, if that has room; -1: its own.
+    """Return the label to which most of a vertex' links lead, if it has room; -1: its own label.
 
     Parameters:
-        rows (int64[k]): Of this rank's links; row r is vertex `base` + r.
-        links: Of this rank's vertices.
-        weight, load (int64[n, c]): Of all vertices, and of all labels.
-        heaviest: int64[c].
+        rows (int64[k]): Rows of this rank's links; row r is vertex `base` + r.
+        links: Links of this rank's vertices.
+        weight, load (int64[n, c]): Weights of all vertices, and loads of all labels.
+        heaviest (int64[c]): Largest load of a label.
         label: int32[n].
         score (int64[n]): All 0, before and after.
 
@@ -58,7 +58,7 @@ def wanted_labels(
 def take_labels(
     vertices: Any, wanted: Any, weight: Any, load: Any, heaviest: Any, label: Any
 ) -> int:
-    """Give vertices the labels that they want, one after the other, as long as there is room."""
+    """Give vertices the labels that they want, one by one, while there is room; return how many."""
     moved = 0
     for i in range(len(vertices)):
         v, there = vertices[i], wanted[i]
@@ -77,7 +77,7 @@ def take_labels(
 def parts_of_nets(
     base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int
 ) -> tuple[Any, Any]:
-    """The parts that every net of a rank has pins in; its own vertex is always a pin.
+    """Return the parts in which every net of a rank has pins; a net's own vertex is always a pin.
 
     Parameters:
         base: Vertex of the first net.
@@ -86,8 +86,8 @@ def parts_of_nets(
 
     Returns:
         ptr: int64[m + 1]
-        entry (uint16 or uint32[entries]): Twice the part, and 1 more where it has one pin only.
-            Ascending where it is all parts.
+        entry (uint16 or uint32[entries]): Twice the part, plus 1 if the net has one pin in it.
+            Ascending if the net has all parts.
     """
     dtype = np.uint16 if 2 * num_parts <= MOST_SHORT else np.uint32
     room = np.empty(len(pins) + len(net_ptr), dtype=dtype)  # untouched pages cost nothing
@@ -97,7 +97,7 @@ def parts_of_nets(
 
 @njit(cache=True, nogil=True)
 def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, entry: Any) -> Any:
-    """Fill `entry` as `parts_of_nets` describes it; returns the offsets, int64[m + 1]."""
+    """Fill `entry` as in `parts_of_nets`; return the offsets, int64[m + 1]."""
     m = len(net_ptr) - 1
     ptr = np.zeros(m + 1, dtype=np.int64)
     count, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)
@@ -116,7 +116,7 @@ def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, e
                 num += 1
             count[q] += 1
         for k in range(num):
-            q = k if num == num_parts else seen[k]  # in all parts: in their order
+            q = k if num == num_parts else seen[k]  # a net in all parts lists them in order
             entry[at] = 2 * q + (count[q] == 1)
             count[q] = 0
             at += 1
@@ -126,7 +126,7 @@ def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, e
 
 @njit(cache=True, nogil=True)
 def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -> None:
-    """Mark the nets of some rows: their columns and themselves. `marked`: bool[n]."""
+    """Mark the nets of some rows: their columns and the rows' own nets. `marked`: bool[n]."""
     for r in rows:
         marked[base + r] = True
         for k in range(indptr[r], indptr[r + 1]):
@@ -135,7 +135,7 @@ def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -
 
 @njit(cache=True, nogil=True)
 def picked(ptr: Any, entry: Any, which: Any) -> Any:
-    """Some lists: their lengths int32[k], and their entries."""
+    """Return some lists: their lengths int32[k], and their entries."""
     lengths = np.empty(len(which), dtype=np.int32)
     total = 0
     for i in range(len(which)):
@@ -151,7 +151,7 @@ def picked(ptr: Any, entry: Any, which: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def relief(v: int, here: int, there: int, weight: Any, load: Any, bounds: Bounds) -> float:
-    """What the overweight costs less if v moves; -infinity if there is no room."""
+    """Return how much less overweight costs if v moves; -infinity if there is no room."""
     found = 0.0
     for c in range(load.shape[1]):
         w = weight[v, c]
@@ -173,27 +173,27 @@ def wanted_parts(
     rows: Any, base: int, indptr: Any, indices: Any, place: Any, ptr: Any, entry: Any, owner: Any,
     weight: Any, load: Any, bounds: Bounds,
 ) -> Any:  # fmt: skip
-    """The part that every row would best go to: by the volume, and the price of overweight.
+    """Return the best part for every row, by volume and the price of overweight.
 
     Parameters:
-        rows (int64[k]): Of this rank; row r is vertex `base` + r.
+        rows (int64[k]): Rows of this rank; row r is vertex `base` + r.
         indptr, indices: This rank's rows.
-        place (int32[n]): Where a net's parts are in `ptr`.
-        ptr, entry: As of `parts_of_nets`, of the nets of these rows.
+        place (int32[n]): Place of every net in `ptr`.
+        ptr, entry: Parts of the nets of these rows; see `parts_of_nets`.
         owner: int32[n].
         weight: int64[n, c].
         load: int64[num_parts, c].
 
     Returns:
-        part (int32[k]): -1: none.
-        saved (int32[k]): Rows less to be moved.
-        gain (float64[k]): The same and what overweight costs less.
+        part (int32[k]): The best part; -1: the row stays.
+        saved (int32[k]): Number of moved rows that this saves.
+        gain (float64[k]): `saved`, plus how much less overweight costs.
     """
     num_parts = len(load)
     has, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)
     part = np.full(len(rows), -1, dtype=np.int32)
     saved, gain = np.zeros(len(rows), dtype=np.int32), np.zeros(len(rows))
-    # The two lightest parts: the second is for rows of the lightest.
+    # The two lightest parts: the second is for rows of the lightest part.
     lightest, second = -1, -1
     for q in range(num_parts):
         of_part = load[q, 0] * bounds.scale[q]
@@ -207,7 +207,7 @@ def wanted_parts(
         here = owner[v]
         num, nets, freed, full, itself = 0, 0, 0, 0, False
         for k in range(indptr[r], indptr[r + 1] + 1):
-            # After the columns of the row its own net, unless the diagonal was one of them.
+            # After the row's columns comes its own net, unless the diagonal was one of them.
             if k == indptr[r + 1]:
                 if itself:
                     break
@@ -217,7 +217,7 @@ def wanted_parts(
                 itself |= net == v
             nets += 1
             start, end = ptr[place[net]], ptr[place[net] + 1]
-            if end - start == num_parts:  # wherever the row goes, the net is there
+            if end - start == num_parts:  # the net has every part, wherever the row goes
                 full += 1
                 freed += int(entry[start + here] & 1)
                 continue
@@ -239,7 +239,7 @@ def wanted_parts(
         best, most = -1, -np.inf
         for k in range(num):
             q = seen[k]
-            # rows that need not travel to q, and what the overweight costs less
+            # number of rows that need not travel to q, and the relief of overweight
             found = full + has[q] + relief(v, here, q, weight, load, bounds)
             if found > most or (best >= 0 and found == most and load[q, 0] < load[best, 0]):
                 best, most, saved[i] = q, found, freed - nets + full + has[q]
@@ -258,9 +258,10 @@ def move_rows(
     order: Any, vertices: Any, part: Any, saved: Any, weight: Any, load: Any, bounds: Bounds,
     size: Any, owner: Any,
 ) -> Any:  # fmt: skip
-    """Move rows to the parts that they want, in this order, where that still pays.
+    """Move rows to the parts that they want, in this order, if the move still pays.
 
-    `size`: rows of every part, int64[num_parts]; no part loses its last. Returns whether any moved.
+    `size`: rows of every part, int64[num_parts]; no part loses its last row. Returns whether any
+    row moved.
     """
     moved = False
     for i in order:
@@ -268,7 +269,7 @@ def move_rows(
         here = owner[v]
         if size[here] == 1:
             continue
-        # Loads have changed since the choice; the rows saved are taken as they were.
+        # Loads have changed since the choice; the saved rows are taken from the choice.
         gain = saved[i] + relief(v, here, there, weight, load, bounds)
         evens = gain == 0 and load[there, 0] + weight[v, 0] < load[here, 0]
         if gain > 0 or evens:
@@ -284,7 +285,7 @@ def move_rows(
 
 @njit(cache=True, nogil=True)
 def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
-    """Put the entries of rows where they belong: entries of row r begin at ``row_ptr[r]``."""
+    """Put the entries of rows in place: entries of row r begin at ``row_ptr[r]``."""
     at = 0
     for r in position:
         for k in range(row_ptr[r], row_ptr[r + 1]):

@@ -1,7 +1,7 @@
 """Lowering on several ranks: every rank makes the tables of consecutive parts.
 
-As `plancc.plan.lowering`: rows go to the rank of their part, which numbers their columns and lists
-what its parts receive; messages go to the ranks of their senders, which list what they send.
+This follows `plancc.plan.lowering`. Rows go to the rank of their part, which numbers their columns
+and lists the rows that its parts receive. These lists go to the ranks of the senders.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from plancc.plan.values import LINKS, Exchanges, Header
 
 
 def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -> Plan:
-    """The consecutive parts that are this rank's, as a plan of their own. Collective.
+    """Return this rank's consecutive parts as a plan. Collective.
 
     Peers of its messages are parts of the whole plan.
 
     Parameters:
-        ranks: At most the number of parts.
-        share: With the nonzeros of all relations.
+        ranks: At most as many ranks as parts.
+        share: The share with the nonzeros of all relations.
         owner: int32[n].
-        header: Of the whole plan.
+        header: Header of the whole plan.
     """
     num_parts = header.num_parts
     boundary = mark_boundary(share.first, share.indptr, share.indices, owner)
@@ -46,7 +46,7 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
     bounds = block_of_parts(num_parts, ranks.size)
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
     row_ptr, column, value, *rest = _own_rows(ranks, share, position, part_ptr[bounds], rows)
-    moved = np.arange(len(column)) if rest else value  # as `plancc.plan.lowering.lower` does it
+    moved = np.arange(len(column)) if rest else value  # as in `plancc.plan.lowering.lower`
     expand = _expand(ranks, bounds, part_ptr, row_ptr, column, moved)
     begin, end = int(part_ptr[first]), int(part_ptr[last])
     return Plan(
@@ -65,13 +65,13 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
 
 
 def share_links(ranks: Ranks, parts: Plan, links: SplitLinks | None) -> Plan:
-    """The parts with the links whose sources are theirs. Collective.
+    """Return the parts with the links whose sources they own. Collective.
 
-    As `plancc.plan.lowering.with_links`.
+    As in `plancc.plan.lowering.with_links`.
 
     Parameters:
-        parts: What `lower_share` returns.
-        links: All of them on rank 0, None elsewhere.
+        parts: The parts that `lower_share` returned.
+        links: All links, on rank 0; None on other ranks.
     """
     every = ranks.concatenated(parts.global_id)
     place = np.empty(len(every), np.int64)
@@ -92,7 +92,7 @@ def share_links(ranks: Ranks, parts: Plan, links: SplitLinks | None) -> Plan:
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
     return replace(
         parts,
-        header=replace(parts.header, links=ranks.told(links and links.per_link)),
+        header=replace(parts.header, links=ranks.broadcast(links and links.per_link)),
         exchanges=Exchanges(
             parts.exchanges | {LINKS: Exchange(send, receive).of_parts(first, last)}
         ),
@@ -103,10 +103,10 @@ def share_links(ranks: Ranks, parts: Plan, links: SplitLinks | None) -> Plan:
 def _own_rows(
     ranks: Ranks, share: Share, position: Int32Array, starts: Int64Array, rows: Int32Array
 ) -> Any:
-    """Rows of this rank's parts in plan order, with places in plan order for columns.
+    """Return rows of this rank's parts in plan order; columns are places in plan order.
 
     Returns:
-        row_ptr (int64[n + 1]): Entries of these rows only, from 0.
+        row_ptr (int64[n + 1]): Offsets of entries, only of these rows, from 0.
         column: int32[nonzeros]
         value: float32 or float64[nonzeros]
         The columns of the share.
@@ -139,7 +139,7 @@ def _expand(
     column: Int32Array,
     value: npt.NDArray[Any],
 ) -> Exchange:
-    """Number the columns of this rank's parts; the messages of their rows. Collective."""
+    """Number the columns of this rank's parts. Return the messages of their rows. Collective."""
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
     rows, *messages = lowered_parts(part_ptr, row_ptr, first, last, column, value)
     lengths, receiver, sender = messages

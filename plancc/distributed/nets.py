@@ -1,10 +1,10 @@
 """Nets between clusters of vertices, on rank 0, for the passes of one process.
 
-What is merged is up to the labels: clusters of a coarse graph, or, on the finest level, all of a
-part but its *corridor*, the vertices near the boundary.
+Labels decide which vertices are merged: clusters of a coarse graph, or on the finest level all of a
+part except its *corridor*, the vertices near the boundary.
 
-    part 0  . . . o o | o o . . . . part 1        o  in the corridor: a vertex by itself
-            . . . o o | o o . . . .               .  one vertex for each part
+    part 0  . . . o o | o o . . . . part 1        o  in the corridor: a separate vertex
+            . . . o o | o o . . . .               .  merged into one vertex for each part
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from plancc.search.presets import ON_RANKS
 def nets_between(
     ranks: Ranks, share: Share, label: Int32Array, weight: Int64Array
 ) -> Hypergraph | None:
-    """The nets of all vertices as nets of labels. Collective.
+    """Return the nets of all vertices as nets of labels. Collective.
 
     Parameters:
-        label (int32[n]): Numbers 0..m-1, all taken.
+        label (int32[n]): Labels 0..m-1; each occurs.
         weight: int64[n, c].
 
     Returns:
-        On rank 0, elsewhere without nets. None, on all ranks, where there are too many.
+        The hypergraph on rank 0, and one without nets on other ranks. None, on all ranks, if there
+        are too many pins.
     """
     num = int(label.max()) + 1
     ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, label, num)
@@ -51,17 +52,19 @@ def nets_between(
 
 
 def _merged(sizes: Int64Array, pins: Int32Array, cost: Int64Array) -> Any:
-    """Equal nets as one, which costs their sum: numbers of pins, pins and costs."""
+    """Merge equal nets, adding their costs. Return numbers of pins, pins and costs."""
     none = pins[:0]
     ptr, pins, _, cost, _ = merge_equal_nets(offsets(sizes), pins, none, cost, none)
     return np.diff(ptr), pins, cost
 
 
 def corridor(ranks: Ranks, share: Share, owner: Int32Array) -> Int32Array | None:
-    """Labels of the vertices near the boundary, and one for the rest of every part. Collective.
+    """Return labels of the vertices near the boundary, and one for the rest of every part.
+
+    Collective.
 
     Returns:
-        int32[n], or None: None where the boundary alone has too many links.
+        int32[n], or None if the boundary alone has too many links.
     """
     near = np.zeros(len(owner), dtype=np.bool_)
     new = mark_boundary(share.first, share.indptr, share.indices, owner).view(np.bool_)

@@ -1,4 +1,4 @@
-"""Owners of rows that are divided among ranks: assigned, or searched for."""
+"""Owners of rows that are divided among ranks: assigned, or found by a search."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ from plancc.search.starts import beginnings, has_hubs, kind_of, tightest
 def find_owners(
     ranks: Ranks, share: Share, task: Task, balance: Balance, graph: Graph
 ) -> Ownership:
-    """Owners of all rows, the same on every rank. Collective.
+    """Return owners of all rows, the same on every rank. Collective.
 
-    A search makes clusters until few links are left, and partitions the graph between these on rank
-    0. Graphs with hubs are swept on all ranks, by the exact volume. For others rank 0 improves the
-    partition of the clusters, and then the corridor along its boundary (`plancc.distributed.nets`).
+    A search makes clusters until few links are left, and partitions the graph between clusters on
+    rank 0. For graphs with hubs all ranks then sweep, by the exact volume. For other graphs rank 0
+    improves the partition of the clusters, and then the corridor along its boundary
+    (`plancc.distributed.nets`).
 
     Parameters:
-        task: Of a model that is `on_ranks`.
-        graph: Its source, for messages, and its types.
+        task: A task whose model is `on_ranks`.
+        graph: The graph, for its source (in messages) and its types.
     """
     num_parts, seed, begin = task.num_parts, task.options.seed, wall_seconds()
     with ranks.agreement():
@@ -101,7 +102,7 @@ def _started(
     limits: Limits,
     degree: Int64Array,
 ) -> tuple[Int32Array, str, list[str]]:
-    """Owners by a search among clusters on rank 0, who made the start, and warnings."""
+    """Return owners by a search among clusters on rank 0, the partitioner's name, and warnings."""
     owner, told = None, ("", [""])
     with ranks.agreement():
         if ranks.rank == 0:
@@ -113,14 +114,14 @@ def _started(
                 owner = sweeps.refined(nets_of(problem), starts, CUTS, coarse=True)
             preset = f" {first.preset}" if first.preset else ""
             told = f"{first.partitioner}{preset} seed {task.options.seed}", first.about_run
-    who, warnings = ranks.told(told)
+    who, warnings = ranks.broadcast(told)
     return ranks.from_root(owner, np.int32)[clusters.label], who, list(warnings)
 
 
 def _partitions(
     graph: WeightedGraph, task: Task, limits: Limits, degree: Int64Array
 ) -> list[PartitionResult]:
-    """Partitions of the graph between clusters, by whoever begins quick searches of its kind."""
+    """Return partitions of the graph between clusters, by the quick partitioner of its kind."""
     options, num_parts, kind = task.options, task.num_parts, kind_of(degree)
     name, preset = options.partitioner, options.preset
     several = len(limits.names) > 1

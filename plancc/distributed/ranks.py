@@ -1,4 +1,4 @@
-"""Ranks that compile together: arrays gathered and exchanged."""
+"""Ranks that compile together: collective operations on arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RankGroup(Protocol):
 
 
 class Collectives(Protocol):
-    """What is used of `plancc_runtime.transport.base.Transport`."""
+    """The methods of `plancc_runtime.transport.base.Transport` that this package uses."""
 
     rank: int
     size: int
@@ -45,8 +45,8 @@ class Ranks:
     """All ranks of a job. Every method is collective.
 
     Attributes:
-        rank, size (int): Number of this rank, and of all.
-        here (int): Ranks on this computer.
+        rank, size (int): Number of this rank, and number of all ranks.
+        here (int): Number of ranks on this computer.
     """
 
     def __init__(self, transport: Collectives) -> None:
@@ -56,39 +56,39 @@ class Ranks:
         self.here = transport.ranks_here()
 
     def agreement(self) -> AbstractContextManager[None]:
-        """A block in which one rank alone may fail: then all raise its error at the end.
+        """A block in which one rank alone may fail; all ranks then raise its error at the end.
 
-        Nothing in the block may be collective.
+        The block must not call anything collective.
         """
         return self._transport.agreement()
 
     def check_alike(self, asked: Mapping[str, Any]) -> None:
-        """InputError, on all ranks, unless they are asked the same: values of options by name."""
+        """Raise InputError on all ranks unless they have the same values of options, by name."""
         self._transport.check_alike(asked)
 
-    def told(self, value: Any) -> Any:
-        """Broadcast a small picklable value from rank 0."""
+    def broadcast(self, value: Any) -> Any:
+        """Return rank 0's small plain value on every rank."""
         return self._transport.gather(value if self.rank == 0 else None)[0]
 
     def gathered(self, value: Any) -> list[Any]:
-        """All ranks' small plain values."""
+        """Return all ranks' small plain values."""
         return self._transport.gather(value)
 
     def total(self, number: int) -> int:
-        """The sum of all ranks' numbers."""
+        """Return the sum of all ranks' numbers."""
         return int(self.sums(np.array([number], np.int64))[0])
 
     def before(self, number: int) -> int:
-        """The sum of the numbers of the ranks before this one."""
+        """Return the sum of the numbers of the ranks before this rank."""
         return int(self.concatenated(np.array([number], np.int64))[: self.rank].sum())
 
     def sums(self, array: Array) -> Array:
-        """The sum of all ranks' arrays, in place; they are of one shape."""
+        """Replace the array by the sum of all ranks' arrays, and return it; shapes are equal."""
         self._group.allreduce_sum(array)
         return array
 
     def concatenated(self, array: Array) -> Array:
-        """All ranks' arrays, one after the other, on every rank; types and widths are the same."""
+        """Return all ranks' arrays, concatenated, on every rank; dtypes and widths are equal."""
         lengths = self._transport.alltoall(np.full(self.size, len(array), np.int64))
         every = np.empty((int(lengths.sum()), *array.shape[1:]), array.dtype)
         pieces = np.split(every, np.cumsum(lengths)[:-1])
@@ -97,7 +97,7 @@ class Ranks:
         return every
 
     def swapped(self, pieces: Sequence[Array]) -> list[Array]:
-        """``pieces[k]`` goes to rank k; returns what every rank sent here. All are of one type."""
+        """Send ``pieces[k]`` to rank k. Return the pieces for this rank, by rank; one dtype."""
         lengths = self._transport.alltoall(np.array([len(each) for each in pieces], np.int64))
         every = np.empty((int(lengths.sum()), *pieces[0].shape[1:]), pieces[0].dtype)
         received = np.split(every, np.cumsum(lengths)[:-1])
@@ -105,19 +105,19 @@ class Ranks:
         return received
 
     def collected(self, pieces: Sequence[Array]) -> Array:
-        """What `swapped` answers, as one array."""
+        """Do what `swapped` does, and return the pieces as one array."""
         received = self.swapped(pieces)
         return received[0] if received[0].base is None else received[0].base
 
     def sent(self, array: Array, to: Array) -> Array:
-        """Row k goes to rank ``to[k]``; returns what all ranks sent here, in their order."""
+        """Send row k to rank ``to[k]``. Return the rows for this rank, by rank."""
         return self.collected([array[to == rank] for rank in range(self.size)])
 
     def at_root(self, array: Array) -> Array:
-        """All ranks' arrays, one after the other, on rank 0; an empty one elsewhere."""
+        """Return all ranks' arrays, concatenated, on rank 0; an empty array on other ranks."""
         return self.collected([array, *[array[:0]] * (self.size - 1)])
 
     def from_root(self, array: Array | None, dtype: npt.DTypeLike) -> Array:
-        """Rank 0's array, which is of that type, on every rank."""
+        """Return rank 0's array, of this dtype, on every rank."""
         mine = np.empty(0, dtype) if array is None or self.rank else np.asarray(array, dtype)
         return self.concatenated(mine)

@@ -30,10 +30,10 @@ class Share(WithColumns):
         bounds (int64[num_ranks + 1]): First vertex of every rank.
         indptr, indices, values: This rank's rows as CSR: int64[m + 1] from 0, int32 vertices,
             float32 or float64.
-        net_ptr, pins (int64[m + 1], int32): The rows that use each of its vertices; the arrays of
-            the rows where the graph is undirected.
+        net_ptr, pins (int64[m + 1], int32): Rows that use each vertex of this rank; if the graph is
+            undirected, the same arrays as the rows.
         degree (int32[n]): Nonzeros of every row of the matrix.
-        columns: What nonzeros carry beside their values; the same names on all ranks.
+        columns: Columns of the nonzeros beside their values; the same names on all ranks.
     """
 
     bounds: Int64Array
@@ -47,23 +47,23 @@ class Share(WithColumns):
 
     @property
     def first(self) -> int:
-        """Its first vertex."""
+        """First vertex of the share."""
         return int(self.bounds[self.rank])
 
     @property
     def last(self) -> int:
-        """The vertex after its last."""
+        """Vertex after the last one of the share."""
         return int(self.bounds[self.rank + 1])
 
     def sizes(self, graph: Graph) -> Graph:
-        """The matrix as far as every rank knows it: the sizes of its rows, and no columns."""
+        """Return what every rank knows of the matrix: the sizes of its rows, but no columns."""
         indptr = offsets(self.degree)
-        nobody = np.broadcast_to(np.int32(0), int(indptr[-1]))  # no memory
+        nobody = np.broadcast_to(np.int32(0), int(indptr[-1]))  # takes no memory
         return Graph(indptr, nobody, source=graph.source, types=graph.types)
 
     @property
     def links(self) -> ClusterLinks:
-        """The links of its vertices: columns of their rows and, if directed, rows of their nets."""
+        """Links of the vertices: columns of their rows and, if directed, rows of their nets."""
         none = np.empty(0, np.int64)
         other = np.empty(0, np.int32)
         if self.pins is not self.indices:
@@ -83,19 +83,19 @@ def read_share(
 ) -> tuple[Share, Share, Int64Array]:
     """Read and normalise this rank's rows. Collective.
 
-    Ranks have about as many nonzeros and rows, together.
+    Sums of nonzeros and rows are about the same on all ranks.
 
     Parameters:
-        away (int32[2, links]): Links without messages, on rank 0 (`plancc.graph.links.without`);
-            none elsewhere.
+        away (int32[2, links]): Links without messages (`plancc.graph.links.without`), on rank 0;
+            None or no links on other ranks.
 
     Returns:
-        The rows with distinct columns, for searches, and with all relations' columns; of all ranks
-        the numbers of self loops that the identity raises and of `lost_values`: int64[3].
+        The rows with distinct columns, for searches; the rows with all relations' columns; and
+        sums over ranks, int64[3]: self loops that the identity raises, and the two `lost_values`.
 
     Raises:
-        InputError: On all ranks: as `MappedGraph.rows`, values that cannot be normalised, a pattern
-            that is said to be symmetric and is not.
+        InputError: On all ranks: errors of `MappedGraph.rows`, if values cannot be normalised, or
+            if a pattern is not symmetric although its file says so.
     """
     indptr = files.indptr
     with ranks.agreement():
@@ -145,7 +145,7 @@ def _normalised(
     self_loops: bool,
     dtype: npt.DTypeLike,
 ) -> tuple[Graph, int]:
-    """The rows of this rank, normalised, and `Rows.num_raised`. Collective."""
+    """Return the normalised rows of this rank, and `Rows.num_raised`. Collective."""
     with ranks.agreement():
         arrays = rows.indptr, rows.indices, rows.values
         how = normalization, self_loops, rows.original_ids
@@ -160,7 +160,7 @@ def _normalised(
 def _normalised_by_relation(
     ranks: Ranks, rows: Graph, first: int, normalization: str, dtype: npt.DTypeLike
 ) -> Graph:
-    """The same for a graph of types: sums add up from rank to rank, as over all rows."""
+    """Return normalised rows of a graph of types; sums are added rank by rank. Collective."""
     with ranks.agreement():
         given = RowsOfTypes(rows, first, normalization)
         sums = given.no_sums
@@ -175,7 +175,7 @@ def _normalised_by_relation(
 def _nets(
     ranks: Ranks, bounds: Int64Array, indptr: Int64Array, indices: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
-    """Which rows, of all ranks, use each vertex of this rank: ascending."""
+    """Return the rows, of all ranks, that use each vertex of this rank, ascending."""
     ptr, rows, _ = transpose(indptr, indices, indices[:0], int(bounds[-1]))
     rows += np.int32(bounds[ranks.rank])
     ends = ptr[bounds]
@@ -187,12 +187,12 @@ def _nets(
 
 
 def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], columns: int) -> Any:
-    """Lists of several ranks as one matrix, its columns ascending in every row.
+    """Return lists of several ranks as one matrix, with ascending columns in every row.
 
     Parameters:
         counts (list of int32[rows]): Entries of every row from every rank.
-        ends (int32[entries]): Columns: all of rank 0, row by row, then all of rank 1, and so on.
-        cost ([entries]): Values; values of entries that ranks have in common are added.
+        ends (int32[entries]): Columns: first rank 0's, row by row, then rank 1's, and so on.
+        cost ([entries]): Values; values of the same entry from several ranks are added.
     """
     from scipy.sparse import coo_array
 

@@ -1,8 +1,9 @@
 """Sweeps on the exact volume, over rows and nets that are divided among ranks.
 
-In every turn each rank fetches the parts that the nets of its rows have pins in, and finds where
-its rows would best go. All ranks then make the same moves, the best first, within the limits. Moves
-of one turn do not see each other: where more rows would travel after all of them, fewer are made.
+In every turn each rank fetches the parts in which the nets of its rows have pins, and finds the
+best part for each of its rows. All ranks then make the same moves, the best first, within the
+limits. Moves of one turn do not see each other. If all of them together raise the cost, fewer are
+made.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ def sweep(
     seed: int,
     within: bool = False,
 ) -> Int32Array:
-    """Owners after moves of rows, until hardly any saves volume: the same on all ranks. Collective.
+    """Move rows until hardly any move saves volume. Return owners, equal on all ranks. Collective.
 
     Parameters:
-        owner (int32[n]): Not changed.
-        limits: Of the parts.
-        within: Whether no sweep allows weight beyond the limits, unless the start has some.
+        owner (int32[n]): Owners to begin with; not changed.
+        limits: Limits of the parts.
+        within: Whether no sweep may exceed the limits, unless the start exceeds them.
     """
     work = _Work(ranks, share, owner.copy(), limits, seed)
     unit = work.price_unit()
@@ -68,7 +69,7 @@ def sweep(
 
 
 class _Work:
-    """Owners that sweeps change, the same on every rank, and the parts of this rank's nets."""
+    """Owners that sweeps change, equal on all ranks, and the parts of this rank's nets."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class _Work:
         self.nets, self.volume = self._measured()
 
     def price_unit(self) -> npt.NDArray[np.float64]:
-        """Unit of the prices (`plancc.passes.multilevel.Sweeps.price_unit`)."""
+        """Return the unit of the prices (`plancc.passes.multilevel.Sweeps.price_unit`)."""
         share, total = self.share, np.maximum(self.limits.total, 1)
         cut = mark_boundary(share.first, share.indptr, share.indices, self.owner)
         at = share.first + np.flatnonzero(cut)
@@ -99,7 +100,7 @@ class _Work:
         return self.limits.overload(self.loads)
 
     def restore(self) -> None:
-        """Bring parts that sweeps left above the limit below it, whatever the price."""
+        """Bring parts that sweeps left above their limit below it, at any price."""
         if self.overload() == 0:
             return
         without_nets = Hypergraph(np.zeros(1, np.int64), np.empty(0, np.int32), self.weight)
@@ -111,10 +112,10 @@ class _Work:
         self.nets, self.volume = self._measured()
 
     def sweep(self, price: npt.NDArray[np.float64], target: Any = None, cap: Any = None) -> None:
-        """Every row goes where it is best, once.
+        """Move every row at most once, to its best part.
 
-        `target`: from where on weight costs something; None: `Limits.target`. Without `cap` parts
-        weigh as much as they like.
+        `target`: weight of each part above which weight has a price; None: `Limits.target`.
+        `cap`: largest weight of each part; None: no limit.
         """
         share, bounds = self.share, self.limits.bounds(price, cap, target)
         turn = turns(
@@ -151,18 +152,18 @@ class _Work:
                 order = order[: len(order) // ON_RANKS.fewer]
 
     def _overweight(self, bounds: Bounds) -> float:
-        """What the overweight of all parts costs."""
+        """Return the cost of the overweight of all parts."""
         over = np.maximum(self.loads - bounds.target, 0)
         return float((bounds.price * over**2).sum() / 2)
 
     def _measured(self) -> tuple[tuple[Int64Array, Int32Array], int]:
-        """The parts of this rank's nets, and the volume of all."""
+        """Return the parts of this rank's nets, and the volume of all nets."""
         share, num_parts = self.share, len(self.loads)
         nets = parts_of_nets(share.first, share.net_ptr, share.pins, self.owner, num_parts)
         return nets, self.ranks.total(len(nets[1]) - (len(nets[0]) - 1))
 
     def _fetched(self, rows: Int64Array) -> tuple[Int32Array, tuple[Int64Array, Int32Array]]:
-        """The parts of the nets of some rows, and where the parts of a net begin: int32[n]."""
+        """Return where each net's parts begin, int32[n], and the parts of the nets of some rows."""
         share = self.share
         marked = np.zeros(len(share.degree), dtype=np.bool_)
         mark_columns(rows, share.first, share.indptr, share.indices, marked)

@@ -1,6 +1,6 @@
-"""One plan file of several ranks: rank 0 makes it with a place for every slice, and all fill it in.
+"""Writing one plan file from several ranks: rank 0 reserves space for slices, all ranks fill it.
 
-A rank on another file system, which does not see the file, sends its slices to rank 0. Nobody
+A rank on another file system, which cannot reach the file, sends its slices to rank 0. No rank
 holds more than its own slices and a block.
 """
 
@@ -26,11 +26,11 @@ from plancc.plan.values import Header
 from plancc.plan.writer import Reserved, reserve_file
 
 BLOCK_BYTES = 1 << 25
-"""Bytes of a slice that are written, or sent to rank 0, at once."""
+"""Bytes of a slice that are written, or sent to rank 0, at a time."""
 
 
 class RowBlock(NamedTuple):
-    """Rows ``first:last`` of a slice, and where they begin in the file, in bytes."""
+    """Rows ``first:last`` of a slice, and the byte of the file at which they begin."""
 
     place: int
     array: Any
@@ -38,7 +38,7 @@ class RowBlock(NamedTuple):
     last: int
 
     def content(self) -> memoryview:
-        """Read the rows, as bytes."""
+        """Return the rows as bytes."""
         return bytes_of(self.array[self.first : self.last])
 
 
@@ -49,15 +49,15 @@ def write_plan(
     parts: Plan,
     attributes: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Write the plan, and return its content hash: that of one process. Collective.
+    """Write the plan. Return its content hash, the same as from one process. Collective.
 
     Parameters:
-        header: Of the whole plan.
-        parts: This rank's consecutive parts, as a plan of their own.
-        attributes: As of `plancc.plan.writer.write_file`, on rank 0.
+        header: Header of the whole plan.
+        parts: This rank's consecutive parts, as a plan.
+        attributes: See `plancc.plan.writer.write_file`; on rank 0.
 
     Raises:
-        OutputError: On all ranks, if one cannot write. A plan that was there before stays.
+        OutputError: On all ranks, if one rank cannot write. An earlier plan of this name stays.
     """
     arrays = parts.arrays()
     nodes = {name: dataset_of(name) for name in arrays}
@@ -89,11 +89,11 @@ def write_plan(
                 temporary = str(stack.enter_context(atomic_write(output)))
                 places = reserve_file(temporary, header, datasets, attributes, leaves, content)
                 made = temporary, os.path.getsize(temporary), places
-        temporary, size, places = ranks.told(made)
+        temporary, size, places = ranks.broadcast(made)
         blocks: list[RowBlock] = []
         for name, place in places.items():
             array, first = entries[name], int(starts[nodes[name].cut][ranks.rank])
-            # the next rank begins with the last offset of this one
+            # the next rank's offsets begin with this rank's last offset
             length = len(array) - (nodes[name].shared and ranks.rank < ranks.size - 1)
             blocks += _blocks(place, array, first, length)
         with _opened(temporary, size, ranks.here < ranks.size) as file:
@@ -104,7 +104,7 @@ def write_plan(
 
 
 def _blocks(place: int, array: Any, first: int, length: int) -> list[RowBlock]:
-    """The rows ``0:length`` of a slice whose row 0 is row `first` of the dataset at `place`."""
+    """Return blocks of a slice's rows ``0:length``; row 0 is row `first` of the dataset."""
     row_bytes = array.nbytes // max(1, len(array))
     step = max(1, BLOCK_BYTES // max(1, row_bytes))
     rows = range(0, length if row_bytes else 0, step)
@@ -115,13 +115,13 @@ def _blocks(place: int, array: Any, first: int, length: int) -> list[RowBlock]:
 
 @contextmanager
 def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
-    """The file that rank 0 has made, for writing; -1 where this rank does not see it.
+    """Yield rank 0's file, open for writing; -1 if this rank cannot reach it.
 
-    Its name has a random token, so that there is no other one.
+    Its name has a random token, so that no other file has this name.
 
     Parameters:
-        is_far: Whether computers share the file. A client of NFS then must not write whole pages,
-            which have bytes of others.
+        is_far: Whether computers share the file. A client of NFS must then not write whole pages,
+            which may have bytes of other ranks.
     """
     file = -1
     with suppress(OSError):
@@ -166,7 +166,7 @@ def _output_errors(path: str | PathLike[str]) -> Iterator[None]:
 
 
 def _offsets(ranks: Ranks, sizes: Int64Array) -> Int64Array:
-    """Sums of all ranks' sizes, from 0 on, along the last axis. Collective."""
+    """Return running sums of all ranks' sizes, from 0, along the last axis. Collective."""
     every = ranks.concatenated(np.ascontiguousarray(sizes.T)).T
     sums = np.cumsum(every, axis=-1)
     return np.ascontiguousarray(np.concatenate([0 * sums[..., :1], sums], axis=-1))

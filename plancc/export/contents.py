@@ -1,4 +1,4 @@
-"""What several targets write of a plan: edges, and vertex data under a framework's names."""
+"""Data of a plan that several targets write: edges, and vertex data by a framework's names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PYG_NAMES = {"features": "x", "labels": "y", "targets": "y", "clusters": "cluste
 class Edges:
     """The matrix as edges: the nonzero ``A[i, j]`` is the edge from j to i, along which data flow.
 
-    Sorted by source, then target, which is the order of a coalesced `edge_index`.
+    Edges are sorted by source, then target: the order of a coalesced `edge_index`.
 
     Attributes:
         source, target: int64[num_nonzeros].
@@ -41,23 +41,24 @@ class Edges:
 
 
 def edges_of(plan: Plan) -> Edges:
-    """All edges between vertices in the source's own numbering."""
+    """Return all edges, with the graph source's own vertex numbers."""
     matrix = matrix_of(plan).tocsc()
     source = np.repeat(np.arange(plan.num_vertices, dtype=np.int64), np.diff(matrix.indptr))
     return Edges(source, matrix.indices.astype(np.int64), matrix.data)
 
 
 def vertex_arrays(plan: Plan, names: Mapping[str, str]) -> Arrays:
-    """Vertex data in plan order, in the types that frameworks train with.
+    """Return vertex data in plan order, in the types that frameworks train with.
 
     Parameters:
-        names: The framework's names of features, labels, targets and clusters; masks keep theirs.
+        names: The framework's names of features, labels, targets and clusters. Masks keep their
+            names.
 
     Returns:
-        dict of str to array: Features float32, labels and clusters int64, targets float32, masks
-            bool, as far as the plan has them; besides ``vertex``, the number of the vertex in the
-            source, int64, and ``original_id``, the source's own id, where it differs: of names the
-            bytes in UTF-8, padded with 0, uint8[n, bytes].
+        dict of str to array: The data that the plan has: features float32, labels and clusters
+            int64, targets float32, masks bool. ``vertex`` is the vertex number in the source,
+            int64. ``original_id`` is the source's own id, if it differs; names are UTF-8 bytes,
+            padded with 0, uint8[n, bytes].
     """
     ids = taken(plan.original_id, plan.global_id)
     return arrays_of(plan.vertex_data, plan.global_id, names, ids)
@@ -69,7 +70,7 @@ def arrays_of(
     names: Mapping[str, str],
     ids: npt.NDArray[Any] | None,
 ) -> Arrays:
-    """The data of rows of these vertices, int[m], and their ids, as `vertex_arrays` has them."""
+    """Return `data` and `ids` of `vertices`, int[m], in the form of `vertex_arrays`."""
     types = {
         "labels": np.int64,
         "clusters": np.int64,
@@ -89,7 +90,7 @@ def arrays_of(
 
 
 def halo_rows(plan: Plan) -> Iterator[Int64Array]:
-    """For every part the rows that it receives, as numbers in plan order, ascending."""
+    """Yield the halo rows of every part: ascending row numbers in plan order."""
     receive = plan.receive
     place = plan.part_ptr[receive.peer_of_row()] + receive.row
     ends = receive.row_ptr[receive.ptr]

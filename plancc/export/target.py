@@ -1,4 +1,4 @@
-"""What a target is, the registry of them, and writing one whole or not at all."""
+"""Targets of an export, their registry, and the function that writes a plan for a target."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Export:
 
     Attributes:
         what: One line that says what is written, for listings.
-        write: ``write(plan, folder) -> None``: writes into the empty folder `folder`. The plan has
-            whole rows: `export` refuses edge plans.
-        library: Import name of a library without which nothing can be written; "" for none.
-        install: The command that installs it.
-        has_types: Whether it holds graphs of types.
-        columns: Names of the columns of nonzeros that it holds (`plancc.graph.columns`).
-        doubles: Whether the matrix is written in double precision, also of a plan in single.
+        write: ``write(plan, folder) -> None`` writes into the empty folder `folder`. `export`
+            refuses edge plans before, so every part of the plan has whole rows.
+        library: Import name of a library that `write` needs; "" for none.
+        install: The command that installs the library.
+        has_types: Whether the target can hold a graph of several vertex types.
+        columns: Names of the columns of nonzeros that the target holds (`plancc.graph.columns`).
+        doubles: Whether the matrix is always written in double precision.
     """
 
     what: str
@@ -58,23 +58,24 @@ class Export:
 def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
     """Write a plan as a folder of files for another framework, whole or not at all.
 
-    Beside the target's own files there is ``plan.json``: sizes, normalisation, the content hash
-    and the provenance of the plan.
+    The file ``plan.json`` is added to the target's own files: sizes, normalisation, the content
+    hash and the provenance of the plan.
 
     Parameters:
-        plan: Of layout "row", "grid" or "feature"; of a grid plan the blocks of rows are the parts.
+        plan: A plan of layout "row", "grid" or "feature"; the blocks of rows of a grid plan are
+            written as parts.
         target: Name of an entry of `EXPORTS`.
         folder: A folder that is new, or empty.
 
     Raises:
-        InputError: For an unknown target, an edge plan, and what the target's format cannot hold,
-            as most cannot types of vertices.
+        InputError: For an unknown target, an edge plan, or a plan that the target's format cannot
+            hold: most formats cannot hold vertex types.
         BackendUnavailable: If the target needs a library that is not installed; the message says
             how to install it.
         OutputError: If the folder cannot be written.
 
     Warns:
-        PlanccWarning: If the plan has links, or features of edges, which the format does not hold.
+        PlanccWarning: If the plan has links or edge features that the format does not hold.
     """
     entry: Export = EXPORTS[target]
     check_folder_target(folder)

@@ -1,4 +1,4 @@
-"""Arrays by the type of what they hold."""
+"""Types of NumPy arrays, by the numbers that they hold."""
 
 from __future__ import annotations
 

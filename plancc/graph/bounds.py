@@ -1,10 +1,10 @@
-"""What reading a source may cost, by the bytes that the source has.
+"""Bounds on the memory that a reader may take, by the size of the source in bytes.
 
-A header claims what it likes, and compressed data expand up to a thousand times. So a claim is
-compared with the size of the source before memory is asked for: a source may have
-`VERTICES_PER_BYTE` vertices for every byte, and data may become `UNPACKED_PER_BYTE` bytes for every
-byte of their file (`DENSE_PER_BYTE` where sparse features are made dense). An amount that is always
-allowed comes on top of both. `allow_large` lifts both.
+A header can claim any size, and compressed data expand up to a thousand times. So readers compare
+a claimed size with the size of the source before they take memory. Every byte of a source allows
+`VERTICES_PER_BYTE` vertices and `UNPACKED_PER_BYTE` bytes of data (`DENSE_PER_BYTE` if sparse
+features are made dense). To both bounds an amount is added that every source may have.
+`allow_large` removes the bounds.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ UNPACKED = 64 << 20
 UNPACKED_PER_BYTE = 200
 """Bytes that every byte of a file adds."""
 DENSE_PER_BYTE = 1000
-"""Bytes that every byte of a file adds where sparse features are made dense."""
+"""Bytes that every byte of a file adds if sparse features are made dense."""
 CLASSES = 1024
-"""Classes that vertices of any number may have."""
+"""Class numbers that are always allowed."""
 CLASSES_PER_CLASS = 16
-"""Class numbers that every class that occurs adds."""
+"""Class numbers that every occurring class adds."""
 CLUSTERS = 1024
-"""Clusters that vertices of any number may have; more vertices may have one each."""
+"""Cluster numbers that are always allowed; a graph of more vertices may have a cluster for each."""
 
 _CURE = "read it with `allow_large` if this is right"
 _source: ContextVar[int | None] = ContextVar("bytes of the source that is read", default=None)
@@ -41,7 +41,7 @@ _large: ContextVar[bool] = ContextVar("whether sources may be large", default=Fa
 
 @contextmanager
 def bounded(size: int, *, allow_large: bool = False) -> Iterator[None]:
-    """What is read within belongs to a source of `size` bytes; `allow_large`: without bounds."""
+    """Within the context, readers read a source of `size` bytes; `allow_large` sets no bounds."""
     before = _source.set(size)
     try:
         with allowing(large=allow_large):
@@ -52,7 +52,7 @@ def bounded(size: int, *, allow_large: bool = False) -> Iterator[None]:
 
 @contextmanager
 def allowing(*, large: bool) -> Iterator[None]:
-    """What is read within has no bounds if it may be `large`."""
+    """Within the context, readers have no bounds if `large` is true."""
     before = _large.set(large or _large.get())
     try:
         yield
@@ -61,12 +61,12 @@ def allowing(*, large: bool) -> Iterator[None]:
 
 
 def large_allowed() -> bool:
-    """Whether what is read now has no bounds."""
+    """Whether readers have no bounds now."""
     return _large.get()
 
 
 def largest(*paths: StrPath, per_byte: int = UNPACKED_PER_BYTE) -> int | None:
-    """Bytes that files may become; None without bounds."""
+    """Return the bytes that the data of files may take; None without bounds."""
     return None if _large.get() else UNPACKED + per_byte * _size(paths)
 
 
@@ -77,7 +77,7 @@ def _size(paths: Iterable[StrPath]) -> int:
 def check_unpacked(
     claimed: int, paths: StrPath | Sequence[StrPath], what: str, per_byte: int = UNPACKED_PER_BYTE
 ) -> None:
-    """InputError if `what` of a file, or of several, takes more bytes than they may become."""
+    """Raise InputError if `what` claims more bytes than the files `paths` allow."""
     paths = [paths] if isinstance(paths, str | os.PathLike) else paths
     most = largest(*paths, per_byte=per_byte)
     if most is not None and claimed > most:
@@ -86,7 +86,7 @@ def check_unpacked(
 
 
 def check_vertices(num_vertices: int, where: str) -> None:
-    """InputError if the source is too small for this number of vertices."""
+    """Raise InputError if the source is too small for this number of vertices."""
     size = _source.get()
     if size is None or _large.get():
         return
@@ -96,9 +96,9 @@ def check_vertices(num_vertices: int, where: str) -> None:
 
 
 def check_classes(largest_class: int, occurring: int, what: str) -> None:
-    """InputError if class numbers are far above the number of classes that occur.
+    """Raise InputError if class numbers are far above the number of classes that occur.
 
-    A network has an output for every class number up to the largest.
+    A network would have an output for every class number up to the largest.
     """
     if not _large.get() and largest_class >= CLASSES + CLASSES_PER_CLASS * occurring:
         told = f"a network would have an output for each of {largest_class + 1:,}"
@@ -109,5 +109,5 @@ def check_classes(largest_class: int, occurring: int, what: str) -> None:
 
 
 def most_clusters(num_vertices: int) -> int:
-    """The bound of cluster numbers for a number of vertices."""
+    """Return the bound of cluster numbers for a number of vertices."""
     return max(num_vertices, CLUSTERS)

@@ -1,9 +1,9 @@
-"""From entries to the canonical Graph. Every reader ends here.
+"""Functions that turn entries into the canonical Graph; every reader ends here.
 
-What all sources share:
+Rules for all sources:
 
 - Entry (i, j) is ``A[i, j]``: row i needs row j.
-- Duplicate entries are summed where the source has values and are one nonzero where it has none.
+- Repeated entries are summed if the source has values; otherwise they are one nonzero.
 - Zeros, given or the result of a sum, are dropped: ``A[i, j] = 0`` means that i does not need j.
 - Self loops are kept as given.
 """
@@ -24,13 +24,13 @@ from plancc.graph.kernels import is_mirrored
 from plancc.graph.listed_edges import is_listing, list_edges
 
 MANY = 1 << 22
-"""Nonzeros from which on no transpose is made to see whether a pattern is symmetric: it would take
+"""Nonzeros above which no transpose tests whether a pattern is symmetric: the transpose would take
 more memory than the graph."""
 BLOCK = 1 << 22
-"""Entries that are looked at together."""
+"""Entries that are checked at a time."""
 MERGED, ZEROS = "repeated entries merged", "entries of value 0 left out (`pattern` keeps them)"
 BOTH_WAYS = "entries listed both ways, whose values `symmetrize` adds"
-"""What is counted (`Source.counts`)."""
+"""Words of the counts in `Source.counts`."""
 
 
 def build_graph(
@@ -49,17 +49,17 @@ def build_graph(
     Parameters:
         row, col (int[entries]): 0-based; entry k is ``A[row[k], col[k]]``. int32 arrays are not
             copied.
-        values (number[entries], or None): None: a matrix of ones. float32 stays float32, all else
-            becomes float64.
-        directed: What the source says.
-        symmetrize: Read every entry (i, j) as (j, i) too: the result is ``A + A^T`` off the
-            diagonal and undirected. An undirected source is left as it is.
-        transpose: The result is ``A^T``.
-        source: Passed on, with the range of the values; its name begins every message, and its
-            `weights` names the values.
+        values (number[entries], or None): float32 stays float32; other types become float64. None
+            for a matrix of ones.
+        directed: Whether the source says that the graph is directed.
+        symmetrize: Read every entry (i, j) also as (j, i). The result is undirected, and off the
+            diagonal it is ``A + A^T``. An undirected source does not change.
+        transpose: Return ``A^T``.
+        source: Source of the graph, which the result has with the range of the values. The name of
+            the source begins every message, and its `weights` names the values.
 
     Raises:
-        InputError: For no or too many vertices, an index out of range, NaN, infinity or a complex
+        InputError: For zero or too many vertices, an index out of range, NaN, infinity or a complex
             value.
 
     Warns:
@@ -77,17 +77,17 @@ def build_graph(
     list_edges(row, col, values=values)
     shape = (num_vertices, num_vertices)
     row, col = row.astype(np.int32, copy=False), col.astype(np.int32, copy=False)
-    # data of a pattern is never looked at, so its sums may overflow
+    # the data of a pattern are never read, so their sums may overflow
     data = np.ones(len(row), np.int8) if values is None else as_values(values, where)
     matrix = coo_array((data, (row, col)), shape=shape).tocsr()
     repeated = len(row) - matrix.nnz
-    if repeated and not directed:  # a line is there with its mirror, on the diagonal alone
+    if repeated and not directed:  # a line off the diagonal made two entries: count it once
         loops = np.count_nonzero(_rows_of(matrix) == matrix.indices)
         repeated = (repeated + np.count_nonzero(row == col) - loops) // 2
     source = with_weight_range(source, values, repeated)
     del data, row, col
     if symmetrize and directed:
-        # merge first: then two terms meet at most, and A[i, j] == A[j, i] exactly
+        # after the merge a sum has at most two terms, so A[i, j] == A[j, i] exactly
         *ends, summands = both_ways(_rows_of(matrix), matrix.indices, matrix.data)
         assert summands is not None
         one_way = len(summands) - matrix.nnz
@@ -105,14 +105,23 @@ def build_graph(
 
 
 def _rows_of(matrix: Any) -> npt.NDArray[np.int32]:
-    """The row of every entry of compressed rows of scipy."""
+    """Return the row of every entry of a scipy CSR matrix, int32[entries]."""
     return np.repeat(np.arange(matrix.shape[0], dtype=np.int32), np.diff(matrix.indptr))
 
 
 def both_ways(
     row: IntArray, column: IntArray, values: Array | None, mutual: bool | Mask = True
 ) -> tuple[IntArray, IntArray, Array | None]:
-    """Entries, and `mutual` ones once more with row and column exchanged, without loops."""
+    """Return the entries, followed by the transposes of the `mutual` entries.
+
+    Parameters:
+        row, column (int[entries]): Rows and columns of the entries.
+        values: number[entries], or None.
+        mutual (bool[entries], or bool): Entries to transpose; entries on the diagonal are skipped.
+
+    Returns:
+        row, column, values
+    """
     back = mutual & (row != column)
     values = None if values is None else np.concatenate([values, values[back]])
     return np.concatenate([row, column[back]]), np.concatenate([column, row[back]]), values
@@ -128,12 +137,12 @@ def graph_of_rows(
     transpose: bool = False,
     source: Source | None = None,
 ) -> Graph:
-    """`build_graph` from compressed rows: arrays that are canonical already are kept as they are.
+    """Make the graph of compressed rows; canonical arrays are kept without a copy.
 
     Parameters:
-        indptr (int[num_vertices + 1]): Ascending from 0 to the number of entries.
-        indices (int[entries]): In 0..num_vertices-1.
-        values, symmetrize, transpose, source: As of `build_graph`.
+        indptr (int[num_vertices + 1]): Offsets, ascending from 0 to the number of entries.
+        indices (int[entries]): Columns, in 0..num_vertices-1.
+        values, symmetrize, transpose, source: See `build_graph`.
     """
     source = source or Source()
     check_num_vertices(num_vertices, source.name)
@@ -151,7 +160,10 @@ def graph_of_rows(
 
 
 def with_weight_range(source: Source, values: Array | None, repeated: int = 0) -> Source:
-    """The source with what is to be said of its values; of none, nothing."""
+    """Return the source with the range of `values` and the count of repeated entries.
+
+    Without `values`, the source has no weights.
+    """
     if values is None:
         return replace(source, weights="", weight_range="").counting(MERGED, repeated)
     found = WeightRange(source.weights)
@@ -168,14 +180,18 @@ def is_canonical(indptr: IntArray, indices: IntArray, values: Array | None) -> b
         after = indices[start + 1 : end + 1]
         ascends = after > indices[start : start + len(after)]
         first, last = np.searchsorted(indptr, (start + 1, start + 1 + len(after)))
-        ascends[indptr[first:last] - start - 1] = True  # the first of a row
+        ascends[indptr[first:last] - start - 1] = True  # the first entry of a row
         if not ascends.all():
             return False
     return True
 
 
 def as_values(values: Array, where: str) -> npt.NDArray[np.floating]:
-    """Numbers as float32 (kept) or float64; InputError for anything that is no finite real."""
+    """Return values as float32 (if they have this type) or float64.
+
+    Raises:
+        InputError: For values that are not finite real numbers.
+    """
     if values.dtype.kind == "c":
         raise InputError(f"{where}: complex values are not supported")
     if values.dtype.kind not in "biuf":
@@ -187,21 +203,21 @@ def as_values(values: Array, where: str) -> npt.NDArray[np.floating]:
 
 
 def check_finite(values: npt.NDArray[np.floating], where: str) -> None:
-    """InputError for NaN or infinity."""
+    """Raise InputError if a value is NaN or infinite."""
     if not all_finite(values):
         bad = values[~np.isfinite(values)][0]
         raise InputError(f"{where}: value '{bad}' is not a finite number")
 
 
 def all_finite(values: npt.NDArray[np.number]) -> bool:
-    """Whether there is neither NaN nor infinity."""
+    """Whether no value is NaN or infinite."""
     with np.errstate(over="ignore", invalid="ignore"):
-        finite_sum = bool(np.isfinite(values.sum()))  # half the time of a look at each
+        finite_sum = bool(np.isfinite(values.sum()))  # takes half the time of a test of each value
     return finite_sum or bool(np.isfinite(values).all())
 
 
 def to_scipy(graph: Graph, dtype: Any = None) -> Any:
-    """The matrix as ``scipy.sparse.csr_array`` (ones where the graph has no values)."""
+    """Return the matrix as ``scipy.sparse.csr_array``, with ones if the graph has no values."""
     from scipy.sparse import csr_array
 
     data = graph.values
@@ -212,8 +228,10 @@ def to_scipy(graph: Graph, dtype: Any = None) -> Any:
 
 
 def is_symmetric(graph: Graph, *, values: bool = False, skew: bool = False) -> bool:
-    """Whether (i, j) is a nonzero wherever (j, i) is; with `values` also of equal value, with
-    `skew` of opposite value."""
+    """Whether (j, i) is a nonzero for every nonzero (i, j).
+
+    With `values` both values must be equal; with `skew` they must be opposite.
+    """
     if graph.num_nonzeros > MANY and not values and not skew:
         return bool(is_mirrored(graph.indptr, graph.indices))
     columns = np.bincount(graph.indices, minlength=graph.num_vertices)
@@ -229,12 +247,15 @@ def is_symmetric(graph: Graph, *, values: bool = False, skew: bool = False) -> b
 
 
 def detect_direction(graph: Graph) -> Graph:
-    """The same graph, undirected if its pattern is symmetric (for sources that do not say)."""
+    """Return the graph, undirected if its pattern is symmetric.
+
+    Use this for sources that do not say whether they are directed.
+    """
     return replace(graph, directed=False) if graph.directed and is_symmetric(graph) else graph
 
 
 def check_edge_index(pair: Array, where: str) -> IntArray:
-    """An edge_index of PyTorch Geometric, sources first; InputError unless int[2, edges]."""
+    """Return an edge_index of PyTorch Geometric, sources first; InputError if not int[2, edges]."""
     if pair.ndim != 2 or pair.shape[0] != 2:
         rule = f"(2, edges), not {pair.shape}{': transpose it' * (pair.shape[1:] == (2,))}"
         raise InputError(f"{where}: the shape of 'edge_index' must be {rule}")

@@ -1,4 +1,4 @@
-"""Edges that a graph gains and loses, as lists."""
+"""Lists of added and removed edges, and the graph after these changes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Values = npt.NDArray[np.floating] | None
 
 @dataclass(frozen=True, eq=False)
 class EdgeChanges:
-    """Edges of a list, by the ids of the source.
+    """A list of edges, with the ids of the graph's source.
 
     Attributes:
         where: File or name of the list, for messages.
-        u, v: int64 or bytes[edges], names; edge k is ``A[u[k], v[k]]``.
+        u, v: int64[edges], or names, bytes[edges]; edge k is ``A[u[k], v[k]]``.
         weights: float32 or float64[edges], or None.
-        text: Of the file; empty where an edge has no line.
+        text: Text of the edge list file, for line numbers in messages; empty for other sources.
     """
 
     where: str
@@ -47,13 +47,13 @@ class EdgeChanges:
 
     @classmethod
     def of(cls, given: Any, name: str) -> EdgeChanges:
-        """The edges that a user gives.
+        """Make the list of what a user gives.
 
         Parameters:
             given (path, int or str[edges, 2], or number[edges, 3]): Rows ``u v`` or ``u v weight``.
-                Edge lists have the ids of the source; other formats, as MatrixMarket, count as they
-                do.
-            name: Of the list, for messages.
+                Edge lists and arrays hold the ids of the source. Other formats, such as
+                MatrixMarket, number vertices by their own rules.
+            name: Name of the list, for messages.
 
         Raises:
             InputError: For a wrong file or array.
@@ -80,7 +80,11 @@ class EdgeChanges:
         return cls(f"`{name}`", u, v, weights)
 
     def among(self, ids: Ids) -> EdgeChanges:
-        """The same edges, whole numbers as names where `ids` of the graph are names."""
+        """Return the edges with ids of the type of `ids`: numbers become names if `ids` are names.
+
+        Raises:
+            InputError: If the edges have names, and `ids` are numbers.
+        """
         if are_names(ids):
             return replace(self, u=names_of(self.u), v=names_of(self.v))
         if are_names(self.u):
@@ -89,16 +93,16 @@ class EdgeChanges:
 
     @property
     def turned(self) -> EdgeChanges:
-        """The same edges from v to u."""
+        """The edges in the reverse direction, from v to u."""
         return replace(self, u=self.v, v=self.u)
 
     def refuse(self, wrong: npt.NDArray[np.bool_], message: str) -> None:
-        """InputError about the first edge that is wrong, bool[edges], if any is."""
+        """Raise InputError about the first edge for which `wrong`, bool[edges], is true."""
         if (k := first_true(wrong)) is not None:
             self.fail(k, message)
 
     def fail(self, k: int, message: str) -> NoReturn:
-        """Raise the InputError about edge k."""
+        """Raise InputError about edge k."""
         edge = f"{shown(self.u[k])} {shown(self.v[k])}"
         if not self.text:
             raise InputError(f"{self.where}: edge '{edge}' {message}")
@@ -108,21 +112,24 @@ class EdgeChanges:
 
 
 def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None) -> Graph:
-    """The graph without the edges of one list, then with the edges of another.
+    """Return the graph without the `removed` edges, then with the `added` edges.
 
-    In an undirected graph an edge ``u v`` is ``v u`` too. An edge that a list has twice is one.
+    In an undirected graph, the edge ``u v`` is also the edge ``v u``. An edge that occurs twice in
+    a list counts once.
 
     Parameters:
-        graph: Of one type.
-        added: With weights if, and only if, the graph has some. New ids are new vertices: where the
-            ids are the vertex numbers 0..n-1 they go on at n, else all ids are sorted.
+        graph: A graph of one vertex type.
+        added: Edges with weights if the graph has weights, and without weights otherwise. New ids
+            are new vertices. If the graph's ids are the numbers 0..n-1, new ids start at n;
+            otherwise all ids are sorted.
+        removed: Edges of the graph.
 
     Returns:
-        Without columns (`plancc.graph.columns`).
+        The new graph, without columns (`plancc.graph.columns`).
 
     Raises:
-        InputError: For a removed edge that is not there; for an added one that is there, or that
-            has a weight too many or too few.
+        InputError: For a removed edge that is not in the graph, an added edge that is in the graph
+            already, and a weight that is missing or that the graph does not use.
     """
     own = ids_or_numbers(graph.num_vertices, graph.original_ids, None)
     added, removed = (each and each.among(own) for each in (added, removed))
@@ -140,11 +147,12 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
 def changed_relations(
     graph: Graph, added: Mapping[Relation, EdgeChanges], removed: Mapping[Relation, EdgeChanges]
 ) -> Graph:
-    """`changed` of a graph of types.
+    """Return a graph of several vertex types without `removed`, then with `added` edges.
 
     Parameters:
-        added, removed: Edges ``u v`` have the destination first, and the ids of the types, or
-            numbers from 0 within these. New vertices are placed by type, as in `changed`.
+        added, removed: Lists by relation. The destination of an edge ``u v`` is u. Ids are those of
+            the vertex types, or vertex numbers from 0 within each type. In every type, new vertices
+            are placed by the rule of `changed`.
     """
     types, given = graph.types, graph.original_ids
     assert types is not None
@@ -181,8 +189,8 @@ def changed_relations(
 def _edited(
     key: Ids, values: Values, ids: tuple[Ids, Ids], added: Any, removed: Any, directed: bool
 ) -> tuple[Ids, Values]:
-    """Keys of nonzeros, see `_places`, and their values without and with the edges of lists."""
-    if (np.diff(key) < 0).any():  # the source does not have its ids in order
+    """Return keys (see `_places`) and values of the nonzeros without `removed`, with `added`."""
+    if (np.diff(key) < 0).any():  # the ids of the source are not in order
         order = np.argsort(key, kind="stable")
         key, values = key[order], None if values is None else values[order]
     if removed is not None:
@@ -198,7 +206,13 @@ def _edited(
 
 
 def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool) -> Ids:
-    """Ascending ids, including ids that occur in lists only; `numbered`: they have no gaps."""
+    """Return `ids` and the new ids of `lists`, ascending.
+
+    Parameters:
+        ids (int64 or bytes[n]): Ids of the graph, ascending.
+        lists: Pairs of a list of edges and the ids of one end of its edges.
+        numbered: Whether ids are vertex numbers: then new ids must go on at n without gaps.
+    """
     some = np.unique(np.concatenate([ids[:0], *(ends for _, ends in lists)]))
     new = some[places_in(ids, some) < 0]
     gaps = new != len(ids) + np.arange(len(new))
@@ -207,7 +221,7 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
         gap = len(ids) + int(np.argmax(gaps))
         k = int(np.argmax(ends == new[gaps][0]))
         edges.fail(k, f"names a new vertex, and new vertices go on at {gap}")
-    if are_names(new) and len(new):  # as long as the longest, and no longer
+    if are_names(new) and len(new):  # the type is as wide as the longest name
         longest = max(np.char.str_len(each).max() for each in (ids, new))
         ids = ids.astype(f"S{longest}")
     known = np.insert(ids, np.searchsorted(ids, new), new)
@@ -217,7 +231,7 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
 
 
 def _check_weights(values: Values, added: EdgeChanges) -> None:
-    """Refuse weights where the graph has none, and edges without where it has some."""
+    """Raise InputError for weights that the graph does not use, and for missing weights."""
     if values is not None and added.weights is None:
         added.fail(0, "needs a weight, as the edges of the graph have")
     if added.weights is not None and values is None:
@@ -229,16 +243,17 @@ def _check_weights(values: Values, added: EdgeChanges) -> None:
 def _places(
     key: Ids, edges: EdgeChanges, ids: tuple[Ids, Ids], directed: bool, there: bool
 ) -> tuple[Ids, tuple[Ids, Ids]]:
-    """Where the nonzeros of edges stand among sorted keys, or would stand.
+    """Find the places of edges among the sorted keys of the graph's nonzeros.
 
     Parameters:
         key (int64[nnz]): Row times the number of columns, plus column; ascending.
-        ids: Of rows and of columns.
-        there: Whether they must be there; else they must not.
+        ids: Ids of the rows, and ids of the columns.
+        there: Whether the edges must be in the graph; otherwise they must not be in the graph.
 
     Returns:
-        place, (new, edge): All int64[m]; the keys of the edges, ascending and distinct, and the
-        number of an edge of each.
+        place, (new, edge): int64[m] each. `new` are the keys of the edges, ascending and distinct;
+        `place` is where each key stands, or would stand, in `key`; `edge` is the number of an edge
+        with this key.
     """
     ends: list[Any] = []
     for own, of_edge in zip(ids, (edges.u, edges.v), strict=True):

@@ -1,7 +1,8 @@
-"""What a list of edges says of itself beside them: counts, direction, and whether it has two sides.
+"""Claims of an edge list about itself: counts, direction, and whether columns have two id spaces.
 
-SNAP, KONECT and Network Repository say it in comments, others in a line of sizes before the edges,
-and tables by the names of their columns. It is compared with what was read.
+Files of SNAP, KONECT and Network Repository have claims in comments. Other files have a line of
+sizes before the edges, and tables have names of columns. The claims are compared with the edges
+that were read.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from plancc.text import shown
 
 IntArray = npt.NDArray[np.integer]
 TOLD = ".*(share one id space|are undirected)"
-"""What `warn_of_two_sides` and `warn_of_direction` say."""
+"""Pattern of the warnings of `warn_of_two_sides` and `warn_of_direction`."""
 _NUMBER = rb"(\d(?:,?\d){0,17})\b(?!\.\d)"
 _OF = rb"(?:num_|number of )?(?:%s)[ \t]*[:=][ \t]*" + _NUMBER
 _COUNTS = re.compile(
@@ -45,18 +46,18 @@ _UNDIRECTED = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _LEAST = 3
-"""Edges below a line of sizes: of fewer it may too well be an edge."""
+"""Least number of edges below a line of sizes; with fewer edges the line may well be an edge."""
 
 
 class Said(NamedTuple):
-    """What stands before the edges.
+    """Claims about the graph that stand before the edges.
 
     Attributes:
-        place: Says where it stands.
-        vertices, edges: Their numbers; None: it has none.
-        undirected: Whether an edge is one in both directions.
-        sides: Vertices of rows and of columns, 0 where they are not counted, if each side has ids
-            separately; None: they share one id space.
+        place: Words for the place of the claims: "the comments say".
+        vertices, edges: Claimed numbers of vertices and of edges; None if there is no claim.
+        undirected: Whether edges are said to be undirected.
+        sides: Claimed numbers of row ids and of column ids (0 if there is no number), if rows and
+            columns have separate ids. None if rows and columns share one id space.
     """
 
     place: str
@@ -67,7 +68,7 @@ class Said(NamedTuple):
 
 
 def claims_of(head: bytes) -> Said:
-    """What the comments before the first edge say."""
+    """Return the claims in the comments before the first edge."""
     counts: list[int | None] = [None, None]
     for found in chain(_COUNTS.finditer(head), _COUNTS_BEFORE.finditer(head)):
         for k, word in enumerate(found.groups()):
@@ -83,7 +84,7 @@ def claims_of(head: bytes) -> Said:
     elif kind == b"sym":
         claims = claims._replace(undirected=True)
     if count:
-        # a value of "positive" counts edges, and a line has several
+        # a weight of type "positive" is a number of edges, so a line may stand for several edges
         several = weights is not None and b"pos" in weights
         both = rows + columns if kind == b"bip" else rows
         claims = claims._replace(vertices=both, edges=None if several else count)
@@ -93,19 +94,20 @@ def claims_of(head: bytes) -> Said:
 def first_line(
     first: Sequence[float], lines: int, below: Sequence[IntArray], is_table: bool
 ) -> tuple[str, Said | None]:
-    """What is to be said of the first edge, "" for nothing, and what it says if it is none.
+    """Return a remark about the first line, or "", and its claims if it is a line of sizes.
 
-    In a line of sizes the last number counts the lines below, or is half of them if they have every
-    edge in both directions, and the numbers before count vertices, at least what the ids below ask
-    for, or the number that occurs. It may be an edge too if the first column never rises, as in a
-    path from its end, or if fewer lines are below. pandas' line of column numbers is ``0,1[,2]``:
-    two ids that occur nowhere else, while others occur again.
+    In a line of sizes, the last number is the number of lines below, or half of it if the lines
+    list every edge in both directions. The numbers before are the number of vertices: at least
+    what the ids below need, or the number of ids that occur. Such a line may still be an edge if
+    the first column never rises (a path that is listed from its end), or if fewer lines follow.
+    The line of column numbers that pandas writes is ``0,1[,2]``: its ids occur nowhere else, while
+    other ids are repeated.
 
     Parameters:
-        first: ``u, v`` or ``u, v, weight``.
-        lines: Edges below.
-        below: All their ids.
-        is_table: Whether pandas may have written it.
+        first: Numbers of the first line: ``u, v`` or ``u, v, weight``.
+        lines: Number of edges below.
+        below: Ids of the edges below: columns u and v, or distinct ids alone.
+        is_table: Whether pandas may have written the file.
     """
     square = len(first) == 2 or first[0] == first[1]
     counts = square and lines >= _LEAST
@@ -135,7 +137,7 @@ def first_line(
 
 
 def _are_both_ways(below: Sequence[IntArray]) -> bool:
-    """Whether every edge is there in both directions; of ids alone: whether it may be."""
+    """Whether every edge is listed in both directions; true if `below` has no pairs of ids."""
     if len(below) != 2:
         return True
     ids, place = np.unique(np.concatenate(below), return_inverse=True)
@@ -151,16 +153,16 @@ def warn_of_counts(
     ids: npt.NDArray[Any] | None = None,
     by_number: bool = False,
 ) -> None:
-    """Compare what is said with what was read.
+    """Compare the claimed numbers with the numbers that were read.
 
     Parameters:
-        edges: Lines with an edge, and lines with a self loop.
-        vertices: Of the graph.
-        ids: Their ids, ascending, or names; None: they are 0..vertices - 1.
-        by_number: The user has said how many vertices there are.
+        edges: Number of lines with an edge, and of lines with a self loop.
+        vertices: Number of vertices of the graph.
+        ids: Ids of the vertices: ascending numbers, or names. None if ids are 0..vertices - 1.
+        by_number: Whether the user gave the number of vertices.
 
     Warns:
-        PlanccWarning: For other counts. Lines may have an edge once, or in both directions.
+        PlanccWarning: If numbers differ. Lines may list an edge once, or in both directions.
     """
     (lines, loops), said, read, short = edges, list[str](), list[str](), False
     if claims.edges is not None:
@@ -173,7 +175,7 @@ def warn_of_counts(
         if ids is not None and not are_names(ids):
             least, largest = int(ids[0]), int(ids[-1])
         told = vertices != largest - least + 1 and claims.vertices in (largest, largest + 1)
-        if said or not told:  # `plancc.graph.ids.number` tells
+        if said or not told:  # otherwise `plancc.graph.ids.number` warns
             said.insert(0, f"{claims.vertices:,} vertices")
             read.insert(0, f"{vertices:,}")
         if largest < claims.vertices and not short and not are_names(ids):
@@ -188,9 +190,10 @@ def warn_of_counts(
 
 
 def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[Any]) -> None:
-    """Warn where the first of three columns seems to have numbers of edges, or times.
+    """Warn if the first of three columns seems to hold line numbers or times.
 
-    It counts the lines, and most numbers of the others are in both; or it alone is as large.
+    The column seems to hold line numbers if it counts the lines, and most numbers of the two other
+    columns occur in both. It seems to hold times if its numbers alone are large.
     """
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():
@@ -203,14 +206,14 @@ def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[A
 
 
 def warn_of_direction(claims: Said, where: str, directed: bool) -> None:
-    """Warn where edges are said to be undirected, and some have no reverse."""
+    """Warn if edges are said to be undirected, and some edges have no reverse edge."""
     if claims.undirected and directed:
         told = "that edges are undirected, and some are listed in one direction only"
         warn(f"{where}: {claims.place} {told}: `symmetrize` adds the other")
 
 
 _PLAIN = "id ids node nodes vertex index idx no nr num number key code name token"
-"""Words that say nothing of what is counted."""
+"""Words of column names that do not name a kind of thing."""
 _ROLES = """
 src dst source target sources targets from to row col column head tail parent child citing cited
 cite cites reference ref start end begin stop origin dest destination origins destinations first
@@ -224,13 +227,13 @@ ratee truster trustee voter votee similar coauthor adviser advisee advisor stude
 self master slave departure arrival primary secondary superior subordinate replier repliee reply
 mentioned retweeted quoted
 """
-"""Words that tell the two ends of an edge apart, not what they are."""
+"""Words of column names that name an end of an edge, not a kind of thing."""
 _ALIKE = 4
-"""Common first letters that make two words one thing, as caller and callee."""
+"""Number of common first letters that make two words one kind of thing, as caller and callee."""
 
 
 def are_two_things(first: str, second: str) -> bool:
-    """Whether the names of two columns are of two kinds of things, as "user_id" and "itemId"."""
+    """Whether the names of two columns name two kinds of things, as "user_id" and "itemId"."""
     words = [_words_of(name) for name in (first, second)]
     both = words[0] | words[1]
     if not all(words) or words[0] & words[1] or not both.isdisjoint(_ROLES.split()):
@@ -242,10 +245,13 @@ def are_two_things(first: str, second: str) -> bool:
 
 
 def is_source_first(names: Sequence[str], source: str, destination: str) -> bool:
-    """Whether the names of two columns contain the names of two types, or words for them, in order.
+    """Whether the first column is the source and the second the destination, by their names.
+
+    A column's name contains the name of the vertex type, or a word such as "src" or "to".
 
     Parameters:
-        names: Of the columns of u and v; empty without.
+        names: Names of the columns of u and v; empty if the columns have no names.
+        source, destination: Vertex types of the relation.
     """
     first, second = [name.lower() for name in names] or ("", "")
     types = tuple(kind.lower().removesuffix("s") for kind in (source, destination))
@@ -256,17 +262,17 @@ def is_source_first(names: Sequence[str], source: str, destination: str) -> bool
 
 
 def _words_of(name: str) -> frozenset[str]:
-    """The words of a name that say something: in lower case, without "id"."""
+    """Return the words of a column name that name a thing, in lower case and without "id"."""
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=\D)(?=\d)|[\W_]+", " ", name).lower()
     cut = (re.sub(r"(?<=.)(node|vertex)?ids?$", "", word) for word in apart.split())
     return frozenset(word for word in cut if word.isalpha() and word not in _PLAIN.split())
 
 
 def warn_of_two_sides(where: str, names: Sequence[str], u: IntArray, v: IntArray) -> None:
-    """Warn where two columns seem to count two kinds of things, and ids occur in both.
+    """Warn if two columns seem to hold ids of two kinds of things, and some ids occur in both.
 
     Parameters:
-        names: Of the columns of u and v; empty without.
+        names: Names of the columns of u and v; empty if the columns have no names.
     """
     if len(names) != 2 or not are_two_things(*names):
         return

@@ -1,7 +1,8 @@
-"""Arrays with an entry for every nonzero, which all that selects or orders nonzeros carries along.
+"""Columns: arrays with an entry for every nonzero. Code that selects or orders nonzeros does the
+same with their columns.
 
-A new array for every nonzero is a name in `COLUMNS` and a dataset ``matrix/NAME`` of the plan file
-(`plancc.plan.format`); layers read it by its name.
+For a new column, add a name to `COLUMNS` and a dataset ``matrix/NAME`` to the plan file
+(`plancc.plan.format`); layers read the column by its name.
 """
 
 from __future__ import annotations
@@ -15,39 +16,39 @@ import numpy.typing as npt
 
 Columns = Mapping[str, npt.NDArray[Any]]
 COLUMNS = {"relation": "relations", "edge_features": "features of edges"}
-"""Names of columns, and of nodes of the group "matrix" of a plan file, with their words."""
+"""Words for every column, by its name; the group "matrix" of a plan file has the same names."""
 RELATION, EDGE_FEATURES = COLUMNS
 
 
 def columns_of(**given: npt.NDArray[Any] | None) -> Columns:
-    """Columns by their names; None: missing."""
+    """Return the given columns by their names; a column that is None is left out."""
     return {name: each for name, each in given.items() if each is not None}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WithColumns:
-    """A matrix whose nonzeros carry more than a value.
+    """A matrix whose nonzeros have columns besides their values.
 
     Attributes:
-        columns: By their names arrays whose first axis is the nonzeros, in the same order:
+        columns: Arrays by name. The first axis of each is the nonzeros, in the matrix's order:
 
-            relation (uint16[num_nonzeros]): Number of the relation of every nonzero, where
-                relations are parallel (`plancc.graph.types.Types`). A column then may occur several
-                times in a row, once for a relation; they stand together, their relations ascending.
-            edge_features (float32[num_nonzeros, width]): Features of the edges; of a nonzero that
-                is none (a self loop that was added) zeros.
+            relation (uint16[num_nonzeros]): Number of every nonzero's relation, if relations are
+                parallel (`plancc.graph.types.Types`). Then a row may have several nonzeros in one
+                column of the matrix, once per relation, side by side with ascending relations.
+            edge_features (float32[num_nonzeros, width]): Features of the edges; zeros for a nonzero
+                that is no edge, such as an added self loop.
     """
 
     columns: Columns = field(default_factory=dict)
 
     @property
     def relation(self) -> npt.NDArray[np.uint16] | None:
-        """The column of this name; None: there is none."""
+        """The column "relation", or None."""
         return self.columns.get(RELATION)
 
     @property
     def edge_features(self) -> npt.NDArray[np.float32] | None:
-        """The column of this name; None: there is none."""
+        """The column "edge_features", or None."""
         return self.columns.get(EDGE_FEATURES)
 
     @property
@@ -56,13 +57,13 @@ class WithColumns:
         return [name for name in self.columns if name != RELATION]
 
     def columns_at(self, places: Any) -> Columns:
-        """The columns of some nonzeros, which a slice, a mask or numbers name."""
+        """Return the columns of the nonzeros at `places`: a slice, a mask or numbers."""
         return {name: each[places] for name, each in self.columns.items()}
 
     def without_read_columns(self) -> Self:
-        """The same without the columns that layers read."""
+        """Return the matrix without the columns that layers read."""
         return self.with_columns(**dict.fromkeys(self.read_columns))
 
     def with_columns(self, **columns: Any) -> Self:
-        """The same with other columns of these names; None: without them."""
+        """Return the matrix with these columns replaced; a column that is None is removed."""
         return replace(self, columns=columns_of(**{**self.columns, **columns}))

@@ -1,4 +1,4 @@
-"""Graphs and their vertex data from Python objects. Imports no library of these objects."""
+"""Graphs and vertex data from Python objects, without an import of the objects' libraries."""
 
 from __future__ import annotations
 
@@ -33,30 +33,31 @@ _ACCEPTED = (
 
 
 def as_graph(obj: Any) -> Graph:
-    """Turn what a user has into a Graph.
+    """Turn a user's object into a Graph.
 
     Parameters:
         obj (Graph, path, scipy sparse, networkx graph, (n, edge_index), or an object of a library):
             - Graph: returned as it is.
             - Path: read by `plancc.graph.formats.read_graph`.
-            - scipy sparse matrix or array: ``A`` itself; duplicates are summed, zeros dropped; a
-              boolean matrix has no values. Undirected if its pattern is symmetric. A rectangular
-              one is a graph of types (`plancc.graph.union.rectangular`).
-            - ``{type: count, (source, name, destination): matrix or edge_index}``: a graph of types
-              (`graph_of_relations`). In place of a count also a mapping of vertex data by name,
-              with the count as "num_nodes" where no array says it.
+            - scipy sparse matrix or array: ``A`` itself. Repeated entries are summed, zeros are
+              dropped, and a boolean matrix has no values. The graph is undirected if its pattern is
+              symmetric. A rectangular matrix is a graph of two vertex types
+              (`plancc.graph.union.rectangular`).
+            - ``{type: count, (source, name, destination): matrix or edge_index}``: a graph of
+              several vertex types (`graph_of_relations`). In place of the count, a type may have a
+              mapping of vertex data by name, with the count as "num_nodes" if no array has it.
             - networkx: edge u -> v is ``A[u, v]`` (u needs v); undirected graphs have both
-              directions. Vertices in the graph's order; nodes that all are text or whole numbers
-              are kept as ``original_ids``. Values if at least one edge has the attribute "weight"
-              (1 for edges without it); parallel edges are summed then.
-            - ``(n, edge_index)``: int[2, edges] as in PyTorch Geometric, numpy or torch:
-              ``edge_index[0]`` is the source j, ``edge_index[1]`` the destination i that aggregates
-              from it, hence ``A[i, j]``. No values. Undirected if its pattern is symmetric.
+              directions. Vertices are in the graph's order. Nodes are kept as ``original_ids`` if
+              all are text or all are whole numbers. The graph has values if an edge has the
+              attribute "weight": 1 for edges without it, and the sum for parallel edges.
+            - ``(n, edge_index)``: int[2, edges] of numpy or torch, as in PyTorch Geometric:
+              ``edge_index[0]`` is the source j, ``edge_index[1]`` the destination i, hence
+              ``A[i, j]``. The graph has no values, and is undirected if its pattern is symmetric.
             - A Data of PyTorch Geometric, its ``to_dict()``, or any object or dict with
               ``edge_index`` (`plancc.interop.record.graph_of_record`).
             - A homogeneous graph of DGL: an edge from u to v is ``A[v, u]``, as in ``(n,
               edge_index)``.
-            - igraph: as networkx; values if edges have the attribute "weight".
+            - igraph: see networkx. The graph has values if edges have the attribute "weight".
 
     Raises:
         InputError: For any other object, a dense matrix, an index out of range, NaN or infinity.
@@ -92,19 +93,19 @@ def as_source(
     edge_features: Any = None,
     **reading: Any,
 ) -> tuple[Graph, VertexData]:
-    """Graph and vertex data of what a user has; weights of vertices are in the graph.
+    """Return graph and vertex data of a user's object; the graph has the weights of vertices.
 
     Parameters:
-        obj: As `as_graph` takes it.
+        obj: An object that `as_graph` accepts.
         data (path, several paths, VertexData, mapping of str to array, or False, optional): The
-            vertex data. None: what `obj` holds besides the graph; False: none.
-        split, keys: As in `plancc.graph.vertexsources.read_vertex_data`; ``keys["graph"]`` as in
+            vertex data. None for the data that `obj` holds besides the graph; False for no data.
+        split, keys: See `plancc.graph.vertexsources.read_vertex_data`; for ``keys["graph"]`` see
             `plancc.graph.formats.read_graph`.
-        edge_features: As in `plancc.graph.edge_features.with_edges`.
-        **reading: Of a path: options of `plancc.graph.formats.read_graph`.
+        edge_features: See `plancc.graph.edge_features.with_edges`.
+        **reading: Options of `plancc.graph.formats.read_graph`, for a path.
 
     Raises:
-        InputError
+        InputError: For a wrong graph, wrong data, or options that do not fit them.
     """
     format, large = reading.get("format"), bool(reading.get("allow_large"))
     listed: Any = nullcontext() if edge_features is None else listing()
@@ -126,7 +127,7 @@ def as_source(
 
 
 def unpacked(obj: Any) -> Any:
-    """A `Held` of an object that has graph and data, so that both are taken from it once."""
+    """Return a `Held` if `obj` holds a graph and data, so that `obj` is read once; else `obj`."""
     if isinstance(obj, str | os.PathLike | Held):
         return obj
     return find_held(obj) or _held_relations(obj) or obj
@@ -142,7 +143,7 @@ def data_beside(
     format: str | None,
     allow_large: bool,
 ) -> VertexData:
-    """The vertex data of a graph that was made of `obj`; parameters as of `as_source`."""
+    """Return the vertex data of a graph that was made of `obj`; for parameters see `as_source`."""
     choice: Any = {"split": split, "keys": keys}
     if data is None:
         return own_data(obj, graph, **choice, format=format, allow_large=allow_large)
@@ -168,14 +169,14 @@ def own_data(
     keys: Mapping[str, str] | None = None,
     allow_large: bool = False,
 ) -> VertexData:
-    """Vertex data that the source of a graph holds; none where it has none.
+    """Return the vertex data that the source of a graph holds; empty if it holds none.
 
     Parameters:
-        obj: What `graph` was made of, a path, or what `find_held` says of an object.
-        format, split, keys, allow_large: As in `plancc.graph.vertexsources.read_vertex_data`.
+        obj: Source of `graph`: a path, or the result of `find_held`.
+        format, split, keys, allow_large: See `plancc.graph.vertexsources.read_vertex_data`.
 
     Raises:
-        InputError: If it is wrong; the message says how to leave it out.
+        InputError: For wrong data; the message says how to leave the data out.
     """
     choice: Any = {"split": split, "keys": keys, "required": False}
     try:
@@ -194,7 +195,7 @@ def own_data(
 
 
 def _no_graph(obj: Any) -> str:
-    """Why an array or a sequence is not a graph."""
+    """Return a message that says why an array or a sequence is not a graph."""
     shape = tuple(obj.shape) if hasattr(obj, "shape") else np.shape(obj)
     if len(shape) == 2 and 2 in shape and shape[0] != shape[1]:
         told = f"a bare edge_index of shape {shape} does not say how many vertices there are"
@@ -232,7 +233,7 @@ def is_typed(obj: Any) -> bool:
 
 
 def _held_relations(obj: Any) -> Held | None:
-    """A mapping of relations, with the vertex data of its types; None for other objects."""
+    """Return the `Held` of a mapping of relations, with vertex data by type; else None."""
     if not is_typed(obj):
         return None
     data = {name: each for name, each in obj.items() if isinstance(each, Mapping)}
@@ -240,7 +241,7 @@ def _held_relations(obj: Any) -> Held | None:
 
 
 def _count_of(given: Any) -> Any:
-    """The vertices of a type that has its number, or vertex data."""
+    """Return the number of vertices of a type, which is given as a number or by vertex data."""
     if not isinstance(given, Mapping):
         return given
     lists = {*chain.from_iterable(INDEX_LISTS.values())}
@@ -249,15 +250,15 @@ def _count_of(given: Any) -> Any:
 
 
 def graph_of_relations(relations: Mapping[Any, Any]) -> Graph:
-    """The graph of ``{type: count, (source, name, destination): matrix or edge_index}``.
+    """Return the graph of ``{type: count, (source, name, destination): matrix or edge_index}``.
 
     Parameters:
-        relations: A matrix is sparse, of scipy, with a row for every vertex of the destination and
-            a column for every one of the source. An ``edge_index``, int[2, edges], has sources and
-            destinations, as in PyTorch Geometric; it needs the counts of its types.
+        relations: A matrix is a sparse matrix of scipy, with a row for every destination vertex and
+            a column for every source vertex. An ``edge_index``, int[2, edges], has sources in row 0
+            and destinations in row 1, as in PyTorch Geometric, and needs the counts of its types.
 
     Raises:
-        InputError: For shapes that disagree with each other or with the counts, and as of `united`.
+        InputError: For shapes that disagree with each other or with the counts; see also `united`.
     """
     source = Source("relations", format="dict")
     counts = {name: _count_of(each) for name, each in relations.items() if isinstance(name, str)}

@@ -1,15 +1,15 @@
 """Folders of ``.npy`` files: compressed rows that are mapped into memory, not read.
 
-``indptr.npy`` and ``indices.npy`` are the rows: row i needs the rows
-``indices[indptr[i]:indptr[i + 1]]``. ``values.npy`` may be beside them, ``original_ids.npy``, and
-vertex data: ``features.npy``, ``labels.npy``, ``train_mask.npy`` and so on. ``graph.json`` says
-what arrays do not: whether the graph is directed, what it was made of, and its types and relations,
-if it has some. Then rows belong to the union (`plancc.graph.types`), ``relation.npy`` is there
-where relations are parallel, and vertex data of type k are ``k.features.npy`` and so on. `plancc
-convert` writes such a folder.
+``indptr.npy`` and ``indices.npy`` hold the rows: row i needs the rows
+``indices[indptr[i]:indptr[i + 1]]``. The folder may also hold ``values.npy``, ``original_ids.npy``,
+and vertex data: ``features.npy``, ``labels.npy``, ``train_mask.npy`` and so on. ``graph.json`` says
+whether the graph is directed, what it was made of, and the vertex types and relations, if any. With
+types, rows are those of the union (`plancc.graph.types`), ``relation.npy`` exists if relations are
+parallel, and vertex data of type k are ``k.features.npy`` and so on. `plancc convert` writes such a
+folder.
 
-Where rows are canonical, the arrays of the graph are the files: the system reads the pages that are
-looked at, and drops them when memory is short.
+If rows are canonical, the graph's arrays are maps of the files: the system reads a page when it is
+used, and drops it when memory is short.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ OTHERS = ("values.npy", "original_ids.npy", "relation.npy")
 HEAD = "graph.json"
 VERSION = 1
 BLOCK = 1 << 22
-"""Entries that are looked at together."""
+"""Entries that are checked at a time."""
 
 
 def graph_files(folder: str) -> list[str]:
-    """The files that the graph is read from; empty if this is no such folder."""
+    """Return the names of the graph's files; empty if `folder` does not hold compressed rows."""
     there = [name for name in (*ROWS, *OTHERS, HEAD) if os.path.isfile(os.path.join(folder, name))]
     return there if there[:2] == [*ROWS] else []
 
@@ -69,16 +69,16 @@ def graph_files(folder: str) -> list[str]:
 def read_csr(
     path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
 ) -> Graph:
-    """The graph of a folder.
+    """Return the graph of a folder.
 
     Parameters:
-        path, pattern, symmetrize, transpose: As in `plancc.graph.formats.read_graph`; a graph of
-            types is neither made symmetric nor transposed.
+        path, pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`. A graph of
+            several vertex types cannot be made symmetric or transposed.
 
     Raises:
         InputError: For a file that is missing, cut short or of another type, arrays that disagree
-            in length, offsets that do not ascend, an index out of range, a nonzero of no relation;
-            the message names the file.
+            in length, offsets that do not ascend, an index out of range, a nonzero that belongs to
+            no relation; the message names the file.
     """
     files = MappedGraph.open(path, pattern=pattern)
     n = len(files.indptr) - 1
@@ -105,17 +105,17 @@ def read_csr(
 
 @dataclass(frozen=True, eq=False)
 class MappedGraph:
-    """The arrays of a folder, mapped.
+    """The mapped arrays of a folder.
 
     Attributes:
-        indptr (int64[n + 1]): Offsets that fit the indices.
-        indices (int[entries]): Not yet looked at.
+        indptr (int64[n + 1]): Offsets, checked against the number of indices.
+        indices (int[entries]): Columns, not yet checked.
         values: number[entries], or None.
         original_ids: int64 or bytes[n], or None.
-        directed: None: ``graph.json`` does not say.
-        source: With the weights as ``graph.json`` has them.
-        types: Of the union, or None.
-        relation: int[entries], where relations are parallel.
+        directed: Whether the graph is directed; None if ``graph.json`` does not say.
+        source: Source of the graph, with the name and range of weights of ``graph.json``.
+        types: Vertex types and relations, or None.
+        relation: int[entries] if relations are parallel, else None.
     """
 
     folder: str
@@ -130,10 +130,10 @@ class MappedGraph:
 
     @classmethod
     def open(cls, path: StrPath, *, pattern: bool = False) -> MappedGraph:
-        """Map the arrays of a folder; `pattern`: without values.
+        """Map the arrays of a folder; `pattern` leaves the values out.
 
         Raises:
-            InputError: As `read_csr`, but for what is in the indices.
+            InputError: See `read_csr`; the indices are not checked here.
         """
         folder = os.fspath(path)
         ptr_name, column_name = (os.path.join(folder, name) for name in ROWS)
@@ -165,17 +165,17 @@ class MappedGraph:
         return cls(folder, *found)
 
     def graph(self, source: Source) -> Graph:
-        """The arrays as a graph, unchecked: for its sizes and ids."""
+        """Return the unchecked arrays as a graph, from which a caller reads sizes and ids."""
         columns, directed = self.indices.astype(np.int32, copy=False), self.directed is not False
         own: Any = {"original_ids": self.original_ids, "source": source, "types": self.types}
         return Graph(self.indptr, columns, directed=directed, **own)
 
     def rows(self, first: int, last: int) -> Graph:
-        """Rows ``first..last-1``, whose columns are vertices of the whole graph.
+        """Return rows ``first..last-1``, whose columns are vertices of the whole graph.
 
         Raises:
             InputError: For an index out of range, columns that do not ascend, zeros, values that
-                are not finite, and a nonzero of no relation.
+                are not finite, and a nonzero that belongs to no relation.
         """
         start, stop = int(self.indptr[first]), int(self.indptr[last])
         self.check_range(start, stop)
@@ -201,7 +201,7 @@ class MappedGraph:
         return Graph(indptr, columns, values, directed, **own)
 
     def check_range(self, first: int, last: int) -> None:
-        """InputError unless entries ``first..last-1`` of the indices are vertices."""
+        """Raise InputError unless entries ``first..last-1`` of the indices are vertex numbers."""
         n = len(self.indptr) - 1
         for start in range(first, last, BLOCK):
             if (k := first_outside(self.indices[start : min(start + BLOCK, last)], n)) is not None:
@@ -209,20 +209,24 @@ class MappedGraph:
                 raise InputError(f"{os.path.join(self.folder, ROWS[1])}: {entry}")
 
     def not_symmetric(self) -> InputError:
-        """What to raise if a pattern that is said to be symmetric is not."""
+        """Return the error for a pattern that ``graph.json`` says to be symmetric, but is not."""
         told = "'directed' is false, and entries (i, j) are without (j, i)"
         cure = "write true, or read with `symmetrize`"
         return InputError(f"{os.path.join(self.folder, HEAD)}: {told}: {cure}")
 
     def numbers(self, first: int, last: int) -> npt.NDArray[np.floating] | None:
-        """The values of entries ``first..last-1``; InputError unless they are finite numbers."""
+        """Return the values of entries ``first..last-1``; None if the graph has no values.
+
+        Raises:
+            InputError: If a value is not a finite number.
+        """
         if self.values is None:
             return None
         return as_values(self.values[first:last], os.path.join(self.folder, "values.npy"))
 
 
 def _types(folder: str, head: Mapping[str, Any]) -> Types | None:
-    """The types that ``graph.json`` names; None where it names none."""
+    """Return the vertex types and relations of ``graph.json``; None if it has none."""
     if "types" not in head:
         return None
     try:
@@ -233,7 +237,7 @@ def _types(folder: str, head: Mapping[str, Any]) -> Types | None:
 
 
 def _others(folder: str, name: str, length: int) -> npt.NDArray[Any] | None:
-    """An array that need not be there."""
+    """Map an optional array of `length` entries; None if the file is missing."""
     path = os.path.join(folder, name)
     if not os.path.isfile(path):
         return None
@@ -251,7 +255,7 @@ def _others(folder: str, name: str, length: int) -> npt.NDArray[Any] | None:
 
 
 def _head(folder: str) -> dict[str, Any]:
-    """What ``graph.json`` says, little where it is missing; "made_of" is a mapping."""
+    """Return the mapping in ``graph.json``; its "made_of" is always a mapping, empty if missing."""
     path = os.path.join(folder, HEAD)
     if not os.path.isfile(path):
         return {"made_of": {}}
@@ -271,7 +275,7 @@ def _head(folder: str) -> dict[str, Any]:
 
 
 def _weights(head: Mapping[str, Any]) -> dict[str, str]:
-    """Name and range of the weights, as ``graph.json`` has them."""
+    """Return `weights` and `weight_range` of the source, from ``graph.json``."""
     told = {name: head["made_of"].get(name) for name in ("weights", "weight_range")}
     if all(isinstance(each, str) and each for each in told.values()):
         return {name: shown(each) for name, each in told.items()}
@@ -279,29 +283,34 @@ def _weights(head: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _columns(head: Mapping[str, Any]) -> str:
-    """Names of the columns that rows and columns were, as ``graph.json`` has them; "" without."""
+    """Return the names of the table's columns that became rows and columns; "" if unknown."""
     made_of = head["made_of"]
     try:
         names = split_names(shown(made_of.get("columns", "")))
         turned = "transpose" in reading_of(shown(made_of.get("reading", "")))
-    except InputError:  # others wrote it; it is for display only
+    except InputError:  # another program wrote graph.json; the names are for display only
         return ""
     return join_names(names[::-1] if turned else names) if len(names) == 2 else ""
 
 
-def not_converted(path: StrPath, reading: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of `read_graph` that a folder was not converted with; all for other sources."""
+def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]:
+    """Return the options of `read_graph` that read a path as the source of a plan was read.
+
+    For a folder, options that `plancc convert` applied already are left out, unless the source was
+    a folder too.
+    """
+    reading = reading_of(str(provenance.get("source_reading", "")))
     made_of = _head(os.fspath(path))["made_of"] if os.path.isdir(path) else {}
-    if not made_of:
-        return dict(reading)
+    if not made_of or provenance.get("source_format") == "csr":
+        return reading
     done = reading_of(shown(made_of.get("reading", "")))
     return {name: each for name, each in reading.items() if name in FLAGS and name not in done}
 
 
 def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """The other arrays of a folder, mapped; `split` and `keys` are looked up by the caller.
+    """Return the other arrays of a folder, mapped, by name; the caller applies `split` and `keys`.
 
-    Data of a graph of types stand by the name of their type.
+    For a graph of several vertex types, the result maps every type to its arrays.
     """
     folder = os.fspath(path)
     with input_errors(folder):
@@ -331,7 +340,7 @@ def write_head(folder: Path, directed: bool, source: Source, types: Types | None
 
 
 def write_csr(graph: Graph, folder: Path) -> None:
-    """Write a graph as a folder, which exists."""
+    """Write a graph into an existing folder."""
     for name in (*ROWS, *OTHERS):
         array = getattr(graph, name.removesuffix(".npy"))
         if array is not None:
@@ -340,7 +349,7 @@ def write_csr(graph: Graph, folder: Path) -> None:
 
 
 def write_data(data: VertexData, folder: Path) -> None:
-    """Write vertex data, also of types, into the folder of their graph."""
+    """Write vertex data, also by vertex type, into the folder of their graph."""
     every = {"": data}
     if data.by_type is not None:
         every |= {f"{data.by_type.number(name)}.": each for name, each in data.of_type.items()}

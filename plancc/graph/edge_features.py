@@ -1,4 +1,4 @@
-"""Features of edges: of the source, a file or an array."""
+"""Edge features, from the graph's source, a file or an array."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from plancc.graph.vertexdata import as_array
 from plancc.text import shown
 
 LEFT_OUT = "is left out; a graph has one value per edge"
-"""What is said of features of edges that are not taken."""
+"""End of the warning about edge features that are not used."""
 OF_SOURCE = "source"
-"""Value of the option `edge_features` for features of the source."""
+"""Value of the option `edge_features` for the features that the source holds."""
 
 
 def edge_features_of(
     obj: Any, keys: Mapping[str, str] | None = None, format: str | None = None
 ) -> Any:
-    """The `EdgeFeatures` in a path or an object; None where the graph has all that there is.
+    """Return the `EdgeFeatures` of a path or an object; None if there are none.
 
-    Of a graph of types the features by relation, in the order of its edges.
+    For a graph of several vertex types, return the features by relation, in the order of the
+    relation's edges.
     """
     if isinstance(obj, Held):
         return None if obj.edges is None else obj.edges()
@@ -51,15 +52,16 @@ def with_edges(
     format: str | None = None,
     symmetrize: bool = False,
 ) -> Graph:
-    """The graph with features of its edges.
+    """Return the graph with features of its edges.
 
     Parameters:
-        given: `OF_SOURCE`, or the path of a .npy file, or number[edges, width], in the order in
-            which the source has its edges; of a graph of types a mapping of these by relation.
-        listed: What `plancc.graph.listed_edges.listing` had of the source; none: the nonzeros of
-            the graph are its edges.
-        source, keys, format: What the graph was read from, as of `edge_features_of`.
-        symmetrize: As of `plancc.graph.listed_edges.with_features`.
+        given: Features in the order of the source's edges: number[edges, width], the path of a .npy
+            file, or `OF_SOURCE`. For a graph of several vertex types, a mapping of such features by
+            relation.
+        listed: Edges of the source, recorded by `plancc.graph.listed_edges.listing`. If empty or
+            None, the edges are the nonzeros of the graph.
+        source, keys, format: Source of the graph; see `edge_features_of`.
+        symmetrize: See `plancc.graph.listed_edges.with_features`.
 
     Raises:
         InputError: For features that are missing, or do not fit the edges.
@@ -85,7 +87,10 @@ def with_edges(
 
 
 def _of_relations(given: Any, types: Types, edges: ListedEdges, where: str) -> FloatArray:
-    """Features of the edges of all relations; zeros where a relation has none."""
+    """Return the features of all relations' edges, float64[edges, width].
+
+    Edges of a relation without features have zeros.
+    """
     if not isinstance(given, Mapping):
         raise InputError(f"{where}: the graph has types: give features by relation")
     named = ((types.relation(name), each) for name, each in given.items())
@@ -110,7 +115,7 @@ def _of_relations(given: Any, types: Types, edges: ListedEdges, where: str) -> F
 
 @contextmanager
 def taking_features(taken: bool) -> Iterator[None]:
-    """Within it a graph is read without a word on features of edges, if they are taken."""
+    """Within the context, readers do not warn that edge features are left out, if `taken`."""
     with warnings.catch_warnings():
         if taken:
             warnings.filterwarnings("ignore", f".*{LEFT_OUT}")

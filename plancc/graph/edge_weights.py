@@ -1,7 +1,7 @@
-"""Weights of edges as a source gives them: their range, and what they may be in place of weights.
+"""Range of the edge weights of a source, and doubts whether the numbers are weights.
 
-Edge lists have times, types and ids where others have weights, and nothing but their names and
-their size tells them apart.
+Some edge lists have times, types or ids in the place of weights. Only the names and the size of the
+numbers show the difference.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from plancc.errors import warn
 from plancc.graph.graph import Source
 
 LARGE = 10**6
-"""Whole numbers from here on are more often times or ids than weights."""
+"""Whole numbers from this number on are more often times or ids than weights."""
 OF_TIMES = 10**9
-"""Others from here on, as seconds since 1970 are, too."""
+"""Any numbers from this number on are often times, such as seconds since 1970."""
 BLOCK = 1 << 14
-"""Values that are looked at together: they stay in the cache."""
+"""Values that are checked at a time, so that they stay in the cache."""
 UNNAMED = "the values"
 SUMMED = "repeated entries summed"
 _NO_WEIGHTS = re.compile(r"\b(time|timestamp|datetime|date|year|label|type|id|distance|dist)s?\b")
@@ -30,15 +30,15 @@ _ATTRIBUTES = re.compile(r"\b(attr|attribute|feat|feature)s?\b")
 
 
 class WeightRange:
-    """Least and largest of the values that are added, and whether they are whole numbers.
+    """The least and the largest of the added values, and whether all are whole numbers.
 
     Parameters:
-        name: What the source calls the values.
+        name: The source's name of the values.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name or UNNAMED
-        # in words: camel case and underscores are blanks
+        # split the name into words, at camel case and underscores
         self._words = re.sub(r"(?<=[a-z])(?=[A-Z])|[\W_]+", " ", self._name).lower()
         self._least, self._largest, self._whole = float("inf"), float("-inf"), True
 
@@ -47,10 +47,13 @@ class WeightRange:
         return max(-self._least, self._largest) >= LARGE
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Look at more values, which are finite; for whole ones only where these mean anything."""
+        """Add finite values.
+
+        Only the first block is tested for whole numbers, unless the answer may raise a doubt.
+        """
         if not len(values):
             return
-        # float32 in its own digits: 0.1, not 0.100000001490116
+        # print float32 with its own digits: 0.1, not 0.100000001490116
         ends = (
             str(end) if end.dtype == np.float32 else end for end in (values.min(), values.max())
         )
@@ -65,11 +68,11 @@ class WeightRange:
             )
 
     def told(self, source: Source, repeated: int = 0) -> Source:
-        """The source with the range in words.
+        """Return the source with the name and the range of the weights in words.
 
         Parameters:
-            source: A range that it has already is kept.
-            repeated: Entries that were added to others at their place.
+            source: Source of the graph; a range that the source has already is kept.
+            repeated: Number of repeated entries, which were summed.
 
         Warns:
             PlanccWarning: If the values look like times, types or ids.
@@ -94,7 +97,7 @@ class WeightRange:
         return replace(source, weights=name, weight_range=words)
 
     def _doubt(self) -> str:
-        """Why the values may be no weights; "" where nothing says so."""
+        """Return the reason why the values may not be weights; "" for no doubt."""
         if found := _NO_WEIGHTS.search(self._words):
             far = ", and what is near has a small weight" * (found[1] in _FAR)
             return f"the name says {found[1]}{far}"

@@ -1,4 +1,4 @@
-"""Edge lists as SNAP publishes them. A line ``u v [w]`` is ``A[u, v]``: row u needs row v."""
+"""Edge lists in the form of SNAP. A line ``u v [w]`` is ``A[u, v]``: row u needs row v."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ from plancc.text import shown
 COMMENT = (b"#", b"%")
 _TO_LINES = bytes.maketrans(b" ", b"\n")
 CHUNK = 1 << 24
-"""Bytes of a text that are read at once where it is not read whole."""
-_NEXT_BYTES = 1 << 16  # in which the line below a line of names is looked for
-_EXACT = 10**15  # smaller ids are exact as float64
+"""Bytes of a text that are read at a time, if the text is not read whole."""
+_NEXT_BYTES = 1 << 16  # bytes that are searched for the line below a line of names
+_EXACT = 10**15  # ids below this number are exact as float64
 _LETTER = re.compile(rb"[A-Za-z\x80-\xff]")
 _DECIMAL_COMMA = re.compile(rb"-?\d*,\d+([eE][-+]?\d+)?")
 _QUOTED = re.compile(rb'"([-+]?[.\d][-+.\deE]*)"')
@@ -71,12 +71,18 @@ _NAME = re.compile(rb"[A-Za-z][\w:.-]*")
 _TRAILING = re.compile(rb"(?m)(?<=\S)[ \t]+#.*$")
 _LIKE_NAMES = re.compile(rb"(?m)^[#%][^\s#%].*$")
 _MARKS = {b"|", b"->", b"--", b"-", b"=>", b"<->"}
-"""What stands between ends in place of a separator."""
+"""Words that some files have between the two ends of an edge, in place of a separator."""
 _PLUS = re.compile(rb"(?m) \+(?=[.\d]\S*$)")
 
 
 class End(NamedTuple):
-    """One end of all edges: their ids, the number of vertices of its type, and the type's name."""
+    """One end of all edges.
+
+    Attributes:
+        ids: int[edges], vertex numbers within the vertex type.
+        num_vertices: Number of vertices of the type.
+        name: Name of the type.
+    """
 
     ids: IntArray
     num_vertices: int
@@ -84,19 +90,21 @@ class End(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """How the lines of an edge list are read.
+    """The layout of the lines of an edge list.
 
     Attributes:
-        separator: Between columns; empty: blanks and tabs.
-        columns: Of every line.
-        chosen: Columns of u, v and perhaps weights.
-        weights: Name of the weights; "" without.
-        ends: Names of the columns of u and v (`plancc.graph.formats.join_names`); "" without.
-        comma: Whether a comma is the decimal point of weights.
-        start: Where the first line of edges begins in the text.
-        claims: What is said before it.
+        separator: Separator of the columns; empty for blanks and tabs.
+        columns: Number of columns of every line.
+        chosen: Numbers from 0 of the columns of u, v and perhaps weights.
+        weights: Name of the weights; "" for an edge list without weights.
+        ends: Names of the columns of u and v (`plancc.graph.formats.join_names`); "" if the columns
+            have no names.
+        comma: Whether weights have a decimal comma.
+        start: Byte of the text where the first line of edges begins.
+        claims: Claims that stand before the first edge.
         named: Whether ids are names.
-        below: Where lines below one of names begin; without, as `start`.
+        below: Byte of the text where the line after the line of column names begins; `start` if
+            there is no such line.
     """
 
     separator: bytes
@@ -123,23 +131,24 @@ def read_edgelist(
 ) -> Graph:
     """Read an edge list, plain or .gz: one edge ``u v`` or ``u v weight`` per line.
 
-    Columns are separated by blanks, tabs, commas or semicolons, as the first line of data shows;
-    but for commas, weights may have a decimal comma. Lines that begin with ``#`` or ``%`` are
-    comments. One line of column names may stand first: words in a .csv or .tsv file, in others
-    words above a line of numbers. Vertex ids are whole numbers >= 0, numbered as
-    `plancc.graph.ids.number` says, or, where the first line has one, names
-    (`plancc.graph.named_ids`). The graph is undirected if and only if its pattern is symmetric.
+    Columns are separated by blanks, tabs, commas or semicolons; the first line of data shows which.
+    Unless commas separate columns, weights may have a decimal comma. Lines that begin with ``#`` or
+    ``%`` are comments. The first line may hold column names: words in a .csv or .tsv file, or words
+    above a line of numbers in other files. Vertex ids are whole numbers >= 0
+    (`plancc.graph.ids.number`), or names if the first edge has a name (`plancc.graph.named_ids`).
+    The graph is undirected if its pattern is symmetric, else directed.
 
     Parameters:
-        path, pattern, symmetrize, transpose, num_vertices, keep_ids: As in
+        path, pattern, symmetrize, transpose, num_vertices, keep_ids: See
             `plancc.graph.formats.read_graph`.
-        columns: Names of the columns of u and v, and of the weights, or their numbers from 1 where
-            there is no line of names. Empty: columns that `plancc.graph.ids.edge_columns` finds by
-            their names; else the only two or three columns in this order.
+        columns: Columns of u, v and perhaps the weights, by name, or by number from 1 if there is
+            no line of names. Empty for the columns that `plancc.graph.ids.edge_columns` finds by
+            their names, or for the only two or three columns in this order.
 
     Raises:
-        InputError: For a line of more or fewer columns than the first, an id that is negative or no
-            whole number, a weight that is no finite number; the message names file, line and value.
+        InputError: For a line with more or fewer columns than the first line, an id that is not a
+            whole number >= 0, or a weight that is not a finite number; the message names file, line
+            and value.
     """
     data, table = _read(path, columns)
     names, entries = _edges_of(path, data, table, pattern=pattern)
@@ -174,10 +183,10 @@ def read_edgelist(
 def _without_sizes(
     path: StrPath, data: bytes, table: _Table, entries: Entries
 ) -> tuple[bytes, Said, Entries]:
-    """The text, what it says and its edges, without a first line that has sizes.
+    """Return the text, its claims and its edges, without a first line of sizes.
 
     Warns:
-        PlanccWarning: If the first line has sizes, or may have them or numbers of columns.
+        PlanccWarning: If the first line holds sizes, or may hold sizes or column numbers.
     """
     start, claims = table.start, table.claims
     first = [float(each[0]) for each in entries if each is not None]
@@ -195,7 +204,7 @@ def _without_sizes(
 
 
 def _of_two_sides(path: StrPath, claims: Said, entries: Entries, flags: dict[str, Any]) -> Graph:
-    """The graph of an edge list of two sides whose ids count from 1 each, as in KONECT."""
+    """Return the graph of an edge list of KONECT whose u and v have separate ids, both from 1."""
     where, (u, v, weights) = os.fspath(path), entries
     if not (u.all() and v.all()):
         rule = "'bip', whose ids count from 1 on both sides"
@@ -207,10 +216,12 @@ def _of_two_sides(path: StrPath, claims: Said, entries: Entries, flags: dict[str
 
 
 def read_edges(path: StrPath) -> tuple[bytes, Any]:
-    """Text of an edge list without names of columns, and the ids and weights of its lines.
+    """Return the text of an edge list, and its edges: u, v and weights (or None).
+
+    The text has no line of column names.
 
     Raises:
-        InputError: As `read_edgelist`.
+        InputError: See `read_edgelist`.
     """
     data, table = _read(path)
     names, (u, v, weights) = _edges_of(path, data, table)
@@ -218,7 +229,7 @@ def read_edges(path: StrPath) -> tuple[bytes, Any]:
 
 
 def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
-    """What `_sniff` finds in a file, which must hold an edge."""
+    """Return the result of `_sniff` for a file; InputError if the file holds no edge."""
     data, table = _sniff(path, read_bytes(path), tuple(columns))
     if table is None:
         raise InputError(f"{os.fspath(path)}: the file holds no edge")
@@ -229,10 +240,11 @@ class EdgeListEntries(PiecewiseEdges):
     """The edges of an edge list, chunk by chunk.
 
     Parameters:
-        path, num_vertices, keep_ids, columns, pattern: As `read_edgelist` takes them.
+        path, num_vertices, keep_ids, columns, pattern: See `read_edgelist`.
 
     Raises:
-        InputError: As `read_edgelist`; for ids that are names, and a list of two sides.
+        InputError: See `read_edgelist`; also for ids that are names, and for a list whose u and v
+            have separate ids.
     """
 
     def __init__(
@@ -261,7 +273,7 @@ class EdgeListEntries(PiecewiseEdges):
         self.weighted = bool(table.weights)
 
     def _check_whole(self, table: _Table, by_number: bool) -> None:
-        """InputError for what is read as a whole only: two sides, and a line of sizes."""
+        """Raise InputError for lists that must be read whole: separate ids, or a line of sizes."""
         where = self.where
         if table.claims.sides is not None and not by_number:
             cure = "compile it on one rank, without `memory`"
@@ -274,7 +286,7 @@ class EdgeListEntries(PiecewiseEdges):
             raise InputError(f"{where}: {told}: {cure}")
 
     def pieces(self) -> Iterator[Entries]:
-        """Ids of u and v, and weights, of the lines of every chunk."""
+        """Yield the ids u and v, and the weights, of every chunk of lines."""
         path, line, table, before = self._path, 0, None, b""
         with input_errors(path), open_input(path) as stream:
             for text in text_chunks(stream, CHUNK):
@@ -309,7 +321,10 @@ class EdgeListEntries(PiecewiseEdges):
 def _edges_of(
     path: StrPath, data: bytes, table: _Table, pattern: bool = False
 ) -> tuple[Names | None, Entries]:
-    """The names, where ids are names, and `_columns_of` with numbers of names."""
+    """Return the names (None if ids are numbers), and the edges; see `_columns_of`.
+
+    With names, u and v are numbers of names.
+    """
     if not table.named:
         return None, _columns_of(path, data, table, pattern)
     found = read_names(path, data, table.separator, table.columns, table.chosen)
@@ -323,12 +338,12 @@ def _edges_of(
 def _warn_of_names(
     path: StrPath, data: bytes, table: _Table, names: Names | None, edges: Entries
 ) -> None:
-    """Warn of comments that may be edges of names, and of names for an empty cell."""
+    """Warn of comments that may be edges between names, and of names that mean an empty cell."""
     if names is None:
         return
     where, begin = os.fspath(path), table.below
     marks = (data.find(b"\n" + sign, max(begin - 1, 0)) for sign in COMMENT)
-    if max(marks) < 0:  # quicker than the expression
+    if max(marks) < 0:  # quicker than the regular expression
         begin = len(data)
     lines = (each.group() for each in _LIKE_NAMES.finditer(data, begin))
     found = [line for line in lines if len(_words(line, table.separator)) == table.columns]
@@ -340,7 +355,7 @@ def _warn_of_names(
 
 
 def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False) -> Entries:
-    """Ids u and v, and weights where there are any; with `pattern` weights may be wrong."""
+    """Return ids u and v, and weights or None; with `pattern`, weights are not checked."""
     if b'"' in data:
         quoted = _QUOTED if table.separator == b"," else _QUOTED_COMMA
         data = quoted.sub(rb"\1", data)
@@ -350,13 +365,13 @@ def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False
     if table.comma and b"," in data:
         data = data.replace(b",", b".")
     layout = table.separator, table.columns
-    with suppress(InputError):  # of weights with a decimal point, and of wrong lines
+    with suppress(InputError):  # raised for weights that are not whole, and for wrong lines
         has_blanks = is_whole and not table.separator
         plain = data if has_blanks else _taken(path, data, *layout, table.chosen)
         u, v, last = _integers(path, plain, len(table.chosen), b"#%" * has_blanks)
         return u, v, last if table.weights else None
     if table.weights and not pattern:
-        if is_whole and data.count(b"\r") > data.count(b"\r\n"):  # within a line: told
+        if is_whole and data.count(b"\r") > data.count(b"\r\n"):  # data_lines raises an error
             deque(data_lines(path, io.BytesIO(data), comments=COMMENT), maxlen=0)
         return _read_weighted(path, _taken(path, data, *layout, table.chosen))
     return *_integers(path, _taken(path, data, *layout, table.chosen[:2]), 2)[:2], None
@@ -365,7 +380,7 @@ def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False
 def _taken(
     path: StrPath, data: bytes, separator: bytes, columns: int, chosen: tuple[int, ...]
 ) -> bytes:
-    """Some columns of the same lines, with blanks between them."""
+    """Return lines of the chosen columns only, with blanks between the columns."""
     text = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8)
     out = np.empty_like(text)
     mark = separator[0] if separator else 0
@@ -379,7 +394,7 @@ def _taken(
 def _fail_columns(
     path: StrPath, line: int, text: bytes, separator: bytes, columns: int
 ) -> NoReturn:
-    """Raise the InputError for a line of other columns than the first, or with an empty one."""
+    """Raise InputError for a line with a wrong number of columns, or with an empty column."""
     words = [word.strip() for word in _words(text, separator)]
     sizes = " (# stands before a line of sizes)" * (len(words) > columns)
     message, advice = f"{columns} columns are expected, as in the first line{sizes}, not", ""
@@ -393,9 +408,11 @@ class _Line(NamedTuple):
     """A line of a text that is neither blank nor a comment.
 
     Attributes:
-        start, after: Where it and the next line begin in the text.
-        number: In the text, from 1.
-        text: Without quotes around numbers, and without a comment behind them.
+        start, after: Bytes of the text where this line and the next line begin.
+        number: Number of the line, from 1.
+        text: The line without quotes around numbers, and without a comment at its end.
+        separator: Separator of the columns; empty for blanks and tabs.
+        words: Texts of the columns.
     """
 
     start: int
@@ -407,7 +424,7 @@ class _Line(NamedTuple):
 
 
 def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) -> _Line | None:
-    """The first line from `start` on; None: there is none."""
+    """Return the first line from `start` on; None if only blank lines and comments follow."""
     text, end = b"", start - 1
     while not text.strip() or text.startswith(COMMENT):
         start = end + 1
@@ -429,8 +446,12 @@ def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) 
 
 
 def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table | None]:
-    """The data with a line of column names turned into a comment, and how to read the lines; None
-    where there are none but comments and names."""
+    """Find the layout of an edge list.
+
+    Returns:
+        data, table: The text, in which a line of column names has become a comment, and its layout;
+        None if the text has no line of edges.
+    """
     where, names, below = os.fspath(path), list[str](), 0
     line = _line_from(path, data, 0, wanted)
     if line is not None and _names_columns(path, line, data, wanted):
@@ -444,7 +465,7 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
         return data, None
     words, head = line.words, data[: line.start]
     _check_width(path, line, names, wanted)
-    if not names:  # what stands between tabs or commas in the last comment, as SNAP writes it
+    if not names:  # SNAP writes the names into the last comment, with tabs or commas between
         last = head.rstrip().split(b"\n")[-1].lstrip(b"#% ").strip()
         listed = [word.strip() for word in re.split(rb"[\t,]", last)]
         if len(listed) == len(words) and all(map(_NAME.fullmatch, listed)):
@@ -474,7 +495,10 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
 
 
 def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Sequence[str]) -> None:
-    """InputError for another number of columns than of names, or without these than 2 or 3."""
+    """Raise InputError if the first line has not as many columns as there are names.
+
+    Without names, it must have 2 or 3 columns.
+    """
     width = len(line.words)
     if names and len(names) != width:
         of_r = ", without row names of R (row.names = FALSE)" * (width == len(names) + 1)
@@ -489,21 +513,21 @@ def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Seque
 
 
 def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str]) -> bool:
-    """Whether the first line of a text has names of columns.
+    """Whether the first line of a text holds column names.
 
     Warns:
-        PlanccWarning: If the line may be an edge between names too.
+        PlanccWarning: If the line may also be an edge between names.
     """
     words, separator, after = line.words, line.separator, line.after
     if words[2:] and words == [b"", *(b"%d" % k for k in range(len(words) - 1))]:
-        return True  # what pandas writes for an index and columns without names
+        return True  # pandas writes this line for an index and columns without names
     if any(map(_is_like_a_number, words)):
         return False
-    # a table by its name usually has a line of names
+    # a file with the extension of a table usually has a line of names
     is_table = os.fspath(path).lower().removesuffix(".gz").endswith((".csv", ".tsv"))
     lines = data[after : after + _NEXT_BYTES].splitlines()
     text = next((line for line in lines if line.strip() and not line.startswith(COMMENT)), b"")
-    below = _words(text, separator.strip())  # tabs may be blanks there
+    below = _words(text, separator.strip())  # this line may have blanks in place of tabs
     if len(below) > 1 and all(map(_is_like_a_number, below[:2])):
         return is_table or any(map(_LETTER.search, words))
     names = [word.strip().decode(errors="replace") for word in words]
@@ -513,7 +537,7 @@ def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str
     by_number = any(each.isdigit() for each in wanted)
     if len(words) == len(below) == 3 and (
         _is_like_a_number(below[2]) or (is_table and not by_number)
-    ):  # an edge has a weight
+    ):  # the line below is an edge with a weight
         return True
     usual = len(USUAL & {*map(str.lower, names)}) > 1
     ids = [word.strip(b' \t\r"') for word in words[:2]]
@@ -531,7 +555,7 @@ def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str
 
 
 def _is_id(word: bytes, data: bytes, start: int, separator: bytes) -> bool:
-    """Whether a column is this word in a line of the text from `start` on."""
+    """Whether a line of the text from `start` on has this word in a column."""
     found = re.escape(word)
     ends = rb'[\s"%s]' % re.escape(separator)
     pattern = re.compile(rb"%s(?<=%s%s)(?=%s|$)" % (found, ends, found, ends))
@@ -544,7 +568,7 @@ def _is_id(word: bytes, data: bytes, start: int, separator: bytes) -> bool:
 
 
 def _words(text: bytes, separator: bytes) -> list[bytes]:
-    """What stands in the columns of a line; in double quotes a separator is none."""
+    """Return the texts of a line's columns; double quotes may enclose a separator."""
     if separator and b'"' in text:
         try:
             line = text.decode("utf-8", "surrogateescape")
@@ -556,7 +580,10 @@ def _words(text: bytes, separator: bytes) -> list[bytes]:
 
 
 def _separator(text: bytes, tabs: bool) -> bytes:
-    """What stands between the columns of a line; `tabs`: a tab does where there is one."""
+    """Return the separator of a line's columns: ``;``, ``,``, a tab, or "" for blanks.
+
+    A tab separates columns only if `tabs` is true.
+    """
     words = text.split()
     if b";" in text:
         return b";"
@@ -570,7 +597,7 @@ def _separator(text: bytes, tabs: bool) -> bytes:
 def _refuse_others(
     path: StrPath, line: int, text: bytes, data: bytes, wanted: Sequence[str]
 ) -> None:
-    """InputError where the first line shows what is written otherwise, or another format."""
+    """Raise InputError if the first line shows another way to write edges, or another format."""
     words = text.split()
     mark = words[1] if len(words) == 3 else b"|" if len(words) == 1 else b""
     if mark in _MARKS and mark in text and not wanted:
@@ -589,21 +616,21 @@ def _refuse_others(
 
 
 def _is_like_a_number(word: bytes) -> bool:
-    """Whether a word is a number, or meant as one: no name of a column, as `+1` and `"1"`."""
+    """Whether a word is a number or looks like a number, as `+1` or `"1"`: not a column name."""
     return is_number(word) or re.match(r"\W*\d", word.decode(errors="replace")) is not None
 
 
 def read_integer_columns(
     path: StrPath, data: bytes, separator: bytes
 ) -> tuple[Int64Array, Int64Array]:
-    """Ids u and v of the lines of a text of two columns; InputError for a wrong line."""
+    """Return ids u and v, int64[lines], of a text of two columns; InputError for a wrong line."""
     return _integers(path, _taken(path, data, separator, 2, (0, 1)), 2)[:2]
 
 
 def _integers(
     path: StrPath, plain: bytes, columns: int, comments: bytes = b""
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Ids u and v of lines as `_taken` makes them, and their last column."""
+    """Return ids u and v, and the last column, of lines that `_taken` made; int64[lines] each."""
     numbers = read_integers(path, plain, comments=comments, usual=True, advice=_advice)
     count = np.diff(numbers.ptr)
     if (k := first_true((count != columns) & (count != 0))) is not None:
@@ -618,11 +645,12 @@ def _integers(
 
 
 def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> None:
-    """`fail` for the first line of an edge list with a vertex that its type does not have.
+    """Raise InputError for the first line of an edge list with a vertex number out of range.
 
     Parameters:
-        data: The text, without a line of names.
-        what: Names the relation.
+        data: The text, without a line of column names.
+        ends: Both ends of all edges.
+        what: Words for the relation, for the message.
     """
     wrong = np.stack([end.ids >= end.num_vertices for end in ends])
     if (k := first_true(wrong.any(axis=0))) is not None:
@@ -635,17 +663,20 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
 
 
 def _line_of(path: StrPath, data: bytes, edge: int) -> int:
-    """The line of an edge, both by number."""
+    """Return the line number, from 1, of an edge with this number, from 0."""
     return next(islice(data_lines(path, io.BytesIO(data), comments=COMMENT), edge, None))[0]
 
 
 def _place(path: StrPath, data: bytes, edge: int, before: int = 0) -> str:
-    """Name the file and the line of an edge; `before`: lines of the file ahead of the text."""
+    """Return words for the file and the line of an edge.
+
+    `before` is the number of the file's lines before `data`.
+    """
     return f"{os.fspath(path)}, line {before + _line_of(path, data, edge)}"
 
 
 def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Relation) -> None:
-    """`check_ends` of an edge list of a relation, as `is_source_first` says."""
+    """Apply `check_ends` to the edge list of a relation; `is_source_first` finds the source."""
     data, table = _sniff(path, read_bytes(path), ())
     if table is not None:
         u, v, _ = _columns_of(path, data, table)
@@ -657,14 +688,14 @@ def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Rela
 
 
 def _read_weighted(path: StrPath, plain: bytes) -> tuple[Int64Array, Int64Array, FloatArray]:
-    """Ids u and v, and weights, of lines as `_taken` makes them."""
+    """Return ids u and v, int64[lines], and weights, float64[lines], of lines from `_taken`."""
     from scipy.io import mmread
 
-    if b" +" in plain:  # mmread takes no plus sign
+    if b" +" in plain:  # mmread refuses plus signs
         plain = _PLUS.sub(b" ", plain)
     entries = kernels.check_entries(np.frombuffer(plain, np.uint8), 3)
     if entries > 0:
-        # the quickest parser here: a dense MatrixMarket matrix of three rows, one token a line
+        # mmread is the quickest parser: pass a dense matrix of three rows, one number a line
         head = b"%%%%MatrixMarket matrix array real general\n3 %d\n" % entries
         u, v, w = mmread(io.BytesIO(head + plain.translate(_TO_LINES)))
         if np.isfinite(w).all():
@@ -678,7 +709,7 @@ def _read_weighted(path: StrPath, plain: bytes) -> tuple[Int64Array, Int64Array,
 
 
 def _advice(word: bytes) -> str:
-    """What to do about a word that is no id."""
+    """Return advice about a word that is not an id."""
     if re.fullmatch(rb"-?[0-9]+[.][0-9]*", word):
         return "write ids without a point (in pandas: .astype(int))"
     if word.endswith(b":"):

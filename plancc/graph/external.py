@@ -1,9 +1,8 @@
-"""Entries of any number sorted into rows on the disk, within a memory that is given.
+"""Sorting of any number of entries into rows on the disk, within a given memory.
 
     entries, in any order  ->  buckets of rows, a file each  ->  bucket by bucket: sorted, merged
 
-It makes the rows that `plancc.graph.canonical.build_graph` makes in memory: a bucket is built as
-that builds a matrix.
+The rows equal those that `plancc.graph.canonical.build_graph` makes in memory.
 """
 
 from __future__ import annotations
@@ -28,20 +27,23 @@ from plancc.graph.kernels import mirror_sum
 from plancc.graph.union import Entries
 
 BUCKETS = 256
-"""Files that entries are sorted into first."""
+"""Number of files that entries are distributed to first."""
 BYTES_PER_ENTRY = 64
-"""Memory that an entry takes while its bucket is sorted."""
+"""Bytes of memory that an entry takes while its bucket is sorted."""
 LEAST_ENTRIES = 1 << 16
-"""Entries of a bucket that are sorted together whatever the memory is."""
+"""Entries that are sorted together, at least; a smaller memory does not lower this number."""
 
 
 class Entrywise(Protocol):
     """A source that is read chunk by chunk, any number of times.
 
     Attributes:
-        most: Entries that it has at most, as far as can be told.
-        directed: None: the source does not say.
+        num_vertices: Number of vertices.
+        most: Upper bound of the number of entries.
+        weighted: Whether entries have values.
+        directed: Whether the graph is directed; None if the source does not say.
         original_ids: int64 or bytes[num_vertices], or None.
+        source: Source of the graph, without its hash.
     """
 
     num_vertices: int
@@ -66,16 +68,16 @@ def convert(
     """Write a source as a folder of compressed rows (`plancc.graph.csr`).
 
     Parameters:
-        folder: An empty folder for temporary files.
-        memory: Bytes that sorting may take.
-        pattern, symmetrize, transpose: As in `plancc.graph.formats.read_graph`.
+        folder: An empty folder, which gets the rows, and temporary files meanwhile.
+        memory: Bytes of memory that sorting may take.
+        pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`.
 
     Returns:
-        Nonzeros.
+        The number of nonzeros.
 
     Raises:
-        InputError: As `build_graph`.
-        OutputError: If the disk has too little room, before it is used.
+        InputError: See `build_graph`.
+        OutputError: If the disk has too little room; the check comes before any writing.
     """
     mirrored = symmetrize and source.directed is not False
     weighted = source.weighted and not pattern
@@ -96,7 +98,7 @@ def convert(
             has_loop[own] = True
 
     if mirrored:
-        # merged first: then two terms meet at most, and A[i, j] == A[j, i] exactly
+        # after the merge a sum has at most two terms, so A[i, j] == A[j, i] exactly
         between = folder / "merged"
         between.mkdir()
         repeated, _, _ = _sort(entries(), n, weighted, between, memory, name, drop_zeros=False)
@@ -106,7 +108,7 @@ def convert(
     else:
         repeated, zeros, _ = _sort(entries(), n, weighted, folder, memory, name)
         added = one_way = 0
-        if source.directed is False:  # a line is there with its mirror, on the diagonal alone
+        if source.directed is False:  # a line off the diagonal made two entries: count it once
             repeated = (repeated + loops - int(np.count_nonzero(has_loop))) // 2
     if source.original_ids is not None:
         np.save(folder / "original_ids.npy", source.original_ids)
@@ -125,7 +127,7 @@ def convert(
 
 
 def _check_room(folder: Path, most: int, weighted: bool) -> None:
-    """OutputError unless buckets and rows have room on the disk."""
+    """Raise OutputError if the disk has too little room for the buckets and the rows."""
     wanted = most * (28 if weighted else 12)
     free = shutil.disk_usage(folder).free
     if wanted > free:
@@ -135,7 +137,7 @@ def _check_room(folder: Path, most: int, weighted: bool) -> None:
 
 
 def _mirrored(folder: Path) -> Iterator[Entries]:
-    """The entries of compressed rows, and of their transpose off the diagonal."""
+    """Yield the entries of compressed rows, then their transposes off the diagonal."""
     indptr = np.load(folder / "indptr.npy")
     indices = np.load(folder / "indices.npy", mmap_mode="r")
     held = folder / "values.npy"
@@ -164,10 +166,9 @@ def _sort(
     *,
     drop_zeros: bool = True,
 ) -> tuple[int, int, int]:
-    """Write entries as the rows ``indptr.npy``, ``indices.npy`` and ``values.npy`` of a folder.
+    """Write entries as rows: ``indptr.npy``, ``indices.npy`` and ``values.npy`` of a folder.
 
-    Returns how many entries were added to others at their place, how many zeros were left out, and
-    how many entries there were.
+    Returns the numbers of repeated entries (merged), of zeros (left out), and of all entries.
     """
     width = -(-num_rows // BUCKETS)
     fields = [("row", "<i4"), ("col", "<i4"), ("value", "<f8")]
@@ -220,9 +221,9 @@ def _sort(
 def _pieces(
     path: Path, kind: np.dtype[Any], first: int, last: int, together: int
 ) -> Iterator[tuple[int, int, npt.NDArray[Any]]]:
-    """The entries of a bucket by ranges of rows: first row, last + 1, and their entries.
+    """Yield ranges of a bucket's rows: first row, last row + 1, and the entries of these rows.
 
-    A bucket with more entries than may be sorted together has several ranges.
+    A bucket has several ranges if it has more than `together` entries.
     """
     every: Any = np.memmap(path, kind, "r")
     ranges = min(-(-len(every) // together), last - first)
@@ -232,7 +233,7 @@ def _pieces(
 
 
 def _merged(chunk: npt.NDArray[Any], start: int, end: int, num_columns: int) -> Any:
-    """Entries as a matrix of the rows start..end-1, without duplicates."""
+    """Return the scipy CSR matrix of rows start..end-1; repeated entries are summed."""
     from scipy.sparse import coo_array
 
     weighted = "value" in (chunk.dtype.names or ())
@@ -250,7 +251,7 @@ class _Growing:
         self._head()
 
     def _head(self) -> None:
-        """The header; it has one size for all lengths, as numpy pads it for growing files."""
+        """Write the header; numpy pads it, so that it has one size for all lengths."""
         shape: Any = {"descr": self._kind.str, "fortran_order": False, "shape": (self._length,)}
         self._stream.seek(0)
         np.lib.format.write_array_header_1_0(self._stream, shape)

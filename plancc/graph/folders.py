@@ -1,6 +1,7 @@
-"""Any source as a folder of ``.npy`` files (`plancc.graph.csr`), whole or not at all.
+"""Conversion of a source into a folder of ``.npy`` files (`plancc.graph.csr`).
 
-Edges that do not fit into memory are sorted on the disk (`plancc.graph.external`).
+The folder is written whole or not at all. Edges that do not fit into memory are sorted on the disk
+(`plancc.graph.external`).
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from plancc.graph.textfile import StrPath, is_gzip
 from plancc.memory import available_memory
 
 TEXT, GZIP = 8, 40
-"""Bytes of memory that a byte of a text takes while it is read whole, and of a gzipped one."""
+"""Bytes of memory that a byte of a text, or of a gzipped text, takes while it is read whole."""
 ENTRY = 33
 """Bytes of memory that an entry takes while a text is read whole."""
 SHARE = 0.5
-"""Share of the memory that sorting takes; the rest is the system's, to write files behind it."""
+"""Share of the memory that sorting takes; the system buffers written files in the rest."""
 
 
 def to_folder(
@@ -49,17 +50,19 @@ def to_folder(
     allow_large: bool = False,
     **reading: Any,
 ) -> Graph:
-    """Write a source as a folder of ``.npy`` files, and return its graph, mapped.
+    """Write a source as a folder of ``.npy`` files, and return its mapped graph.
 
     Parameters:
-        folder: It must not exist yet, or be empty.
-        format, allow_large, reading: As in `plancc.graph.formats.read_graph`.
-        data, split, keys: As in `plancc.graph.vertexsources.read_vertex_data`; without `data`, the
-            vertex data that the source holds.
-        memory: Bytes that may be taken. None: what this computer has left.
+        path: A file or folder that `plancc.graph.formats.read_graph` reads.
+        folder: A folder that does not exist yet, or is empty.
+        format, allow_large, reading: See `plancc.graph.formats.read_graph`.
+        data, split, keys: See `plancc.graph.vertexsources.read_vertex_data`. If `data` is None, the
+            vertex data that the source holds are written.
+        memory: Bytes of memory that the conversion may take. None for the free memory of this
+            computer.
 
     Raises:
-        InputError
+        InputError: For a wrong source, wrong vertex data, or options that do not fit them.
         OutputError: If the folder has files, cannot be written, or the disk has too little room.
     """
     name = find_format(path, format)
@@ -84,7 +87,7 @@ def to_folder(
             said = choices.get("num_vertices", 0) // VERTICES_PER_BYTE
             size = max(size_of_source(os.fspath(path), entry), said)
             with bounded(size, allow_large=allow_large):
-                # values need not be read, and may be wrong
+                # with `pattern`, values are not read, and wrong values are no error
                 without: Any = {"pattern": True} if flags["pattern"] else {}
                 source = entry.entries(path, **without, **choices)
                 source.source = source_of(path, name, flags | choices, source.source)
@@ -97,19 +100,19 @@ def to_folder(
             write_csr(graph, made)
         found = data_beside(path, graph, data, split=split, keys=keys, **options)
         write_data(found, made)
-        del graph, found  # they map files that get other names
+        del graph, found  # their arrays map files that are renamed next
     return read_graph(folder, "csr", allow_large=True)
 
 
 def check_reading(path: StrPath, memory: int | None, *, format: str | None = None) -> None:
-    """Refuse a text that takes more memory while it is read than there is.
+    """Refuse a text if reading it takes more than `memory` bytes.
 
     Parameters:
-        memory: Bytes; None: any.
-        format: As in `plancc.graph.formats.read_graph`.
+        memory: Bytes of memory; None for no limit.
+        format: See `plancc.graph.formats.read_graph`.
 
     Raises:
-        InputError: It names the way around.
+        InputError: If the memory is too small; the message names `plancc convert`.
     """
     if memory is None or not os.path.exists(path):
         return
@@ -126,12 +129,12 @@ def check_reading(path: StrPath, memory: int | None, *, format: str | None = Non
 
 
 def _is_there(path: StrPath, entry: Format) -> bool:
-    """Whether a source is a file, or a folder of a format of folders."""
+    """Whether a source is a file, or a folder if its format has folders."""
     return os.path.isfile(path) or (entry.files is not None and os.path.isdir(path))
 
 
 def _taken(path: StrPath, entry: Format) -> int:
-    """Bytes of memory while a text is read whole: by what its head says, else by its size."""
+    """Return the bytes of memory that reading a text whole takes, by its header, else its size."""
     assert entry.entries is not None
     claimed = getattr(entry.entries, "claimed", None)
     if claimed is not None:

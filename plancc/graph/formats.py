@@ -1,4 +1,4 @@
-"""The formats by name and by extension."""
+"""The registry of graph formats, and functions that read and write a graph in any format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from plancc.registry import Registry, check_choice, place_of
 from plancc.text import shown
 
 PACKED = (".zip", ".bz2", ".xz", ".zst", ".7z", ".rar", ".tar", ".tgz")
-"""Extensions of packed files that are not unpacked here."""
+"""Extensions of packed files that plancc does not unpack."""
 FORMATS = Registry(
     "format",
     "plancc.formats",
@@ -53,15 +53,15 @@ FORMATS = Registry(
 FLAGS = ("pattern", "symmetrize", "transpose")
 """Reading options of every format."""
 LARGE = "allow_large"
-"""Reading option of every format that no reader needs to know."""
+"""Reading option of every format that readers do not get as a parameter."""
 CHOICES = ("num_vertices", "keep_ids", "columns", "keys")
 """Reading options of some formats (`Format.options`)."""
-of_file = partial(option, section="Graph file")
+of_file = partial(option, section="Reading the graph")
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a graph is read from its file."""
+    """Options of reading a graph from its file."""
 
     format: str | None = of_file(
         None, f"graph format, in place of the extension's: {', '.join(FORMATS)}", metavar="NAME"
@@ -75,7 +75,7 @@ class ReadOptions:
     transpose: bool = of_file(False, "read entry (i, j) as (j, i)")
     allow_large: bool = of_file(
         False,
-        "read more than a source of its size should hold (docs/reference/data-formats.md)",
+        "accept a file that declares far more than its size suggests",
         more="More vertices, and larger data (`plancc.graph.bounds`).",
     )
     num_vertices: int | None = of_file(
@@ -110,10 +110,10 @@ class Held(NamedTuple):
     """A graph in memory that another library made.
 
     Attributes:
-        name: For messages.
-        graph: ``graph() -> Graph``.
-        data: Its vertex data by name, beside what is of edges; empty where it can hold none.
-        edges: ``edges()``: as `Format.read_edges`.
+        name: Name of the object, for messages.
+        graph: ``graph() -> Graph`` makes the graph.
+        data: Vertex data by name; arrays of edges may be among them. Empty if there are none.
+        edges: ``edges()`` returns edge features; see `Format.read_edges`. None for no features.
     """
 
     name: str
@@ -127,36 +127,37 @@ class Format:
     """One graph format.
 
     Attributes:
-        extensions: With their dot, lower case, without ``.gz``.
-        read: ``read(path, *, pattern, symmetrize, transpose, **choices) -> Graph``; `choices` are
-            the given `options`.
-        write: ``write(graph, temporary, *, pattern, compress, path) -> None``: writes to the file
-            `temporary`, gzipped if `compress`; errors name `path`.
+        extensions: Extensions with their dot, in lower case, without ``.gz``.
+        read: ``read(path, *, pattern, symmetrize, transpose, **choices) -> Graph`` reads a graph;
+            `choices` are the given options among `options`.
+        write: ``write(graph, temporary, *, pattern, compress, path) -> None`` writes the file
+            `temporary`, gzipped if `compress`; errors name `path`. None if the format is not
+            written.
         gzip: Whether ``.gz`` may follow the extension.
-        options: Names in `CHOICES` that `read` understands.
-        read_data: ``read_data(path, *, split, keys) -> Mapping[str, array]``: the vertex data that
-            the source holds, by its own names, all vertices in the order of the graph; empty where
-            there are none. `split` is the name of a split or None, `keys` a mapping of names as
-            `read_vertex_data` has it. None: files of this format hold no vertex data.
-        read_edges: ``read_edges(path, *, keys) -> plancc.graph.listed_edges.EdgeFeatures or None``:
-            edges with features of any width; of a graph of types the features by relation. None:
-            the weights of the graph are all that there is.
-        files: ``files(folder) -> list of str``: the files that the graph of a folder is read from,
-            relative to it; empty for folders of other formats. None: the format has no folders.
-        entries: ``entries(path, **choices) -> plancc.graph.external.Entrywise``: the entries chunk
-            by chunk, for sources that do not fit into memory. None: files of this format are read
-            whole.
-        hold: ``hold(object) -> Held``: a graph that the library has in memory; None for other
-            objects.
-        read_columns: ``read_columns(path, wanted, named) -> dict of str to array or None``: a table
-            of vertices, the columns that ``wanted(names)`` returns; None for the others.
-        read_links: ``read_links(folder) -> Mapping[str, array]``: links by the names of
-            `plancc.graph.links.read_links`.
-        read_parts: ``read_parts(path) -> int32[num_vertices]``: the parts of a partition's
-            vertices.
-        needs: Library that reads it, in the words of `pip install`; "" where plancc needs nothing
-            else.
-        what: What it is, in a few words.
+        options: Names in `CHOICES` that `read` accepts.
+        read_data: ``read_data(path, *, split, keys) -> Mapping[str, array]`` reads the vertex data
+            of the source, by the source's own names, with all vertices in the order of the graph;
+            the mapping is empty if there are none. `split` is the name of a split or None; for
+            `keys` see `read_vertex_data`. None if files of this format hold no vertex data.
+        read_edges: ``read_edges(path, *, keys) -> plancc.graph.listed_edges.EdgeFeatures or None``
+            reads edges with features of any width. For a graph of several vertex types it returns
+            the features by relation. None if the format has no edge features.
+        files: ``files(folder) -> list of str`` returns the names of the graph's files in a folder;
+            empty for a folder of another format. None if the format has no folders.
+        entries: ``entries(path, **choices) -> plancc.graph.external.Entrywise`` reads the entries
+            chunk by chunk, for sources that do not fit into memory. None if files of this format
+            must be read whole.
+        hold: ``hold(object) -> Held`` accepts a graph that the library has in memory, and returns
+            None for other objects. None if the format has no objects in memory.
+        read_columns: ``read_columns(path, wanted, named) -> dict of str to array or None`` reads a
+            table of vertices: the columns that ``wanted(names)`` returns; the other columns have
+            the value None. None if the format has no tables.
+        read_links: ``read_links(folder) -> Mapping[str, array]`` reads links by the names of
+            `plancc.graph.links.read_links`. None if the format has no links.
+        read_parts: ``read_parts(path) -> int32[num_vertices]`` reads the part of every vertex. None
+            if the format has no partitions.
+        needs: Library that the format needs, in the words of `pip install`; "" for none.
+        what: A few words about the format.
     """
 
     extensions: tuple[str, ...]
@@ -177,18 +178,19 @@ class Format:
 
 
 def library(module: str, where: str, install: str) -> Any:
-    """The module of an optional library.
+    """Import an optional library, and return the module.
 
     Parameters:
-        where: The file that cannot be read without it.
-        install: What pip installs it by.
+        module: Name of the module.
+        where: The file that needs the library, for the message.
+        install: The library's requirement, as `pip install` takes it.
 
     Raises:
-        BackendUnavailable: If it is not installed, or cannot be loaded.
+        BackendUnavailable: If the library is not installed, or cannot be loaded.
     """
     try:
         return import_module(module)
-    except Exception as error:  # their code runs
+    except Exception as error:  # an import runs the library's code, which may raise anything
         name = module.partition(".")[0]
         missing = isinstance(error, ModuleNotFoundError) and error.name == name
         why = "" if missing else f" ({shown(error)})"
@@ -198,8 +200,10 @@ def library(module: str, where: str, install: str) -> Any:
 
 
 def find_format(path: StrPath, format: str | None = None) -> str:
-    """Name of the format of a file or a folder: `format` if given, else by the file's extension, or
-    by the files of the folder.
+    """Return the name of the format of a file or a folder.
+
+    The name is `format` if given; otherwise the extension of the file, or the files in the folder,
+    decide.
 
     Raises:
         InputError: For an unknown name or extension, or a folder of no format; the message lists
@@ -231,13 +235,13 @@ def find_format(path: StrPath, format: str | None = None) -> str:
 
 
 def find_held(obj: Any) -> Held | None:
-    """The graph that an object of a library is; None for other objects."""
+    """Return the `Held` of a library's graph object; None for other objects."""
     holds = (entry.hold for entry in FORMATS.loaded().values() if entry.hold is not None)
     return next((held for hold in holds if (held := hold(obj)) is not None), None)
 
 
 def format_of_table(path: StrPath) -> Format | None:
-    """The format that reads a file, or a folder, as a table of vertices; None: there is none."""
+    """Return the format that reads a file or folder as a table of vertices, or None."""
     name, folder = os.fspath(path), os.path.isdir(path)
     for entry in FORMATS.loaded().values():
         if folder and entry.files is not None and entry.files(name):
@@ -248,8 +252,10 @@ def format_of_table(path: StrPath) -> Format | None:
 
 
 def check_beginning(path: StrPath, format: str) -> None:
-    """Refuse a file that begins as one of another format; formats of third parties begin as they
-    like."""
+    """Refuse a file whose first bytes show another format.
+
+    Formats that extensions add are not checked.
+    """
     if FORMATS.is_own(format) and not os.path.isdir(path):
         check_kind(path, format)
 
@@ -267,17 +273,18 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
     """Read a graph from a file or a folder.
 
     ``A[i, j] != 0`` means that row i needs row j. A MatrixMarket entry (i, j) and an edge-list
-    line ``i j`` both are ``A[i, j]``. Duplicates are summed where the file has values and are one
-    nonzero where it has none; zeros are dropped; self loops are kept.
+    line ``i j`` both are ``A[i, j]``. Repeated entries are summed if the file has values; otherwise
+    they are one nonzero. Zeros are dropped, and self loops are kept.
 
     Parameters:
-        path: The format follows from the extension (``plancc list formats``), or from the files of
-            the folder.
+        path: The file or folder. The extension (``plancc list formats``), or the files in the
+            folder, show the format.
         **options
 
     Returns:
-        With ``source`` = base name, SHA-256, format, and how it was read. The hash is that of the
-        file's bytes; of a folder, that of one line ``<SHA-256>  <name>`` for every file read.
+        The graph. Its ``source`` has base name, SHA-256, format and reading options. The hash is
+        that of the file's bytes; for a folder, that of lines ``<SHA-256>  <name>``, one for every
+        file of the graph.
 
     Raises:
         InputError: For a file that is missing, unreadable, empty, of unknown format, or wrong; the
@@ -307,7 +314,7 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
         digest = pool.submit(_sha256_of_source, os.fspath(path), reader)
         size = size_of_source(os.fspath(path), reader)
         try:
-            # who names the number of vertices has said that it is right
+            # a number of vertices that the user gives is allowed
             size = max(size, choices.get("num_vertices", 0) // VERTICES_PER_BYTE)
             with bounded(size, allow_large=allow_large):
                 graph = reader.read(path, **flags, **taken)
@@ -328,14 +335,17 @@ def source_of(
     made: Source | None = None,
     digest: Callable[[], str] | None = None,
 ) -> Source:
-    """The `Source` of a file or folder that is read so.
+    """Return the `Source` of a file or folder.
 
     Parameters:
-        made: What its reader says of weights, columns and counts.
-        digest: Returns the hash of the source; None: the files are read for it.
+        path: The file or folder.
+        format: Name of its format.
+        reading: Reading options, by name.
+        made: The source that the reader returned, with weights, columns and counts.
+        digest: Function that returns the hash of the files. None to read the files for it.
 
     Raises:
-        InputError: If it cannot be read.
+        InputError: If a file cannot be read.
     """
     with input_errors(path):
         sha256 = digest() if digest else _sha256_of_source(os.fspath(path), FORMATS[format])
@@ -345,22 +355,22 @@ def source_of(
 
 
 def graph_keys(keys: Mapping[str, str] | None) -> dict[str, str] | None:
-    """The name of the graph alone, as `read_graph` takes it; None where there is none."""
+    """Return the entry "graph" of `keys` alone, for `read_graph`; None if `keys` has none."""
     return {"graph": keys["graph"]} if keys and "graph" in keys else None
 
 
 def data_keys(keys: Mapping[str, str] | None) -> dict[str, str]:
-    """The names of vertex data alone."""
+    """Return the entries of `keys` that name vertex data."""
     return {key: name for key, name in (keys or {}).items() if key != "graph"}
 
 
 def size_of_source(path: str, format: Format) -> int:
-    """Bytes of a file, or of the files of a folder that the graph is read from."""
+    """Return the bytes of a file, or of the graph's files in a folder."""
     return sum(map(os.path.getsize, _files_of(path, format).values()))
 
 
 def _files_of(path: str, format: Format) -> dict[str, str]:
-    """The files that a graph is read from, by their names within a folder; "" for a file."""
+    """Return the paths of a graph's files by their names in the folder; a single file has ""."""
     if format.files is None or not os.path.isdir(path):
         return {"": path}
     return {name: os.path.join(path, name) for name in format.files(path)}
@@ -375,7 +385,7 @@ def _sha256_of_source(path: str, format: Format) -> str:
 
 
 def _reading_words(reading: Mapping[str, Any]) -> str:
-    """The reading options that are on, as one line that `reading_of` understands."""
+    """Return the given reading options as one line, which `reading_of` reads."""
     words = []
     for name, value in reading.items():
         if value is True:
@@ -389,14 +399,14 @@ def _reading_words(reading: Mapping[str, Any]) -> str:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Names with commas between them; names with a comma or a quote are quoted as in CSV."""
+    """Join names with commas; a name with a comma or a quote is quoted as in CSV."""
     line = io.StringIO()
-    csv.writer(line, lineterminator="\r\n").writerow(names)  # its characters are quoted too
+    csv.writer(line, lineterminator="\r\n").writerow(names)  # names with \r or \n are quoted too
     return line.getvalue()[:-2]
 
 
 def split_names(line: str) -> tuple[str, ...]:
-    """What `join_names` put together; InputError for what it cannot have."""
+    """Split a line of `join_names` into names; InputError for a wrong line."""
     try:
         return tuple(next(csv.reader([line]), ()))
     except csv.Error as error:
@@ -405,9 +415,10 @@ def split_names(line: str) -> tuple[str, ...]:
 
 
 def reading_of(words: str) -> dict[str, Any]:
-    """Keywords of `read_graph` from `Source.reading`; what is not known is left out.
+    """Return the options of `read_graph` that `Source.reading` has; unknown words are left out.
 
-    InputError for what no `Source` has, such as a quote that is not closed.
+    Raises:
+        InputError: For text that no `Source` has, such as a quote that is not closed.
     """
     reading: dict[str, Any] = {}
     try:
@@ -434,7 +445,7 @@ def write_graph(
 
     Parameters:
         path: Extension .mtx, .graph or .metis, each also with .gz.
-        format: "mtx" or "metis", whatever the extension.
+        format: "mtx" or "metis"; None for the format of the extension.
         pattern: Leave the values out.
 
     Raises:

@@ -21,7 +21,7 @@ NORMALIZATIONS = ("sym", "row", "none")
 
 @dataclass(frozen=True)
 class Source:
-    """Where a graph came from, for the provenance of a plan.
+    """The origin of a graph, for the provenance of a plan.
 
     Attributes:
         name: File name without its folder, or a short description of an in-memory object.
@@ -29,13 +29,14 @@ class Source:
         format: Name of the format in ``plancc.graph.formats``, or of the Python type.
         reading: Reading options that were on, joined by spaces, as in "symmetrize
             num_vertices=1000" (`plancc.graph.formats.reading_of`).
-        weights: What the source calls the weights of its edges, as in "column 'weight'"; empty
-            where the graph has none.
-        weight_range: "LEAST to LARGEST" or "all VALUE", before entries at one place are summed, and
-            how many were; empty where it is not known.
-        columns: Of edge lists: the names of the columns of u and v, with a comma between
-            (`plancc.graph.formats.join_names`); empty where they have none.
-        counts: What was merged, added or left out, in words with its number; empty for nothing.
+        weights: The source's name of the edge weights, as in "column 'weight'"; empty if the graph
+            has no weights.
+        weight_range: "LEAST to LARGEST" or "all VALUE", before repeated entries are summed, and the
+            number of repeated entries; empty if unknown.
+        columns: For an edge list, the names of the columns of u and v, joined by a comma
+            (`plancc.graph.formats.join_names`); empty if the columns have no names.
+        counts: Words with the numbers of entries that were merged, added or left out; empty if none
+            were.
     """
 
     name: str = "memory"
@@ -48,7 +49,13 @@ class Source:
     counts: str = ""
 
     def counting(self, what: str, count: int, whole: str = "") -> Source:
-        """The same, which says also how many (of the `whole`) were merged, added or left out."""
+        """Return the source with another count in `counts`; the same source if `count` is 0.
+
+        Parameters:
+            what: Words for the entries that were merged, added or left out.
+            count: Their number.
+            whole: Words that follow the number, as " of 1,000".
+        """
         if not count:
             return self
         told = f"{what}: {count:,}{whole}"
@@ -58,7 +65,7 @@ class Source:
     def of_file(
         cls, path: str | os.PathLike[str], format: str, weights: str = "", columns: str = ""
     ) -> Source:
-        """Source of a file of that format; `plancc.graph.formats.read_graph` adds the hash."""
+        """Return the source of a file; `plancc.graph.formats.read_graph` adds the hash."""
         name = os.path.basename(os.fspath(path))
         return cls(name, format=format, weights=weights, columns=columns)
 
@@ -72,24 +79,24 @@ class Source:
 class Graph(WithColumns):
     """A directed or undirected graph as a square sparse matrix ``A`` in CSR.
 
-    ``A[i, j] != 0`` means *row i needs row j*: vertex i aggregates from vertex j. Columns are
-    sorted and unique in every row and no stored value is zero.
+    ``A[i, j] != 0`` means *row i needs row j*: vertex i aggregates from vertex j. In every row,
+    columns are sorted and unique. No stored value is zero.
 
     Attributes:
         indptr: int64[num_vertices + 1].
         indices: int32[num_nonzeros].
-        values (float32 or float64[num_nonzeros], or None): None stands for a matrix of ones (a
-            graph without edge weights).
-        directed: As the source declares it, or as the pattern is
-            (`plancc.graph.canonical.detect_direction`); an undirected graph holds both (i, j) and
+        values (float32 or float64[num_nonzeros], or None): Edge weights. None for a matrix of ones
+            (a graph without edge weights).
+        directed: Whether the graph is directed: the source says so, or the pattern is not symmetric
+            (`plancc.graph.canonical.detect_direction`). An undirected graph holds both (i, j) and
             (j, i).
-        vertex_weights (int64[num_vertices, num_weights], or None): Weights of vertices, of the
-            source (METIS ``.graph``) or others (`plancc.graph.weights`).
-        original_ids (int64 or bytes[num_vertices], or None): The source's own vertex ids, whole
-            numbers or names (`plancc.graph.named_ids`); None when they are 0..n-1, and for formats
-            that count vertices from 1 without gaps (MatrixMarket, METIS).
-        types: The types of the vertices, and the relations that the nonzeros are of.
-        columns: What nonzeros carry beside their values.
+        vertex_weights (int64[num_vertices, num_weights], or None): Weights of vertices, from the
+            source (METIS ``.graph``) or the user (`plancc.graph.weights`).
+        original_ids (int64 or bytes[num_vertices], or None): The source's own vertex ids: whole
+            numbers, or names (`plancc.graph.named_ids`). None if ids are 0..n-1, and for formats
+            that number vertices from 1 without gaps (MatrixMarket, METIS).
+        types: Vertex types and relations; None for a graph of one vertex type.
+        columns: Arrays of the nonzeros besides their values.
     """
 
     indptr: Int64Array
@@ -115,24 +122,25 @@ class Graph(WithColumns):
         return f"<Graph {self.source.name}: {sizes}, {kind}>"
 
     def row_nonzeros(self) -> Int64Array:
-        """Nonzeros of every row, int64[num_vertices]."""
+        """Return the number of nonzeros of every row, int64[num_vertices]."""
         return np.diff(self.indptr)
 
     def nonzero_rows(self) -> Int64Array:
-        """The row of every nonzero, int64[num_nonzeros]."""
+        """Return the row of every nonzero, int64[num_nonzeros]."""
         return np.repeat(np.arange(self.num_vertices), self.row_nonzeros())
 
     def relations(self, first: int = 0) -> IntArray | None:
-        """Number of every nonzero's relation, int[num_nonzeros]; None for a graph without types.
+        """Return the number of every nonzero's relation, int[num_nonzeros]; None without types.
 
-        `first`: Vertex of the first row, of a graph that is some rows of another.
+        Parameters:
+            first: Vertex of the first row, if the rows are a range of a larger graph's rows.
         """
         if self.types is None or self.relation is not None:
             return self.relation
         return self.types.relation_of(first + self.nonzero_rows(), self.indices)
 
     def only(self, kept: Mask) -> Graph:
-        """The graph of some of its nonzeros, bool[num_nonzeros]."""
+        """Return the graph of the nonzeros where `kept`, bool[num_nonzeros], is true."""
         indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
         values = None if self.values is None else self.values[kept]
         taken: Any = {"indices": self.indices[kept], "columns": self.columns_at(kept)}
@@ -140,7 +148,7 @@ class Graph(WithColumns):
 
 
 def as_vertices(given: int | Graph, original_ids: Array | None = None) -> Graph:
-    """A graph as it is; for a number, as many vertices with these ids and without edges."""
+    """Return a graph unchanged; for a number, a graph of so many vertices without edges."""
     if isinstance(given, Graph):
         return given
     empty = np.empty(0, np.int32)
@@ -148,20 +156,22 @@ def as_vertices(given: int | Graph, original_ids: Array | None = None) -> Graph:
 
 
 def first_true(found: Mask | np.bool_) -> int | None:
-    """Number of the first entry that is true; None if none is."""
+    """Return the place of the first true entry; None if all are false."""
     return int(np.argmax(found)) if found.any() else None
 
 
 def first_outside(numbers: IntArray, bound: int) -> int | None:
-    """Place of the first number outside 0..bound - 1; None if there is none."""
+    """Return the place of the first number outside 0..bound - 1; None if all are inside."""
     if not numbers.size or (numbers.min() >= 0 and numbers.max() < bound):
         return None
     return first_true((numbers < 0) | (numbers >= bound))
 
 
 def check_num_vertices(num_vertices: int, where: str) -> None:
-    """Refuse an empty graph, one whose vertices do not fit int32, and one whose source is too small
-    for them (`plancc.graph.bounds`); `where` names the source."""
+    """Raise InputError for no vertices, or more than int32 or the source's size allows.
+
+    The size of the source bounds the vertices by `plancc.graph.bounds`; `where` names the source.
+    """
     if num_vertices < 1:
         raise InputError(f"{where}: the graph has no vertices")
     if num_vertices > MAX_VERTICES:
@@ -170,7 +180,7 @@ def check_num_vertices(num_vertices: int, where: str) -> None:
 
 
 def check_one_type(graph: Graph, where: str) -> None:
-    """Refuse a graph of types, which `where` cannot hold."""
+    """Raise InputError for a graph of several vertex types, which `where` cannot hold."""
     if graph.types is not None:
         raise InputError(
             f"{where} cannot hold the types of {graph.source.name}: compile its own source"
@@ -178,21 +188,27 @@ def check_one_type(graph: Graph, where: str) -> None:
 
 
 def check_range(numbers: IntArray, bound: int, where: str, says: str = ": vertex '{}' is") -> None:
-    """Refuse numbers outside 0..bound - 1; `where` names the source, and `says` the number."""
+    """Raise InputError for a number outside 0..bound - 1.
+
+    Parameters:
+        where: Words for the source.
+        says: Words for the number, with {} in its place.
+    """
     if (k := first_outside(numbers, bound)) is not None:
         raise InputError(f"{where}{says.format(numbers.flat[k])} out of range 0..{bound - 1}")
 
 
 def as_offsets(array: IntArray, end: int, what: str, of: str = "") -> Int64Array:
-    """Where compressed rows begin, as int64; InputError unless they ascend from 0 to `end`.
+    """Return offsets of compressed rows as int64; InputError unless they ascend from 0 to `end`.
 
-    Neighbours are compared: a difference may overflow, and of unsigned numbers is never below 0.
+    Neighbours are compared, not subtracted: a difference may overflow, and a difference of unsigned
+    numbers is never negative.
 
     Parameters:
         array: int[rows + 1].
         end: The number of entries.
-        what: Names the array in messages.
-        of: Says what `end` counts.
+        what: Words for the array, for messages.
+        of: Words for `end`, which follow it in messages.
     """
     falls = np.flatnonzero(array[1:] < array[:-1])
     bad = 0 if not len(array) or array[0] != 0 else int(falls[0]) + 1 if len(falls) else -1

@@ -1,4 +1,4 @@
-"""Tables of edges: which columns are u, v and weights, and what vertices the ids are."""
+"""Choice of the columns of an edge table, and numbering of its ids as vertices."""
 
 from __future__ import annotations
 
@@ -19,43 +19,45 @@ IntArray = npt.NDArray[np.integer]
 ID_OPTIONS = ("num_vertices", "keep_ids")
 _PAIRS = (("src", "dst"), ("source", "target"), ("u", "v"), ("from", "to"), ("row", "col"))
 USUAL = frozenset(name for pair in _PAIRS for name in pair)
-"""Names of columns of u and v."""
+"""Usual names of the columns of u and v."""
 SPARSE = 2
-"""Largest id over vertices that occur from which ids are thought to be names, not numbers."""
+"""Ratio of the largest id to the occurring vertices above which ids are not vertex numbers."""
 _WEIGHTS = ("weight", "edge_weight", "w", "value")
 _INDEX = ("", "unnamed: 0", "__index_level_0__")
-"""Names of pandas' index, in small letters."""
+"""Names of pandas' index, in lower case."""
 _NUMBERS = ("id", "edge_id", "edgeid", "eid", "index", "rank", "unnamed")
-"""Names of numbers of edges, which are neither ends nor weights, in small letters."""
+"""Names of columns that number the edges, in lower case."""
 _TIMES = ("time", "timestamp", "ts", "date", "datetime", "year")
-"""Names of a first column that is no end, in small letters."""
+"""Names of columns that hold times, in lower case."""
 _OF_VERTICES = {"label", "labels", "class", "feature", "features"}
-"""Names of columns of vertex data, in small letters."""
+"""Names of columns of vertex data, in lower case."""
 _TRIPLES = (["predicate"], ["relation"], ["rel"])
-"""Names of the second column of triples."""
+"""Names of the second column of triples (subject, relation, object)."""
 _SHORT_TRIPLES = (["h", "r", "t"], ["s", "p", "o"])
 
 
 def edge_columns(
     where: str, names: Sequence[str], columns: Sequence[str], texts: Container[str] = ()
 ) -> tuple[str, ...]:
-    """Names of the columns of u, v and perhaps weights.
+    """Return the names of the columns of u, v and perhaps weights.
+
+    Without `columns`, u and v are the first usual pair of names that occurs. Otherwise u and v are
+    the first two columns besides pandas' index, weights, and a first column of edge numbers or
+    times. Weights are the column with a usual name, in any case of letters, or the last of three
+    columns.
 
     Parameters:
-        where: Names the source in messages.
-        names: Of all columns.
-        columns: What was asked for. Empty: the first of the usual pairs, else the only two columns
-            beside weights, the index of pandas and a first column of numbers of edges, or the first
-            two of three. Weights are a column with their usual name, in any case of letters, else a
-            third one that is the last.
+        where: Words for the source, for messages.
+        names: Names of all columns.
+        columns: Names that the user asks for; empty to find the columns.
         texts: Names of columns that hold no numbers.
 
     Raises:
-        InputError: For a name that is missing or twice there, and where nothing says what is meant.
+        InputError: For a name that is missing or occurs twice, or if the columns are unclear.
 
     Warns:
-        PlanccWarning: If the usual names stand in the other order, as target before source; of
-            columns that are not taken.
+        PlanccWarning: If the usual names have the reverse order, as target before source, and if
+            columns are ignored.
     """
     names, columns = list(names), tuple(columns)
     listed = ", ".join(show(name) for name in names[:20])
@@ -94,14 +96,17 @@ def edge_columns(
         takes, cure = next(numbers, None), ""
         if takes is not None and not weights:
             cure = f" (`columns` {','.join((*ends, takes))} takes {show(takes)} as weights)"
-        warn(f"{where}: not taken: {', '.join(show(name) for name in rest[:20])}{cure}")
+        warn(f"{where}: ignored: {', '.join(show(name) for name in rest[:20])}{cure}")
     return (*ends, *weights)
 
 
 def _usual_ends(
     where: str, names: list[str], weights: list[str], texts: Container[str]
 ) -> list[str]:
-    """Columns of u and v by their usual names, or the two behind a number or a time; else none."""
+    """Return the columns of u and v, or an empty list.
+
+    These are a usual pair of names, or the two columns after a column of edge numbers or times.
+    """
     lower = [name.lower() for name in names]
     usual = (pair for pair in _PAIRS if all(lower.count(name) == 1 for name in pair))
     if pair := next(usual, None):
@@ -118,20 +123,20 @@ def _usual_ends(
 
 
 class PiecewiseEdges(ABC):
-    """Edges by ids, piece by piece (`plancc.graph.external.Entrywise`).
+    """Edges with ids that are read piece by piece (`plancc.graph.external.Entrywise`).
 
-    A source is read twice: for the ids that occur, then for the edges.
+    The source is read twice: once for the ids, then for the edges.
 
     Parameters:
-        where: Names the source in messages.
-        num_vertices, keep_ids: As of `number`.
+        where: Words for the source, for messages.
+        num_vertices, keep_ids: See `number`.
 
     Attributes:
-        loops: Self loops.
-        sides: The ids that occur, of u and of v, ascending.
+        loops: Number of self loops.
+        sides: Distinct ids of u, and of v, ascending.
 
     Raises:
-        InputError: For no edge, and as of `number`.
+        InputError: If there is no edge; see also `number`.
     """
 
     directed = None
@@ -152,7 +157,7 @@ class PiecewiseEdges(ABC):
 
     @abstractmethod
     def pieces(self) -> Iterator[Entries]:
-        """Ids of u and v, and weights."""
+        """Yield ids u and v, and weights or None, of pieces of the source."""
 
     def __iter__(self) -> Iterator[Entries]:
         count = 0
@@ -166,12 +171,13 @@ class PiecewiseEdges(ABC):
 
 
 class Numbered(NamedTuple):
-    """Edges by vertex numbers.
+    """Edges with vertex numbers.
 
     Attributes:
+        num_vertices: Number of vertices.
         u, v (int[edges]): Vertex numbers.
-        original_ids (int64 or bytes[num_vertices], or None): The source's ids; None where they are
-            the vertex numbers.
+        original_ids (int64 or bytes[num_vertices], or None): The source's ids; None if ids are the
+            vertex numbers.
     """
 
     num_vertices: int
@@ -190,26 +196,25 @@ def number(
     place: Callable[[int], str] | None = None,
     names: Names | None = None,
 ) -> Numbered:
-    """Vertex numbers for the ids of an edge list.
+    """Return vertex numbers for the ids of an edge list.
+
+    By default the vertices are the ids that occur, in ascending order.
 
     Parameters:
-        u, v (int64[edges]): Ids, not negative; at least one edge.
-        where: Names the source in messages.
-        num_vertices: The ids are vertex numbers, of this many vertices.
-        keep_ids: The ids are vertex numbers; the last vertex is the largest id.
-        place: Names the source and the place of an edge, by its number, in messages.
-        names: The ids are numbers of these; None: they are the source's own.
-
-    Returns:
-        Without `num_vertices` and `keep_ids` the vertices are the ids that occur, in ascending
-        order.
+        u, v (int64[edges >= 1]): Ids, >= 0.
+        where: Words for the source, for messages.
+        num_vertices: Number of vertices, if ids are vertex numbers.
+        keep_ids: Whether ids are vertex numbers, up to the largest id.
+        place: Function that returns words for the source and the place of an edge, by the edge's
+            number, for messages.
+        names: Names, if ids are numbers of names; None if ids are the source's own.
 
     Raises:
-        InputError: For an id that `num_vertices` leaves no room for, or too many vertices.
+        InputError: For an id that is not below `num_vertices`, or too many vertices.
 
     Warns:
-        PlanccWarning: If ids between the smallest and the largest do not occur, and therefore are
-            no vertices; if vertex numbers seem to be counted from 1.
+        PlanccWarning: If some ids between the smallest and the largest do not occur, and therefore
+            are no vertices; if vertex numbers seem to begin at 1.
     """
     if names is not None:
         check_no_numbers(where, num_vertices, keep_ids)
@@ -240,14 +245,17 @@ def number(
 
 
 def check_ids(u: IntArray, v: IntArray, num_vertices: int, place: Callable[[int], str]) -> None:
-    """Refuse the first edge with an id that `num_vertices` leaves no room for; `place` names it."""
+    """Raise InputError for the first edge with an id that is not below `num_vertices`.
+
+    ``place(number)`` returns words for the place of an edge.
+    """
     if (k := first_true((u >= num_vertices) | (v >= num_vertices))) is not None:
         bound = f"0..{num_vertices - 1} (`num_vertices` {num_vertices})"
         raise InputError(f"{place(k)}: vertex id '{max(u[k], v[k])}' is out of range {bound}")
 
 
 def _compact(u: IntArray, v: IntArray, largest: int) -> Numbered:
-    """Number the ids that occur 0..n-1 in ascending order."""
+    """Number the occurring ids 0..n-1 in ascending order."""
     if largest < 8 * len(u) + 1024:  # a table of all ids is cheaper than sorting
         occurs = np.zeros(largest + 1, np.bool_)
         occurs[u] = True

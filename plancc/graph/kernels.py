@@ -1,4 +1,4 @@
-"""Small numba kernels: over the bytes of text files, and whether a pattern is symmetric."""
+"""Small numba kernels that read the bytes of text files, and that test patterns for symmetry."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _HASH, _PERCENT, _QUOTE = 35, 37, 34
 def scan_integers(text, comments, usual, values, ptr, line):  # type: ignore[no-untyped-def]
     """Read the whole numbers of a text that ends in a newline, or count them.
 
-    `values`, `ptr` and `line` are filled (see `plancc.graph.textfile.Integers`); empty ones: what
-    is found is only counted. `usual`: 007 and -0 are bad. Returns tokens, lines, and the offset of
-    the first bad token or -1.
+    Fills `values`, `ptr` and `line` (see `plancc.graph.textfile.Integers`); if these are empty, the
+    numbers are only counted. With `usual`, 007 and -0 are bad tokens. Returns the number of tokens,
+    the number of lines, and the offset of the first bad token or -1.
     """
     fill = len(ptr) > 0
     tokens, lines, number, k = 0, 0, 0, 0
@@ -65,9 +65,10 @@ def scan_integers(text, comments, usual, values, ptr, line):  # type: ignore[no-
 
 @njit(cache=True, nogil=True)
 def _split_line(text, k, separator, first, last):  # type: ignore[no-untyped-def]
-    """Write where the columns of a line begin and end: `take_columns` says what they are.
+    """Write the offsets where the columns of a line begin and end into `first` and `last`.
 
-    Returns the end of the line, and its number of columns; 0 of a blank line or a comment.
+    For the columns see `take_columns`. Returns the offset of the line's end, and the number of
+    columns: 0 for a blank line or a comment.
     """
     count = 0
     comment = text[k] == _HASH or text[k] == _PERCENT
@@ -80,7 +81,7 @@ def _split_line(text, k, separator, first, last):  # type: ignore[no-untyped-def
             break
         begin = k
         quoted = has_quotes = separator != 0 and text[k] == _QUOTE
-        # a separator of 0 is none, and a byte 0 a byte as any other
+        # separator 0 stands for blanks and tabs, so a byte 0 in the text separates nothing
         while text[k] != _NEWLINE and (quoted or separator == 0 or text[k] != separator):
             if separator == 0 and text[k] in (_BLANK, _TAB, _RETURN):
                 break
@@ -103,12 +104,13 @@ def _split_line(text, k, separator, first, last):  # type: ignore[no-untyped-def
 
 @njit(cache=True, nogil=True)
 def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-untyped-def]
-    """Write some columns of a text into `out`, a blank between them, line by line.
+    """Write the `chosen` columns of a text into `out`, line by line, with blanks between columns.
 
-    Lines have `columns` columns with `separator` between them, or blanks and tabs if it is 0; in
-    double quotes it is none. Lines that begin with # or % become blank. `text` ends with a newline,
-    and `out` is as long. Returns the length of what is written, and the offset of the first line of
-    another number of columns, or without a word in a chosen one; -1 if there is none.
+    Lines have `columns` columns. `separator` stands between columns; 0 is for blanks and tabs. A
+    separator in double quotes separates nothing. Lines that begin with # or % become blank. `text`
+    ends with a newline, and `out` is as long as `text`. Returns the number of bytes written, and
+    the offset of the first wrong line: it has another number of columns, or an empty chosen column;
+    -1 if all lines are right.
     """
     first, last = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
     k = end = 0
@@ -135,20 +137,21 @@ def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-unty
 
 @njit(cache=True, nogil=True)
 def number_names(text, separator, chosen, longest, first, last, ends, out):  # type: ignore[no-untyped-def]
-    """Number the names in two columns of a text, in the order in which they occur.
+    """Number the names in two columns of a text, in the order in which names occur.
 
-    Lines and columns are as in `take_columns`, `len(first)` columns a line; double quotes around a
-    column are no part of it. `ends`, int64[2, edges], is filled. With a third chosen column `out`,
-    as long as the text, gets the lines ``0 0 WORD`` with its words; without, it is empty.
+    Every line has `len(first)` columns; see `take_columns`. Double quotes around a column are
+    dropped. Fills `ends`, int64[2, edges], with numbers of names. If a third column is chosen, its
+    words are written into `out` as lines ``0 0 WORD``; then `out` is as long as the text, else
+    empty.
 
-    Returns edges, where every name begins and stops in the text, int64[names, 2], the length of
-    what is written, the offset of the first wrong line or -1, and what is wrong with it: 0 another
-    number of columns, 1 an empty column, 2 a name of more than `longest` bytes, 3 a control
-    character.
+    Returns the number of edges; the offsets in the text where every name begins and stops,
+    int64[names, 2]; the number of bytes written to `out`; the offset of the first wrong line or -1;
+    and its fault: 0 another number of columns, 1 an empty column, 2 a name of more than `longest`
+    bytes, 3 a control character.
     """
     mask = np.uint64((1 << 16) - 1)
     slot = np.full(1 << 16, -1, np.int32)
-    known = np.empty((1 << 15, 3), np.uint64)  # hash, begin and stop of a name
+    known = np.empty((1 << 15, 3), np.uint64)  # hash, begin and stop of every name
     edges, names, end, k = 0, 0, 0, 0
     wrong, what = -1, 0
     while k < len(text) and wrong < 0:
@@ -233,11 +236,11 @@ def _after_blanks(text, k):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
-    """Number of entries if every line is a MatrixMarket entry, else -1.
+    """Return the number of entries if every line is a MatrixMarket entry, else -1.
 
-    An entry is two whole numbers and, for `field` 1, an integer or, for `field` 2, a decimal
-    number; for 3 as well, and the whole numbers have no zeros before them; for -1 anything. Blank
-    lines pass. `text` must end with a newline.
+    An entry is two whole numbers and a value. `field` says which values are right: 0 none, 1 an
+    integer, 2 a decimal number, 3 a decimal number after whole numbers without leading zeros, -1
+    anything. Blank lines are skipped. `text` must end with a newline.
     """
     entries = k = 0
     while k < len(text):
@@ -259,7 +262,7 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
         while field < 0 and text[k] != _NEWLINE and text[k] != _RETURN:
             k += 1
         if field > 0:
-            k += text[k] == _MINUS  # mmread takes no plus sign here
+            k += text[k] == _MINUS  # mmread refuses a plus sign here
             first, k = k, _after_digits(text, k)
             digits = k - first
             if field >= 2:
@@ -284,8 +287,8 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
 
 @njit(cache=True, nogil=True)
 def format_lines(ptr: npt.NDArray[np.int64], values: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
-    """uint8[bytes]: line k holds ``values[ptr[k]:ptr[k + 1]]`` separated by blanks."""
-    # from the end on, as digits come; what is never written takes no memory
+    """Return a text, uint8[bytes], whose line k holds ``values[ptr[k]:ptr[k + 1]]`` with blanks."""
+    # written from its end, since the last digit comes first; unwritten pages take no memory
     text = np.empty(21 * len(values) + len(ptr), np.uint8)
     k = len(text)
     for row in range(len(ptr) - 2, -1, -1):
@@ -310,10 +313,12 @@ def format_lines(ptr: npt.NDArray[np.int64], values: npt.NDArray[np.int64]):  # 
 
 @njit(cache=True, nogil=True)
 def is_mirrored(indptr: Any, indices: Any) -> bool:
-    """Whether (j, i) is a nonzero of a CSR pattern wherever (i, j) is; columns ascend in rows.
+    """Whether (j, i) is a nonzero of a CSR pattern for every nonzero (i, j).
 
-    Reading the rows one after the other meets the nonzeros (i, j) of column j for ascending i: each
-    time, (j, i) is the next nonzero of row j.
+    Columns ascend in every row.
+
+    The loop over rows meets the nonzeros (i, j) of column j with ascending i. So in a symmetric
+    pattern, (j, i) is each time the next nonzero of row j.
     """
     following = indptr[:-1].copy()
     for i in range(len(following)):
@@ -327,17 +332,18 @@ def is_mirrored(indptr: Any, indices: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def mirror_sum(base: int, indptr: Any, indices: Any) -> Any:
-    """Hashes (splitmix64) of entries above the diagonal, less hashes of mirrored ones below it.
+    """Sum the hashes of entries above the diagonal, minus those of transposed entries below it.
 
-    ``base`` is the first of the rows. Over all rows of a symmetric pattern, which several ranks may
-    have, the sums add up to 0; of another pattern to some number of 64 bits.
+    `base` is the number of the first row. Several ranks may each have some rows of the pattern: the
+    sums of all ranks add up to 0 if the pattern is symmetric, and otherwise to a random number of
+    64 bits. The hash is splitmix64.
     """
     total = np.uint64(0)
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
             u, v = base + i, np.int64(indices[k])
             low, high = (u, v) if u < v else (v, u)
-            # one hash for both orders of the pair: low end above 32 bits, high end below
+            # both orders of a pair have one hash: the low end is in the upper 32 bits of the key
             x = mix(np.uint64(low) << np.uint64(32) | np.uint64(high))
             if u < v:
                 total += x

@@ -1,10 +1,12 @@
-"""Links: pairs of vertices that a network learns to tell from others, by split.
+"""Links for link prediction, by split: training, validation and test links, and negatives.
 
-A link goes from a source to a target, as an edge of ``edge_index`` does. Negatives of training are
-drawn anew in every epoch; negatives of validation and test are fixed.
+A link goes from a source to a target, as an edge of ``edge_index``. A negative is a pair of
+vertices that is no link. Negatives of training are drawn anew in every epoch; negatives of
+validation and test are fixed.
 
-By times of edges links are split: the latest are for test, those before for validation. An edge
-that is listed several times, or both ways of an undirected graph, has its earliest time.
+If edges have times, the latest edges are test links, and the edges before are validation links. An
+edge that is listed several times, or in both directions in an undirected graph, has its earliest
+time.
 """
 
 from __future__ import annotations
@@ -40,17 +42,18 @@ from plancc.text import shown
 
 SPLITS = ("train", "val", "test")
 KINDS = (*SPLITS, "val_negative", "test_negative")
-"""Kinds of links, by number."""
+"""Kinds of links; the place in the tuple is the kind's number."""
 OF_LINKS = ("val_target_negative", "test_target_negative")
-"""Names of the negatives of every single link."""
+"""Names of arrays of negatives that belong to single links."""
 NAMES = (*KINDS, *OF_LINKS)
 MOST_LINKS = 2**31 - 1
-"""Most links of a plan, with negatives."""
+"""Most links of a plan, negatives included."""
 LOOKED_AT = 1 << 16
-"""Pairs of a kind that are compared with edges: of more, about as many in equal steps."""
+"""Pairs of a kind that are compared with edges; of more pairs, a sample in equal steps."""
 TOLD = 0.02
-"""Share of links whose reverse tells of them, beyond that of negatives, from which on that is said:
-fewer change the area under the curve by less than 0.01."""
+"""Share of links with a telling reverse edge above which a warning says so. The share of negatives
+with such an edge is subtracted first. A smaller share changes the area under the curve by less than
+0.01."""
 
 Pair = npt.NDArray[np.int32]
 OF_VALUES = "values"
@@ -58,11 +61,11 @@ OF_VALUES = "values"
 
 
 class LinkTimes(NamedTuple):
-    """When edges were there.
+    """Times of edges.
 
     Attributes:
         first, last (float64[num_nonzeros]): Earliest and latest time of every nonzero.
-        listed (float64[edges]): Times of the edges as the source lists them.
+        listed (float64[edges]): Times in the order of the source's edges.
     """
 
     first: FloatArray
@@ -75,11 +78,12 @@ class SplitLinks:
     """Links of a whole graph.
 
     Attributes:
-        pairs (dict of str to int32[2, m]): Sources and targets of all `KINDS`, in the order in
-            which they were given.
-        per_link: Negatives of a validation or test link: negatives of link i are ``i * per_link``
-            to ``(i + 1) * per_link - 1``, and have its source. 0: the links of a split share them.
-        begins: Time of the first validation or test link; infinity where there are no times.
+        pairs (dict of str to int32[2, m]): Sources and targets of every kind in `KINDS`, in the
+            given order.
+        per_link: Number of negatives of each validation and test link. Negatives ``i * per_link``
+            to ``(i + 1) * per_link - 1`` belong to link i and have its source. 0 if all links of a
+            split share the split's negatives.
+        begins: Time of the first validation or test link; infinity for links without times.
     """
 
     pairs: Mapping[str, Pair]
@@ -87,18 +91,22 @@ class SplitLinks:
     begins: float = np.inf
 
     def of(self, *kinds: str) -> Pair:
-        """The links of some kinds, int32[2, m]."""
+        """Return the links of some kinds, int32[2, m]."""
         return np.concatenate([self.pairs[kind] for kind in kinds], axis=1)
 
     def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], Int64Array]:
-        """Both ends, int32[2, links], kind, uint8[links], and number in the kind, int64[links]."""
+        """Return the links as columns.
+
+        Returns:
+            ends (int32[2, links]), kind (uint8[links]), number within the kind (int64[links])
+        """
         sizes = [self.pairs[kind].shape[1] for kind in KINDS]
         kind = np.repeat(np.arange(len(KINDS), dtype=np.uint8), sizes)
         return self.of(*KINDS), kind, np.concatenate([*map(np.arange, sizes)])
 
 
 def check_no_types(graph: Graph) -> None:
-    """InputError for a graph of types."""
+    """Raise InputError for a graph of several vertex types."""
     if graph.types is not None:
         raise InputError(
             f"{graph.source.name}: link prediction is not supported for graphs with vertex types"
@@ -106,24 +114,27 @@ def check_no_types(graph: Graph) -> None:
 
 
 def read_links(source: Any, graph: Graph) -> SplitLinks:
-    """The links of a graph, from what a user has.
+    """Read the links of a graph from a user's source.
 
     Parameters:
-        source (path, mapping, or three objects): A mapping, or an .npz file, of integer[2, m] under
-            the names ``train``, ``val`` and ``test``, and ``val_negative`` and ``test_negative``,
-            which the links of a split share; or in place of these integer[m, k] targets,
-            ``val_target_negative`` and ``test_target_negative``, k of every link. A folder with a
-            split of links as the Open Graph Benchmark has them. The three data objects of PyTorch
-            Geometric's RandomLinkSplit, with ``edge_label_index`` and ``edge_label``.
+        source (path, mapping, or three objects): One of these:
+
+            - A mapping, or the path of an .npz file, with arrays integer[2, m] of the names
+              ``train``, ``val``, ``test``, ``val_negative`` and ``test_negative``. The links of a
+              split share its negatives. In place of the last two, ``val_target_negative`` and
+              ``test_target_negative``, integer[m, k], hold k targets for every link.
+            - The path of a folder with a split of links of the Open Graph Benchmark.
+            - The three data objects of PyTorch Geometric's RandomLinkSplit, with
+              ``edge_label_index`` and ``edge_label``.
 
     Raises:
         InputError: For other sources, names or shapes, a vertex out of range, validation or test
-            links without negatives, no training links, pairs in rows, or pairs of ``edge_label`` 0
-            that are edges.
+            links without negatives, no training links, an array with a link in every row, or edges
+            with ``edge_label`` 0.
 
     Warns:
-        PlanccWarning: Of links in two splits, there twice, or without an edge; of negatives that
-            are links or edges; of loops; if all links are for training.
+        PlanccWarning: If links are in two splits, are repeated, or are no edges; if negatives are
+            links or edges; if a pair joins a vertex to itself; if all links are for training.
     """
     check_no_types(graph)
     where, known = "`links`: ", edges_of(graph)
@@ -148,24 +159,24 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
 
 
 def are_edges(known: Int64Array, pair: Array, graph: Graph) -> Mask:
-    """Which pairs are among the edges `known`: bool[m]."""
+    """Return whether each pair is among the edges `known`, bool[m]."""
     return places_in(known, edge_keys(graph, pair[1], pair[0])) >= 0
 
 
 def _some(pairs: Array) -> Array:
-    """A sample of many pairs, array[..., m]."""
+    """Return a sample of `pairs`, array[..., m]: all pairs, or about `LOOKED_AT` of them."""
     return pairs[..., :: 1 + pairs.shape[-1] // LOOKED_AT]
 
 
 def _read(path: StrPath) -> Mapping[str, Any]:
-    """What a file or a folder holds, by our names."""
+    """Read the arrays of a file or a folder, by the names in `NAMES`."""
     name = os.fspath(path)
     if not os.path.isdir(name):
         if not name.lower().endswith(".npz"):
             raise InputError(f"{name}: links are read from .npz, or from a folder of format ogb")
         with Archive(name) as held:
             if left := ", ".join(show(key) for key in held if key not in NAMES):
-                warn(f"{name}: not taken: {left}; names of links: {', '.join(NAMES)}")
+                warn(f"{name}: ignored: {left}; names of links: {', '.join(NAMES)}")
             return {key: held[key] for key in NAMES if key in held}
     for each in FORMATS.loaded().values():
         if each.read_links is not None and each.files is not None and each.files(name):
@@ -177,7 +188,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
 def _labelled(
     objects: Sequence[Any], graph: Graph, known: Int64Array, where: str
 ) -> dict[str, Any]:
-    """What RandomLinkSplit returns, by our names; negatives of training are left out."""
+    """Return the links of RandomLinkSplit by the names in `NAMES`, without training negatives."""
     found = {}
     for name, each in zip(SPLITS, objects, strict=True):
         pair, label = (getattr(each, key, None) for key in ("edge_label_index", "edge_label"))
@@ -202,7 +213,7 @@ def _labelled(
 
 
 def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
-    """Links by kind, of the right shapes and ranges."""
+    """Check the shapes and ranges of the given arrays, and return the links."""
     for name in given.keys() - {*NAMES}:
         raise InputError(f"{where}'{shown(name)}' is no kind of links: they are {', '.join(NAMES)}")
     found: dict[str, Array] = {}
@@ -240,7 +251,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
 
 
 def _by_name(array: Array, graph: Graph, what: str) -> Array:
-    """Vertex numbers in place of names; InputError for one that no vertex has."""
+    """Return vertex numbers in place of names; InputError for a name that no vertex has."""
     ids = graph.original_ids
     if ids is None or array.dtype.kind in "iu" or not are_names(ids):
         return array
@@ -255,20 +266,20 @@ def _by_name(array: Array, graph: Graph, what: str) -> Array:
 def _doubtful(
     links: SplitLinks, graph: Graph, known: Int64Array, where: str, labelled: bool
 ) -> Iterator[tuple[Mask, str]]:
-    """Which links, of some, are what is seldom meant, and what that is.
+    """Yield a mask of doubtful links among some links, and a sentence about them.
 
     Parameters:
-        known: `edges_of` the graph.
-        labelled: Whether RandomLinkSplit made the links: it leaves edges out of graphs.
+        known: Keys of the graph's edges (`edges_of`).
+        labelled: Whether RandomLinkSplit made the links, which removes their edges from the graph.
 
     Raises:
-        InputError: For two links that are edges if each is a row.
+        InputError: For an array with a link in every row: its rows are edges, its columns are not.
     """
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()
     held = np.concatenate([val, test])
-    learnt_too = "validation and test links are training links too, so that scores tell what was"
-    yield places_in(train, _some(held)) >= 0, f"{learnt_too} learnt by heart"
+    learnt_too = "validation and test links are training links too, so that scores measure links"
+    yield places_in(train, _some(held)) >= 0, f"{learnt_too} that the network has memorised"
     yield places_in(val, _some(test)) >= 0, "test links are validation links too"
     of_val, of_test = (np.sort(link_keys(links.pairs[kind], graph)) for kind in KINDS[3:])
     yield places_in(of_val, _some(of_test)) >= 0, "test_negative pairs are val_negative ones too"
@@ -300,7 +311,7 @@ def _doubtful(
 
 
 def check_shares(shares: Sequence[float]) -> None:
-    """InputError unless these are the two shares of `link_split`."""
+    """Raise InputError unless `shares` are two shares for `link_split`."""
     if len(shares) != 2 or min(shares) < 0 or not 0 < sum(shares) < 1:
         cure = "give the shares of validation and test links, which leave some for training"
         raise InputError(f"`link_split` {','.join(map(str, shares))}: {cure}, as 0.1,0.1")
@@ -309,20 +320,22 @@ def check_shares(shares: Sequence[float]) -> None:
 def random_links(
     graph: Graph, shares: Sequence[float], seed: int, times: FloatArray | None = None
 ) -> SplitLinks:
-    """Split the edges: each of an undirected graph once, none from a vertex to itself.
+    """Split the edges of a graph into links, as RandomLinkSplit of PyTorch Geometric does.
 
-    A validation or test link has one negative, shared by its split: a pair of vertices without an
-    edge, uniform among these; no two are the same. RandomLinkSplit of PyTorch Geometric splits
-    likewise.
+    Self loops are no links. An edge of an undirected graph is one link. A validation or test split
+    has as many negatives as links, which all its links share. Negatives are distinct pairs of
+    vertices without an edge, drawn uniformly.
 
     Parameters:
-        shares: Of validation and of test links; the others are for training.
-        times (float64[num_nonzeros], or None): By which edges are split (`cut_by_time`); None: at
-            random.
+        shares: Shares of the validation links and of the test links; the other links are for
+            training.
+        seed: Seed of the random split and of the negatives.
+        times (float64[num_nonzeros], or None): Times of the edges, which split them
+            (`cut_by_time`). None for a random split.
 
     Raises:
-        InputError: If there are no edges, a share above 0 has none, or too few pairs of vertices
-            are without one.
+        InputError: If there are no edges, if a share above 0 gets no link, or if too few pairs of
+            vertices have no edge.
     """
     check_no_types(graph)
     target = np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))
@@ -352,17 +365,19 @@ def random_links(
 
 
 def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple[int, int]:
-    """Where validation and test begin among ascending times; equal times stay together.
+    """Return the places where validation and test begin; links of one time stay in one split.
 
     Parameters:
-        shares: Asked for of validation and test.
-        where: Begins messages.
+        times: float64[links], ascending.
+        shares: Wanted shares of validation and of test links.
+        where: Words that begin messages.
 
     Raises:
-        InputError: If all links are of one time, or of too few.
+        InputError: If the links have too few different times.
 
     Warns:
-        PlanccWarning: If a split is larger or smaller than asked, for links of one time.
+        PlanccWarning: If a split is larger or smaller than its share, because links of one time
+            stay together.
     """
     total, cuts, end = len(times), list[int](), len(times)
     begins = np.flatnonzero(np.diff(times)) + 1
@@ -388,11 +403,15 @@ def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple
 
 
 def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator) -> Pair:
-    """Distinct pairs of two vertices without an edge, int32[2, size]; `ends`: of the edges.
+    """Draw distinct pairs of two different vertices without an edge, int32[2, size].
 
-    A pair has the number ``(target - source - 1) % n * n + source``, of an undirected graph the
-    lower one of both ways: all numbers from 0 are pairs. Edge k, by number, is the one after as
-    many pairs without an edge as its number less k.
+    A pair has the number ``(target - source - 1) % n * n + source``; in an undirected graph, the
+    lower number of both directions. Every number from 0 is a pair. Let edges be sorted by number:
+    before edge k there are ``number[k] - k`` pairs without an edge. So a binary search finds the
+    number of the p-th pair without an edge.
+
+    Parameters:
+        ends: Sources and targets of the edges, int32[2, edges].
     """
     n, (source, target) = graph.num_vertices, ends.astype(np.int64)
     number = (target - source - 1) % n * n + source
@@ -410,26 +429,26 @@ def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator)
     return np.stack([source, (source + found // n + 1) % n]).astype(np.int32)
 
 
-def learnt(
+def links_to_learn(
     graph: Graph, asked: Any, seed: int, times: FloatArray | None = None
 ) -> tuple[SplitLinks, Pair]:
-    """The links to learn, and the links whose edges carry no messages.
+    """Return the links for link prediction, and the links whose edges carry no messages.
 
     Parameters:
-        asked: Has `links` as of `read_links`, or `link_split` as the shares of `random_links`, and
-            `disjoint_train_ratio`.
-        seed, times: As of `random_links`.
+        asked: Options with the attributes `links` (see `read_links`) or `link_split` (`shares` of
+            `random_links`), and `disjoint_train_ratio`.
+        seed, times: See `random_links`.
     """
     shares = asked.link_split
     links = random_links(graph, shares, seed, times) if shares else read_links(asked.links, graph)
     links, away = withheld(links, asked.disjoint_train_ratio, seed)
     if graph.directed:
-        _tell_of_directions(links, away, graph)
+        _warn_of_directions(links, away, graph)
     return links, away
 
 
-def _tell_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
-    """Warn of links of a directed graph whose reverse carries messages, and they do not."""
+def _warn_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
+    """Warn of links in a directed graph that carry no messages, while their reverse edges do."""
     known, apart = edges_of(graph), np.sort(link_keys(away, graph))
 
     def carry(pair: Pair) -> Mask:
@@ -448,21 +467,21 @@ def _tell_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
         ends = np.stack(np.divmod(_some(known), graph.num_vertices))
         both = are_edges(known, ends, graph)[ends[0] != ends[1]]
         said = f"{both.sum():,} of {len(both):,} edges are there both ways"
-        said += ": `symmetrize` reads all of them so"
+        said += ": `symmetrize` adds the other reverse edges"
     held, trained = (f"{k:,} of {n:,}" for k, n in zip(turned, sizes, strict=True))
     told = f"{held} held-out links and {trained} training links carry no messages"
-    why = "and the edges the other way round do, which tells of the links"
+    why = "but their reverse edges do, which reveals the links"
     warn(f"{graph.source.name}: {told}, {why}; {said}")
 
 
 def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks, Pair]:
-    """The links, and those whose edges carry no messages, so that none tells the answer.
+    """Return the links, and the links whose edges carry no messages.
 
-    These are the validation and test links.
+    Edges of validation and test links carry no messages, since they would reveal the answer.
 
     Parameters:
-        disjoint: Above 0, training links are this share of those given, drawn by the seed, and the
-            edges of these carry no messages either (``disjoint_train_ratio`` of RandomLinkSplit).
+        disjoint: ``disjoint_train_ratio`` of RandomLinkSplit. If above 0, only this share of the
+            training links is kept, drawn by the seed, and their edges carry no messages either.
     """
     if not disjoint:
         return links, links.of("val", "test")
@@ -474,10 +493,12 @@ def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks,
 
 
 def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
-    """Leave out the edges from ``pairs[0]`` to ``pairs[1]``, both ways of an undirected graph.
+    """Return the graph without the edges from ``pairs[0]`` to ``pairs[1]``.
+
+    In an undirected graph, the reverse edges are left out too.
 
     Parameters:
-        first: Number of the first row, of a graph that is some rows of another.
+        first: Vertex of the first row, if the rows are a range of a larger graph's rows.
     """
     known = np.sort(link_keys(pairs, graph))
     ends = np.stack([graph.indices, first + graph.nonzero_rows()])
@@ -487,15 +508,16 @@ def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
 def with_times(
     graph: Graph, given: Any, listed: Sequence[ListedEdges], *, symmetrize: bool
 ) -> tuple[Graph, LinkTimes]:
-    """The graph, without values if these are the times, and the times of its edges.
+    """Return the graph and the times of its edges; values that are times are removed.
 
     Parameters:
-        given: `OF_VALUES`, the path of a table with a number for every edge in the order of the
-            source (.npy, .csv, .csv.gz), or number[edges].
-        listed: What `plancc.graph.listed_edges.listing` had of the source.
+        given: Times in the order of the source's edges: number[edges], or the path of a table with
+            a number for every edge (.npy, .csv, .csv.gz). `OF_VALUES` if the values are the times.
+        listed: Edges of the source, recorded by `plancc.graph.listed_edges.listing`.
+        symmetrize: Whether the graph was read with this option.
 
     Raises:
-        InputError: For times that are missing, not finite, or of another number of edges.
+        InputError: For times that are missing, not finite, or not as many as edges.
     """
     check_no_types(graph)
     where = f"{graph.source.name}: `link_times`"
@@ -505,7 +527,7 @@ def with_times(
         if edges.values is None:
             raise InputError(f"{where} {given}: the edges have no values: give a file of times")
         where, given = f"{where} {given}", edges.values
-        if listed:  # summed where edges are listed twice, and none where they are 0
+        if listed:  # sums of times are no times, and an edge with time 0 is no zero
             flags: Any = {"symmetrize": symmetrize, "directed": graph.directed or symmetrize}
             made = build_graph(graph.num_vertices, row, column, **flags)
             graph = replace(graph, indptr=made.indptr, indices=made.indices)

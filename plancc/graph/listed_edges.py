@@ -1,4 +1,4 @@
-"""Edges as a source lists them, and their features as rows of numbers for every nonzero."""
+"""Edges in the order of their source, and edge features, which become a column of the nonzeros."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from plancc.graph.graph import MAX_VERTICES, Graph, first_true
 
 
 class ListedEdges(NamedTuple):
-    """The edges of a source in its order; edge k is ``A[row[k], column[k]]``, once transposed.
+    """The edges of a source in its order; after `transpose`, edge k is ``A[row[k], column[k]]``.
 
     Attributes:
         row, column: int[edges].
-        relation (int[edges] or None): Number of the relation, of a graph of types.
-        values (number[edges] or None): As the source has them.
+        relation (int[edges] or None): Number of every edge's relation; None without vertex types.
+        values (number[edges] or None): Values of the source.
     """
 
     row: IntArray
@@ -32,12 +32,12 @@ class ListedEdges(NamedTuple):
 
     @classmethod
     def of_nonzeros(cls, graph: Graph) -> ListedEdges:
-        """The nonzeros of a graph as its edges."""
+        """Return the nonzeros of a graph as edges."""
         return cls(graph.nonzero_rows(), graph.indices, graph.relations(), graph.values)
 
 
 class EdgeFeatures(NamedTuple):
-    """ListedEdges with a row of numbers each: number[edges, width]."""
+    """Edges, and a row of features for each: number[edges, width]."""
 
     edges: ListedEdges
     features: Array
@@ -48,9 +48,9 @@ _listed: ContextVar[list[ListedEdges] | None] = ContextVar("edges of what is rea
 
 @contextmanager
 def listing() -> Iterator[list[ListedEdges]]:
-    """Within it every graph that is made leaves its edges, as its source has them, at the end.
+    """Within the context, the edges of every graph that is made are appended to the yielded list.
 
-    Within another block both have the same.
+    A context within another context yields the same list.
     """
     found = _listed.get()
     found = [] if found is None else found
@@ -62,23 +62,24 @@ def listing() -> Iterator[list[ListedEdges]]:
 
 
 def is_listing() -> bool:
-    """Whether somebody asks for the edges of what is read."""
+    """Whether the code runs within `listing`."""
     return _listed.get() is not None
 
 
 def list_edges(
     row: IntArray, column: IntArray, relation: IntArray | None = None, values: Array | None = None
 ) -> None:
-    """Leave the edges of a graph with whoever asks for them (`listing`)."""
+    """Append the edges of a graph to the list of `listing`; without such a context, do nothing."""
     found = _listed.get()
     if found is not None:
         found.append(ListedEdges(row, column, relation, values))
 
 
 def as_features(values: Array, where: str) -> npt.NDArray[np.float32]:
-    """Numbers as float32[edges, width]; InputError for others, and for infinite ones and NaN.
+    """Return features as float32[edges, width]; an array of one axis becomes a column.
 
-    An array of one axis is a column.
+    Raises:
+        InputError: For other shapes, and for values that are not finite numbers.
     """
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "biuf":
@@ -94,18 +95,18 @@ def as_features(values: Array, where: str) -> npt.NDArray[np.float32]:
 def with_features(
     graph: Graph, found: EdgeFeatures, where: str, *, symmetrize: bool = False
 ) -> Graph:
-    """The graph with the features of its edges.
+    """Return the graph with the features of its edges.
 
     Parameters:
-        found: Of the source's edges. Where it says the half of a symmetric matrix, they are of both
-            entries.
-        where: Begins messages.
-        symmetrize: As the graph was read; an edge that is listed one way has its features both
-            ways.
+        found: Edges of the source, with features. If the source holds half of a symmetric matrix,
+            entries (i, j) and (j, i) have the same features.
+        where: Words that begin messages.
+        symmetrize: Whether the graph was read with this option: then an edge that is listed in one
+            direction has its features in both.
 
     Raises:
-        InputError: For another number of features than of edges, edges that are there twice, and
-            edges that are no nonzeros though their value is not 0.
+        InputError: For more or fewer features than edges, repeated edges, and edges that are no
+            nonzeros although their value is not 0.
     """
     edges, features = found
     row, column = edges.row, edges.column
@@ -131,10 +132,16 @@ def with_features(
 
 
 def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, what: str) -> Array:
-    """What is given of edges, array[edges, ...]; of half of a symmetric matrix, of both entries.
+    """Return the entries of `given` for all edges, array[edges, ...].
+
+    If `given` has entries for half of a symmetric matrix, they are repeated for the other half.
+
+    Parameters:
+        where: Words that begin messages.
+        what: Words for the entries, for messages.
 
     Raises:
-        InputError: For another number of `what`; `where` begins the message.
+        InputError: If there are more or fewer entries than edges.
     """
     (row, column), size = edges[:2], len(given)
     mirror = row[:size] != column[:size]
@@ -152,9 +159,9 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
 
 
 def with_columns_of(made: Graph, graph: Graph) -> Graph:
-    """The graph that was made of another one, of one type, with its columns.
+    """Return the graph `made`, which was made of `graph`, with the columns of `graph`.
 
-    A nonzero that the other does not have has zeros.
+    A nonzero that `graph` does not have gets zeros. Both graphs have one vertex type.
     """
     if not graph.columns:
         return made
@@ -164,14 +171,17 @@ def with_columns_of(made: Graph, graph: Graph) -> Graph:
 
 
 def _placed(graph: Graph, number: Int64Array, column: Array) -> Array:
-    """The entries of every nonzero; edges of number -1 are left out."""
+    """Return the column of the nonzeros from a column of edges, whose nonzeros are `number`.
+
+    Edges with number -1 are left out; a nonzero without an edge gets zeros.
+    """
     placed = np.zeros((graph.num_nonzeros, *column.shape[1:]), column.dtype)
     placed[number[number >= 0]] = column[number >= 0]
     return placed
 
 
 def nonzeros_of_edges(graph: Graph, edges: ListedEdges) -> Int64Array:
-    """Number of every edge's nonzero, -1 where it has none: int64[edges]."""
+    """Return the number of every edge's nonzero, int64[edges]; -1 for an edge without one."""
     key, wanted = edges_of(graph), edge_keys(graph, edges.row, edges.column)
     if graph.relation is None or edges.relation is None:
         return places_in(key, wanted)
@@ -183,18 +193,21 @@ def nonzeros_of_edges(graph: Graph, edges: ListedEdges) -> Int64Array:
 
 
 def edges_of(graph: Graph) -> Int64Array:
-    """The keys of all edges, ascending: int64[num_nonzeros]."""
+    """Return the keys (`edge_keys`) of all nonzeros, ascending: int64[num_nonzeros]."""
     return edge_keys(graph, graph.nonzero_rows(), graph.indices)
 
 
 def edge_keys(graph: Graph, row: IntArray, column: IntArray) -> Int64Array:
-    """A number for every pair of vertices, which ascends by row, then column: int64[m]."""
+    """Return a number for every pair of vertices, int64[m]; numbers ascend by row, then column."""
     found: Int64Array = row.astype(np.int64) * graph.num_vertices + column
     return found
 
 
 def link_keys(pair: Array, graph: Graph) -> Int64Array:
-    """A number for every pair, of an undirected graph the same both ways: int64[m]."""
+    """Return a number for every pair, int64[m].
+
+    In an undirected graph, a pair has the same number in both directions.
+    """
     source, target = pair.astype(np.int64)
     if not graph.directed:
         source, target = np.minimum(source, target), np.maximum(source, target)
@@ -203,7 +216,7 @@ def link_keys(pair: Array, graph: Graph) -> Int64Array:
 
 
 def places_in(keys: IntArray, wanted: IntArray) -> Int64Array:
-    """Place of every wanted number among ascending keys, -1 where it is not: int64[wanted]."""
+    """Return the place of every wanted number in ascending `keys`, int64[wanted]; -1 if missing."""
     place = np.searchsorted(keys, wanted)
     there = place < len(keys)
     there[there] = keys[place[there]] == wanted[there]

@@ -1,4 +1,4 @@
-"""Arrays whose content is in a file that is mapped into memory."""
+"""Matrices in files that are mapped into memory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from plancc.graph.arrays import Array, IntArray
 
 FLOAT32 = np.dtype(np.float32)
 KEPT = (FLOAT32, np.dtype(np.float16), np.dtype(np.int8))
-"""Types of features that stay as they are; others become float32."""
+"""Types of features that are kept; features of other types become float32."""
 PIECE = 1 << 22
-"""Numbers of a matrix that are read at once."""
+"""Numbers of a matrix that are read at a time."""
 
 
 def feature_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type that features of a type are kept in."""
+    """Return the type in which features of type `dtype` are kept."""
     return dtype if dtype in KEPT else FLOAT32
 
 
@@ -32,14 +32,14 @@ def is_mapped(array: Any) -> bool:
 
 
 class MappedRows:
-    """Rows of a matrix in a file in the type of `feature_type`, read when they are looked at.
+    """Rows of a mapped matrix, which are read when they are used, in the type of `feature_type`.
 
-    ``rows[key]`` is an array of the rows that a slice, or numbers of rows, name; numpy's functions
-    take it as the whole matrix, which is made in memory for them.
+    ``rows[key]`` returns an array of the rows at `key`: a slice or row numbers. NumPy's functions
+    accept the object as the whole matrix, which they load into memory.
 
     Parameters:
-        source (number[m, width]): Mapped, of any type of numbers.
-        order (int[num_rows], optional): Which of its rows these are; None: all.
+        source (number[m, width]): A mapped matrix.
+        order (int[num_rows], optional): Numbers of the rows of `source`; None for all rows.
     """
 
     ndim = 2
@@ -58,7 +58,7 @@ class MappedRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the matrix, as an array."""
+        """Bytes that the matrix takes as an array in memory."""
         return self.dtype.itemsize * self.size
 
     def __len__(self) -> int:
@@ -74,11 +74,11 @@ class MappedRows:
         return self[:].astype(dtype or self.dtype, copy=False)
 
     def take(self, order: IntArray) -> MappedRows:
-        """Reorder: row k of the result is row ``order[k]``."""
+        """Return other rows: row k of the result is row ``order[k]``."""
         return MappedRows(self.source, order if self.order is None else self.order[order])
 
     def pieces(self, start: int, stop: int) -> Iterator[Array]:
-        """The rows ``start:stop``, at most `PIECE` numbers at a time."""
+        """Yield the rows ``start:stop`` in pieces of at most `PIECE` numbers."""
         step = max(1, PIECE // max(1, self.shape[1]))
         for first in range(start, stop, step):
             yield self[first : min(first + step, stop)]

@@ -25,9 +25,9 @@ from plancc.graph.listed_edges import ListedEdges, nonzeros_of_edges
 from plancc.graph.textfile import Integers, StrPath, fail, fail_first, read_bytes, read_integers
 
 MOST_BYTES = 80
-"""Bytes that a METIS file has for every vertex and edge, at most, as far as it is looked for."""
+"""Most bytes for every vertex and edge of a text that `is_metis` recognises."""
 MOST_COMMENTS = 1000
-"""Lines of comments that it has at most, likewise."""
+"""Most lines of comments of a text that `is_metis` recognises."""
 _FORMATS = (0, 1, 10, 11, 100, 101, 110, 111)
 
 
@@ -36,31 +36,31 @@ def read_metis(
 ) -> Graph:
     """Read a METIS graph file, plain or .gz.
 
-    The graph is undirected. Edge weights become the values, vertex weights
-    ``Graph.vertex_weights``; vertex sizes are not taken.
+    The graph is undirected. Edge weights become the values, and vertex weights become
+    ``Graph.vertex_weights``. Vertex sizes are ignored.
 
     Parameters:
-        path, pattern: As in `plancc.graph.formats.read_graph`.
-        symmetrize, transpose: Change nothing: the format is undirected.
+        path, pattern: See `plancc.graph.formats.read_graph`.
+        symmetrize, transpose: No effect, since the format is undirected.
 
     Raises:
-        InputError: For a wrong header, a wrong number of lines or edges, a neighbour out of range,
-            listed twice, or the vertex itself, an edge weight < 1, a negative vertex weight, an
-            edge that is not stored in both directions with one weight; the message names file, line
-            and value.
+        InputError: For a wrong header, a wrong number of lines or edges, a neighbour that is out of
+            range, listed twice, or the vertex itself, an edge weight < 1, a negative vertex weight,
+            and an edge that is not stored in both directions with one weight; the message names
+            file, line and value.
     """
     data = read_bytes(path)
     try:
         return _graph(path, read_integers(path, data), pattern)
-    except InputError as error:  # others name their edge lists .graph too
+    except InputError as error:  # some programs give edge lists the extension .graph
         advice = "read as a METIS graph; `format` edgelist reads an edge list"
         raise InputError(f"{error} ({advice})") from error
 
 
 def is_metis(path: StrPath, data: bytes, head: bytes) -> bool:
-    """Whether a text is a METIS file, if `head` is its first line that is no comment.
+    """Whether a text is a METIS file; `head` is its first line that is no comment.
 
-    Most texts are known by their first line: they are too long or too short for its numbers.
+    The first line decides for most texts, which are too long or too short for its numbers.
     """
     words = head.split()
     if not 2 <= len(words) <= 4 or not all(word.isdigit() and len(word) < 12 for word in words):
@@ -117,7 +117,7 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
         message = f"the header declares {edges} edges; the file holds"
         fail(path, head.line, message, len(row) // 2)
     if head.sizes:
-        warn(f"{os.fspath(path)}: not taken: the sizes of vertices")
+        warn(f"{os.fspath(path)}: ignored: the sizes of vertices")
     weights = np.ascontiguousarray(leading[:, head.sizes :]) if head.weights else None
     return replace(graph, vertex_weights=weights)
 
@@ -125,9 +125,10 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
 def _vertex_lines(
     path: StrPath, numbers: Integers, head: _MetisHeader
 ) -> tuple[Int64Array, Int64Array]:
-    """Where the numbers of every vertex begin, int64[n + 1], and its line, int64[n].
+    """Return the offsets of every vertex's numbers, int64[n + 1], and the vertex's line, int64[n].
 
-    InputError for another number of lines than of vertices.
+    Raises:
+        InputError: If there are more or fewer lines than vertices.
     """
     n, first = head.vertices, head.first + 1
     ptr, line = numbers.ptr[first:], numbers.line[first:]
@@ -142,9 +143,11 @@ def _vertex_lines(
 
 
 def _fail_mirror(path: StrPath, graph: Graph, turned: ListedEdges, line: Int64Array) -> NoReturn:
-    """Raise the InputError for the first edge that has no mirror, or one of another weight.
+    """Raise InputError for the first edge without a reverse edge of the same weight.
 
-    `turned`: The edges from end to start. `line`: Of every vertex.
+    Parameters:
+        turned: The reverse edges.
+        line: Line of every vertex, int64[n].
     """
     row, other = turned.column, turned.row + 1
     mirror = nonzeros_of_edges(graph, turned)
@@ -159,13 +162,14 @@ def _fail_mirror(path: StrPath, graph: Graph, turned: ListedEdges, line: Int64Ar
 
 
 class _MetisHeader(NamedTuple):
-    """What the first line says.
+    """The header of a METIS file.
 
     Attributes:
-        first: Its number among the lines of numbers.
-        line: Its line in the file.
-        sizes, weights: Sizes and weights of every vertex, before its neighbours.
-        has_values: Whether every neighbour has a weight behind it.
+        first: Number of the header among the lines of numbers, from 0.
+        line: Line of the header in the file, from 1.
+        vertices, edges: Numbers of vertices and of edges.
+        sizes, weights: Numbers of sizes and of weights before the neighbours of every vertex.
+        has_values: Whether an edge weight follows every neighbour.
     """
 
     first: int
@@ -204,7 +208,7 @@ def write_metis(
 ) -> None:
     """Write a METIS graph file; see `plancc.graph.formats.write_graph`.
 
-    Self loops are dropped, as the format has none. Values become edge weights.
+    Self loops are dropped, since the format forbids self loops. Values become edge weights.
 
     Raises:
         InputError: If the graph is not symmetric, or its values are not whole numbers >= 1.

@@ -1,7 +1,7 @@
 """MatrixMarket coordinate files. Entry (i, j) of the file is ``A[i, j]``: row i needs row j.
 
-scipy's ``mmread`` (fast_matrix_market) parses; it lets some garbled lines pass (``1 1.5 1`` is
-read as column 1, value 0.5), so the bytes are looked at before.
+scipy's ``mmread`` (fast_matrix_market) parses the entries. It accepts some garbled lines
+(``1 1.5 1`` is read as column 1, value 0.5), so the bytes are checked first.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ from plancc.graph.union import Entries, rectangular
 
 _FIELDS = {"pattern": 0, "integer": 1, "unsigned-integer": 1, "real": 2, "double": 2}
 _ANYTHING = -1
-"""In place of a field: what stands behind row and column is not looked at."""
+"""Code of a field for which the text after row and column is not checked."""
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 _CHUNK = 1 << 22
-_SMALL = 1 << 19  # bytes; below, plain Python is quicker than loading numba
+_SMALL = 1 << 19  # bytes; for smaller files, plain Python is quicker than loading numba
 
 
 @dataclass(frozen=True)
 class _Header:
-    """What stands before the entries.
+    """The header of a MatrixMarket file.
 
     Attributes:
-        size: Rows.
-        lines: Lines before the entries, with the size line.
+        field, symmetry: Words of the banner.
+        size, columns, entries: Numbers of rows, columns and entries.
+        lines: Lines before the entries, with the line of sizes.
         one_percent: Whether the banner begins with one percent sign.
-        without_values: Whether values are left out, whatever they are.
+        without_values: Whether values are left out unread.
     """
 
     field: str
@@ -71,9 +72,9 @@ class _Header:
         return self.field != "pattern" and not self.without_values
 
     def text(self, entries: int) -> bytes:
-        """The header of some of the entries, as `mmread` takes it.
+        """Return a header for `entries` entries, for `mmread`.
 
-        In a pattern `mmread` passes over what stands behind row and column.
+        For a pattern, `mmread` skips the text after row and column.
         """
         field = self.field if self.has_values else "pattern"
         banner = f"%%MatrixMarket matrix coordinate {field} general"
@@ -85,14 +86,14 @@ def read_mtx(
 ) -> Graph:
     """Read a MatrixMarket coordinate file, plain or .gz.
 
-    Fields real, integer, unsigned-integer and pattern; symmetries general, symmetric and
-    skew-symmetric. The graph is directed if and only if the header says "general". A pattern file
-    has no values; other files keep theirs as float64 (integers too). A banner with one percent
-    sign, as Network Repository writes it, brings a warning. A rectangular matrix is a graph of
-    types (`plancc.graph.union.rectangular`).
+    The field may be real, integer, unsigned-integer or pattern; the symmetry general, symmetric or
+    skew-symmetric. The graph is directed if the header says "general", else undirected. A pattern
+    file has no values; values of other files become float64. Network Repository writes a banner
+    with one percent sign, which is read with a warning. A rectangular matrix is a graph of two
+    vertex types (`plancc.graph.union.rectangular`).
 
     Parameters:
-        path, pattern, symmetrize, transpose: As in `plancc.graph.formats.read_graph`.
+        path, pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`.
 
     Raises:
         InputError: For a dense or complex matrix, NaN or infinity, an index out of range, a
@@ -107,7 +108,7 @@ def read_mtx(
 
 
 def _read_header(path: StrPath, *, pattern: bool = False) -> _Header:
-    """What stands before the entries."""
+    """Read the lines before the entries."""
     check_readable(path)
     with input_errors(path), open_input(path) as stream:
         banner = stream.readline(4096)
@@ -135,9 +136,9 @@ def _read_header(path: StrPath, *, pattern: bool = False) -> _Header:
 
 
 def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
-    """Field and symmetry by the first line."""
+    """Return field and symmetry from the first line."""
     words = banner.decode("latin-1").split()
-    # the one word whose case matters; Network Repository writes it with one percent sign
+    # case matters for this word only; Network Repository writes it with one percent sign
     if not words or words[0] not in ("%%MatrixMarket", "%MatrixMarket"):
         message = "a MatrixMarket file begins with '%%MatrixMarket', not"
         fail(path, 1, message, banner, "an edge list is of format edgelist (`format`)")
@@ -147,7 +148,7 @@ def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
     _, _, layout, field, symmetry = (word.lower() for word in words)
     if layout != "coordinate":
         fail(path, 1, "a graph is read from a coordinate (sparse) matrix, not", layout)
-    if symmetry == "hermitian":  # of real numbers, which Julia writes, or without values
+    if symmetry == "hermitian":  # Julia writes this for real numbers; `pattern` reads no values
         symmetry = "symmetric"
     if field != "complex" and field not in _FIELDS:
         fail(path, 1, f"the field must be one of {', '.join(_FIELDS)}, not", field)
@@ -159,7 +160,7 @@ def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
 
 
 def _lines(path: StrPath, header: _Header) -> Iterator[bytes]:
-    """The lines of the entries, about `_CHUNK` bytes of them at a time."""
+    """Yield the lines of the entries, about `_CHUNK` bytes at a time."""
     with input_errors(path), open_input(path) as stream:
         for _ in range(header.lines):
             stream.readline()
@@ -167,7 +168,7 @@ def _lines(path: StrPath, header: _Header) -> Iterator[bytes]:
 
 
 def _checked(header: _Header, text: bytes) -> int:
-    """The number of entries in some lines; ValueError where one is none."""
+    """Return the number of entries in some lines; ValueError for a line that is no entry."""
     field = _ANYTHING if header.without_values else _FIELDS.get(header.field, 0)
     count = int(kernels.check_entries(np.frombuffer(text, np.uint8), field))
     if count < 0:
@@ -176,7 +177,7 @@ def _checked(header: _Header, text: bytes) -> int:
 
 
 def _parsed(header: _Header, count: int, text: bytes) -> Entries:
-    """The entries of some lines, not mirrored; ValueError or OverflowError for what is wrong."""
+    """Return the entries of some lines, as listed; ValueError or OverflowError for wrong lines."""
     from scipy.io import mmread
 
     matrix = mmread(io.BytesIO(header.text(count) + text), spmatrix=False)
@@ -187,8 +188,8 @@ def _parsed(header: _Header, count: int, text: bytes) -> Entries:
 
 
 def _check_size(path: StrPath, header: _Header) -> None:
-    """Refuse a count of entries that the file is too short for, before memory is asked for it."""
-    # deflate: at most 1032 : 1
+    """Raise InputError, before memory is taken, if the file is too short for its entries."""
+    # deflate packs at most 1032 bytes into one
     most = os.path.getsize(path) * (1100 if is_gzip(path) else 1)
     if header.entries * (6 if header.has_values else 4) > most + 1:
         _explain(path, header)
@@ -199,17 +200,17 @@ class MtxEntries:
     """The entries of a MatrixMarket file, chunk by chunk (`plancc.graph.external.Entrywise`).
 
     Parameters:
-        path, pattern: As `read_mtx` takes them.
+        path, pattern: See `read_mtx`.
 
     Raises:
-        InputError: As `read_mtx`; what is wrong with an entry is said when it is read.
+        InputError: See `read_mtx`; errors of entries are raised when the entries are read.
     """
 
     original_ids = None
 
     @staticmethod
     def claimed(path: StrPath) -> int:
-        """Entries of the matrix, as the header has them."""
+        """Return the number of entries of the matrix by the header."""
         header = _read_header(path)
         _check_size(path, header)
         return header.entries * (1 if header.symmetry == "general" else 2)
@@ -241,7 +242,7 @@ class MtxEntries:
             yield self._mirrored(*entries)
 
     def whole(self) -> Entries:
-        """All entries together, the mirrored ones last."""
+        """Return all entries together, with the other half of a symmetric matrix at the end."""
         none, values = np.empty(0, np.int32), None
         try:
             parts = [*self._chunks()] or [(none, none, np.empty(0))]
@@ -253,7 +254,7 @@ class MtxEntries:
         return self._mirrored(row, col, values)
 
     def _chunks(self) -> Iterator[Entries]:
-        """The entries as the file has them."""
+        """Yield the entries of the file, without the other half of a symmetric matrix."""
         found, header = 0, self._header
         small = os.path.getsize(self._path) < _SMALL and not is_gzip(self._path)
         if small:
@@ -273,7 +274,7 @@ class MtxEntries:
             self._fail()
 
     def _mirrored(self, row: Any, col: Any, values: Any) -> Entries:
-        """Entries with the other half of a symmetric matrix."""
+        """Return the entries, followed by the other half of a symmetric matrix."""
         if self.directed:
             return row, col, values
         off = row != col
@@ -284,7 +285,10 @@ class MtxEntries:
         return np.concatenate([row, col[off]]), np.concatenate([col, row[off]]), values
 
     def _check_half(self, row: Any, col: Any, values: Any, sign: int) -> None:
-        """InputError for an entry whose mirror is there too, and a skew diagonal that is not 0."""
+        """Raise InputError if both halves of a symmetric matrix are listed.
+
+        Also raise it if a skew-symmetric matrix has a diagonal entry that is not 0.
+        """
         above = row < col
         if sign < 0 and (wrong := (row == col) & (values != 0)).any():
             self._fail_entry(wrong, "a skew-symmetric matrix has zeros on its diagonal, not")
@@ -298,7 +302,7 @@ class MtxEntries:
                 self._fail_entry(wrong, f"{also} {way}")
 
     def _fail_entry(self, wrong: Any, message: str) -> NoReturn:
-        """Fail for the first wrong entry."""
+        """Raise InputError for the first wrong entry."""
         with input_errors(self._path), open_input(self._path) as stream:
             lines = data_lines(self._path, stream, self._header.lines)
             line, text = next(islice(lines, int(np.argmax(wrong)), None))
@@ -311,7 +315,7 @@ class MtxEntries:
 
 
 def _explain(path: StrPath, header: _Header) -> None:
-    """Raise the InputError for the first wrong line, if any. Plain Python: slow for large files."""
+    """Raise InputError for the first wrong line, if any. Plain Python, slow for large files."""
     valued = header.has_values
     number: Any = float if _FIELDS.get(header.field) == 2 else int
     least = 0 if header.field == "unsigned-integer" else -(2**63)
@@ -347,8 +351,9 @@ def write_mtx(
 ) -> None:
     """Write a MatrixMarket coordinate file; see `plancc.graph.formats.write_graph`.
 
-    Undirected graphs are written as "symmetric" ("skew-symmetric" where the values are), others
-    as "general"; without values as "pattern", with values as "real" in full precision.
+    Undirected graphs are written as "symmetric", or "skew-symmetric" if their values are; directed
+    graphs as "general". Graphs without values are written as "pattern", with values as "real" in
+    full precision.
     """
     from scipy.io import mmwrite
     from scipy.sparse import tril

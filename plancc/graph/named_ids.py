@@ -1,7 +1,7 @@
-"""Ids of vertices that are names: text, in UTF-8, in place of whole numbers.
+"""Ids of vertices that are names: UTF-8 texts in place of whole numbers.
 
-Vertices are numbered by the bytes of their names, so that a graph does not depend on the order of
-its lines. Names are kept as bytes of one length, the longest one's, padded with NUL.
+Vertices are numbered in the order of the bytes of their names, so a graph does not depend on the
+order of its lines. Names are kept as bytes: all as wide as the longest name, padded with NUL.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ LONGEST = 1024
 _EMPTY = [b"nan", b"NaN", b"None", b"null", b"NULL", b"NA", b"<NA>"]
 _WHOLE = re.compile("0|-?[1-9][0-9]{0,18}")
 _ROWS = 1 << 14
-"""Names whose bytes are looked at at once."""
+"""Names whose bytes are checked at a time."""
 _WRONG = (
     "{} columns are expected, as in the first line, not",
     "an id or a weight is empty (leave the line out):",
     f"an id has more than {LONGEST:,} bytes:",
     "a control character stands within an id:",
 )
-"""What `kernels.number_names` finds wrong with a line."""
+"""Messages for the faults of a line that `kernels.number_names` finds."""
 
 
 class NamedEdges(NamedTuple):
     """Edges of a text whose ids are names.
 
     Attributes:
-        names (bytes[n]): Ascending.
+        names (bytes[n]): Distinct names, ascending.
         u, v (int64[edges]): Numbers of names.
-        weights (bytes): The words of the third chosen column, as lines ``0 0 WORD`` in the places
-            of their lines; empty without.
+        weights (bytes): Text of lines ``0 0 WORD`` with the words of the third chosen column, each
+            on its line of the text; empty if there is no third column.
     """
 
     names: Names
@@ -54,28 +54,28 @@ class NamedEdges(NamedTuple):
 
 
 def is_name(word: bytes) -> bool:
-    """Whether an id in a first line is a name: no number, nor a number between signs."""
+    """Whether an id in the first line is a name, not a number, even with signs around it."""
     text = word.decode(errors="replace")
     return not is_number(text) and re.fullmatch(r"\W*\d*\W*", text) is None
 
 
 def are_names(ids: Any) -> bool:
-    """Whether ids of vertices, an array, a dataset or None, are names."""
+    """Whether `ids`, an array, a dataset or None, are names."""
     return ids is not None and ids.dtype.kind == "S"
 
 
 def read_names(
     path: StrPath, data: bytes, separator: bytes, columns: int, chosen: tuple[int, ...]
 ) -> NamedEdges:
-    """The edges of a text; two of its columns are names.
+    """Read the edges of a text whose columns of u and v are names.
 
     Parameters:
-        data: Lines as `kernels.take_columns` reads them.
-        chosen: Columns of u, v and perhaps weights.
+        data: Lines in the form of `kernels.take_columns`.
+        chosen: Numbers of the columns of u, v and perhaps weights.
 
     Raises:
-        InputError: For a line of other columns, an id that is empty, too long or no text; the
-            message names file and line.
+        InputError: For a line with a wrong number of columns, and for an id that is empty, too long
+            or not UTF-8; the message names file and line.
     """
     text = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8)
     ends = np.empty((2, np.count_nonzero(text == ord("\n"))), np.int64)
@@ -97,7 +97,7 @@ def read_names(
         message = "an id is not UTF-8, in which the file must be saved:"
         fail(path, data.count(b"\n", 0, begin) + 1, message, data[begin:stop])
     names = table.view(f"S{width}")[:, 0]
-    if b'""' in data:  # a quote within quotes
+    if b'""' in data:  # a doubled quote stands for a quote within quotes
         names = np.char.replace(names, b'""', b'"')
     names, number = np.unique(names, return_inverse=True)
     u, v = (number[each[:edges]] for each in ends)
@@ -105,7 +105,11 @@ def read_names(
 
 
 def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArray[np.int64]]:
-    """Distinct texts, object[n], as ascending names, and the number of every text among them."""
+    """Return the distinct names of texts, object[n], ascending, and every text's number, int64[n].
+
+    Raises:
+        InputError: For a text that is empty, too long or has a NUL.
+    """
     encoded = [text.encode() for text in texts]
     width = max(map(len, encoded))
     wrong = next((text for text in texts if not text or "\0" in text), None)
@@ -118,9 +122,9 @@ def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArra
 
 
 def as_ids(given: Collection[Any]) -> npt.NDArray[Any] | None:
-    """What a source calls its vertices, as ids: int64[n], or bytes[n] where a text is no int64.
+    """Return a source's names of its vertices as ids: int64[n], or bytes[n] if a text is no int64.
 
-    None where two are called the same, or one is empty or neither text nor a whole number.
+    Return None if names are repeated, or if a name is empty or neither text nor a whole number.
     """
     kinds = {*map(type, given)}
     if bool in kinds or not all(issubclass(kind, str | int | np.integer) for kind in kinds):
@@ -138,7 +142,10 @@ def as_ids(given: Collection[Any]) -> npt.NDArray[Any] | None:
 
 
 def _no_text(table: npt.NDArray[np.uint8]) -> int | None:
-    """The first row, uint8[rows, width], that is not UTF-8; None if all are."""
+    """Return the number of the first row of `table`, uint8[rows, width], that is not UTF-8.
+
+    Return None if all rows are UTF-8.
+    """
     if table.max(initial=0) < 128:
         return None
     for start in range(0, len(table), _ROWS):
@@ -156,8 +163,8 @@ def warn_of_empty(
     """Warn of names that pandas and R write for an empty cell.
 
     Parameters:
-        names: None: ids are none.
-        u, v: Numbers of names, of all edges.
+        names: Names, ascending; None if ids are numbers.
+        u, v: Numbers of the names of all edges.
     """
     if names is None:
         return
@@ -169,7 +176,7 @@ def warn_of_empty(
 
 
 def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Ids as names: text as UTF-8, whole numbers by their digits; others as they are."""
+    """Return ids as names: text in UTF-8, whole numbers by their digits; names stay unchanged."""
     if ids.dtype.kind in "OT" and all(isinstance(each, str) for each in ids.flat):
         ids = ids.astype(np.str_)
     if ids.dtype.kind == "U":
@@ -178,12 +185,12 @@ def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def whole_names(where: str) -> InputError:
-    """What to raise where edges are read piece by piece, and their ids are names."""
+    """Return the error for edges with names as ids that would be read piece by piece."""
     return InputError(f"{where}: {NAMED}, which are read as a whole: give more `memory`")
 
 
 def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> None:
-    """Refuse options that take ids for numbers of vertices."""
+    """Raise InputError for options that say that ids are vertex numbers."""
     given = "keep_ids" if keep_ids else "num_vertices"
     if keep_ids or num_vertices is not None:
         cure = f"leave out `{given}`, which takes ids for numbers of vertices"

@@ -1,4 +1,4 @@
-"""The named normalisation step: from the adjacency matrix to the matrix that is multiplied."""
+"""Normalisation: from the adjacency matrix to the matrix of the product."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from plancc.text import shown
 from plancc.threads import in_chunks
 
 LOOPS = "self loops of the source raised by the identity"
-"""What is counted (`Source.counting`)."""
+"""Words of a count (`Source.counting`)."""
 CANCELLED = 1e-14
-"""Sum of a row over that of its magnitudes up to which it is rounding alone."""
+"""Ratio of a row's sum to the sum of its magnitudes below which the row's sum is rounding error."""
 
 
 def normalize(
@@ -32,9 +32,9 @@ def normalize(
     self_loops: bool = True,
     dtype: npt.DTypeLike = np.float32,
 ) -> Graph:
-    """The matrix of the distributed product, with its values spelled out.
+    """Return the matrix of the distributed product, with its values.
 
-    With ``B = A + I`` (or ``B = A`` without self loops) and ``d_i = sum_j B[i, j]``:
+    With ``B = A + I`` (or ``B = A`` without self loops) and ``d_i = sum_j B[i, j]``, values are:
 
     ========  =================================================================
     ``sym``   ``B[i, j] / sqrt(d_i d_j)`` (Demirci et al. 2022, section 3.1; row sums on both sides)
@@ -42,24 +42,22 @@ def normalize(
     ``none``  ``B[i, j]``
     ========  =================================================================
 
-    Everything is computed in float64 and rounded once to `dtype`. Where ``d_i`` is 0 because
-    row i is empty, its factor is 0, which with ``sym`` empties column i too. Zeros are dropped, as
-    everywhere: no row needs what it multiplies by nothing.
+    Values are computed in float64 and rounded once to `dtype`. If row i is empty, its factor is 0;
+    with ``sym`` this empties column i too. Zeros are dropped.
 
-    Relations of a graph of types are normalised each by itself, without self loops; ``sym`` then
-    divides by ``sqrt(sum_k B[i, k] sum_k B[k, j])``.
+    In a graph of several vertex types, every relation is normalised alone, without self loops, and
+    ``sym`` divides by ``sqrt(sum_k B[i, k] sum_k B[k, j])``.
 
     Parameters:
         normalization: {"sym", "row", "none"}.
-        self_loops: Add the identity first; a self loop that the graph has already is added to, not
-            replaced.
+        self_loops: Whether to add the identity first; it is added to existing self loops.
         dtype: float32 or float64.
 
     Returns:
-        `values` is an array of `dtype`, never None.
+        A graph whose `values` are an array of `dtype`, never None.
 
     Raises:
-        InputError: For a row that sums to zero or less or to infinity (it has no square root or
+        InputError: For a row whose sum is infinite or not above zero (the sum has no square root or
             inverse), and for values that `dtype` cannot hold.
     """
     if graph.types is not None:
@@ -76,20 +74,20 @@ def normalize(
 
 
 def _wrong_sum(name: str, what: str, total: float, normalization: str) -> InputError:
-    """What to raise for a sum that has no inverse or no square root."""
+    """Return the error for a sum that has no inverse or no square root."""
     needs = f"`normalize` {normalization} needs positive and finite sums, use `normalize` none"
     return InputError(f"{name}: {what} sum to {total:g}; {needs}")
 
 
 @dataclass(frozen=True, eq=False)
 class RowsOfTypes:
-    """Consecutive rows of a graph of types that are to be normalised, every relation by itself.
+    """A range of rows of a graph of several vertex types; every relation is normalised alone.
 
     Attributes:
-        rows: With the types of the whole graph, whose vertices are the columns.
+        rows: The rows, with the types of the whole graph; columns are vertices of the whole graph.
         first: Number of the first row.
         normalization: {"sym", "row", "none"}.
-        whole: Whether these are all rows; of many relations only sums that occur take memory then.
+        whole: Whether these are all rows; then only the sums that occur take memory.
 
     Raises:
         InputError: For an unknown normalisation.
@@ -110,12 +108,12 @@ class RowsOfTypes:
 
     @cached_property
     def _row(self) -> Int64Array:
-        """The row of every nonzero."""
+        """Row of every nonzero, int64[nonzeros]."""
         return self.first + self.rows.nonzero_rows()
 
     @cached_property
     def _of(self) -> IntArray:
-        """The relation of every nonzero."""
+        """Number of every nonzero's relation, int[nonzeros]."""
         found = self.rows.relations(self.first)
         assert found is not None
         return found
@@ -127,7 +125,11 @@ class RowsOfTypes:
 
     @cached_property
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
-        """Ends whose sums divide: their vertices, the numbers of these in all relations, sums."""
+        """The ends of nonzeros by whose sums values are divided: rows, and columns with "sym".
+
+        For each of them: the vertex of every nonzero, the number of the sum for every nonzero, and
+        the number of sums. A vertex has a sum for every relation.
+        """
         names = self._types.names
         found: list[tuple[IntArray, Int64Array, int]] = []
         pairs = (2, self._row), (0, self.rows.indices)
@@ -143,21 +145,26 @@ class RowsOfTypes:
 
     @property
     def no_sums(self) -> list[FloatArray]:
-        """`sums` of no rows."""
+        """Zeros, to begin `sums` with."""
         return [np.zeros(size) for _, _, size in self._ends]
 
     def sums(self, before: list[FloatArray]) -> list[FloatArray]:
-        """The sums that divide: of rows, and with "sym" of columns, of every relation.
+        """Add these rows to the sums by which values are divided, and return the sums.
 
         Parameters:
-            before: Sums of the rows before these, which are added to.
+            before: Sums of the rows before, which are changed: sums of rows, and with "sym" sums of
+                columns, for every relation.
         """
         for total, (_, number, _) in zip(before, self._ends, strict=True):
             np.add.at(total, number, self._given)
         return before
 
     def scaled(self, sums: Sequence[FloatArray], dtype: npt.DTypeLike) -> Graph:
-        """The normalised rows; `sums` are over all rows.
+        """Return the normalised rows.
+
+        Parameters:
+            sums: Result of `sums` over all rows of the graph.
+            dtype: float32 or float64.
 
         Raises:
             InputError: For sums that are not positive and finite, and values that `dtype` cannot
@@ -177,21 +184,22 @@ class RowsOfTypes:
         made = values.astype(dtype)
         if not np.isfinite(made).all():
             raise InputError(f"{graph.source.name}: a value is too large for {np.dtype(dtype)}")
-        return replace(graph, values=made).only(made != 0)  # others underflow
+        return replace(graph, values=made).only(made != 0)  # drop values that underflow
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Consecutive rows of a matrix that is to be normalised; all of them, or a rank's.
+    """A range of rows of a matrix to normalise: all rows, or a rank's rows.
 
     Attributes:
-        indptr (int64[m + 1]): From 0.
-        indices (int32[entries]): Ascending in every row.
-        values (float32 or float64[entries], or None): None stands for ones.
+        indptr (int64[m + 1]): Offsets of the rows, from 0.
+        indices (int32[entries]): Columns, ascending in every row.
+        values (float32 or float64[entries], or None): Values; None for ones.
         first: Number of the first row.
-        name: Of the source, for messages.
+        name: Name of the source, for messages.
         normalization: {"sym", "row", "none"}.
-        ids: The source's ids of these rows' vertices; None where they are their numbers.
+        self_loops: Whether the identity is added.
+        ids: The source's ids of the rows' vertices; None if ids are vertex numbers.
 
     Raises:
         InputError: For an unknown normalisation.
@@ -211,7 +219,7 @@ class Rows:
 
     @cached_property
     def made_ptr(self) -> Int64Array:
-        """The rows' offsets once they have the identity."""
+        """Offsets of the rows after the identity is added, int64[m + 1]."""
         if not self.self_loops:
             return self.indptr
         made = self.indptr.copy()
@@ -220,7 +228,7 @@ class Rows:
 
     @property
     def num_raised(self) -> int:
-        """How many diagonal entries the identity is added to."""
+        """Number of existing diagonal entries to which the identity is added."""
         made = int(self.made_ptr[-1] - self.indptr[-1])
         return len(self.indptr) - 1 - made if self.self_loops else 0
 
@@ -229,10 +237,10 @@ class Rows:
         return np.empty(0) if self.values is None else self.values
 
     def scale(self) -> FloatArray:
-        """The factors of these rows; with "sym" factors of their columns too: float64[m].
+        """Return the factors of these rows, float64[m]; with "sym" also of the same columns.
 
         Raises:
-            InputError: For a row that sums to zero or less or to infinity.
+            InputError: For a row whose sum is infinite or not above zero.
         """
         scale = np.ones(len(self.indptr) - 1)
         if self.normalization == "none":
@@ -253,11 +261,11 @@ class Rows:
     def scaled(
         self, row_scale: FloatArray, all_scale: FloatArray, dtype: npt.DTypeLike
     ) -> tuple[Int64Array, npt.NDArray[np.int32], npt.NDArray[np.floating]]:
-        """The normalised rows: indptr, indices and values.
+        """Return the normalised rows: indptr, indices and values.
 
         Parameters:
-            row_scale (float64[m]): What `scale` answers.
-            all_scale (float64[n]): The same of all rows of the matrix.
+            row_scale (float64[m]): Result of `scale`.
+            all_scale (float64[n]): Result of `scale` for all rows of the matrix.
             dtype: float32 or float64.
 
         Raises:
@@ -275,7 +283,7 @@ class Rows:
         in_chunks(fill, indptr)
         if self.values is not None and not np.isfinite(values).all():
             raise InputError(f"{self.name}: a value is too large for {dtype}")
-        if not values.all():  # columns of empty rows, 1 + -1 on the diagonal, underflow
+        if not values.all():  # columns of empty rows, 1 - 1 on the diagonal, or underflow
             kept = values != 0
             indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
             indices, values = indices[kept], values[kept]
@@ -284,7 +292,10 @@ class Rows:
 
 @njit(cache=True)
 def _missing_diagonal(indptr, indices, base):  # type: ignore[no-untyped-def]
-    """1 for every row without a diagonal entry, else 0: int64[m]. Row `base` is the first."""
+    """Return 1 for every row without a diagonal entry, else 0: int64[m].
+
+    `base` is the number of the first row.
+    """
     missing = np.ones(len(indptr) - 1, dtype=np.int64)
     for i in range(len(missing)):
         for k in range(indptr[i], indptr[i + 1]):
@@ -297,9 +308,9 @@ def _missing_diagonal(indptr, indices, base):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _row_sums(indptr, values):  # type: ignore[no-untyped-def]
-    """Sum of every row, float64[n]; an empty `values` stands for ones.
+    """Return the sum of every row, float64[n]; empty `values` stand for ones.
 
-    A sum that is rounding alone, since its terms cancel, is 0.
+    A sum is set to 0 if its terms cancel, so that only rounding error is left.
     """
     sums = np.zeros(len(indptr) - 1)
     for i in range(len(sums)):
@@ -317,10 +328,10 @@ def _row_sums(indptr, values):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _fill(first, last, base, given, made, row_scale, col_scale, add_identity):  # type: ignore[no-untyped-def]
-    """Copy rows first..last-1, insert or raise their diagonal entries, and scale them.
+    """Copy rows first..last-1, add the identity to them, and scale them.
 
-    `given`, `made`: indptr, indices and values of a CSR, the second to be filled. Row i of it is
-    row `base` + i of the matrix.
+    `given` is a CSR matrix: indptr, indices and values. `made` is the CSR matrix whose indices and
+    values are filled. Row i of both is row ``base + i`` of the whole matrix.
     """
     indptr, indices, values = given
     out_indptr, out_indices, out_values = made

@@ -1,8 +1,8 @@
-"""Matrices in ``.npz``: what scipy.sparse.save_npz writes, and plain CSR archives.
+"""Matrices in ``.npz`` files: files of scipy.sparse.save_npz, and plain archives.
 
-A plain archive holds ``indptr``, ``indices`` and ``num_nodes``: row i needs the rows
-``indices[indptr[i]:indptr[i + 1]]``; or ``edge_index`` of sources and targets, as PyTorch Geometric
-has it, with ``num_nodes`` or without. Pickled objects are never loaded.
+A plain archive holds ``indptr``, ``indices`` and ``num_nodes``, where row i needs the rows
+``indices[indptr[i]:indptr[i + 1]]``. Or it holds ``edge_index``, sources and targets as in PyTorch
+Geometric, with or without ``num_nodes``. Pickled objects are never loaded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HOLDS = " holds '{}',"
 _RAISED = (ValueError, OSError, EOFError, MemoryError, NotImplementedError, RuntimeError,
            zlib.error, zipfile.BadZipFile, SyntaxError, RecursionError, OverflowError, TypeError,
            KeyError, struct.error, tokenize.TokenError)  # fmt: skip
-"""What numpy and zipfile raise for damaged files."""
+"""Errors that numpy and zipfile raise for damaged files."""
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -49,7 +49,7 @@ _HEADERS = {
 
 
 def claimed_bytes(stream: IO[bytes]) -> int:
-    """Bytes that an array of numbers takes by the header of its .npy; 0 for what is none."""
+    """Return the bytes of an array by the header of its .npy stream; 0 for another stream."""
     if stream.read(len(_MAGIC)) != _MAGIC:
         return 0
     version = stream.read(2)
@@ -61,7 +61,7 @@ def claimed_bytes(stream: IO[bytes]) -> int:
 
 
 def check_integers(array: Array, where: str) -> npt.NDArray[np.integer]:
-    """The array; InputError unless it has one axis, and integers."""
+    """Return the array; InputError unless it has one axis, and holds integers."""
     if array.ndim != 1 or array.dtype.kind not in "iu":
         what = f"'{array.dtype}' of shape {array.shape}"
         raise InputError(f"{where} must be a list of integers, not {what}")
@@ -78,7 +78,7 @@ class Archive(Mapping[str, Array]):
         try:
             file = np.load(self._stream, allow_pickle=False)
         except _RAISED as error:
-            # ValueError: neither zip nor npy, which numpy takes for a pickle
+            # numpy raises ValueError for a file that is neither zip nor npy: it expects a pickle
             why = "" if isinstance(error, ValueError) else f" ({shown(error)})"
             raise InputError(f"{self.name}: not an .npz archive{why}") from error
         if not isinstance(file, np.lib.npyio.NpzFile):
@@ -121,7 +121,7 @@ class Archive(Mapping[str, Array]):
         return value
 
     def _claimed(self, key: str) -> int:
-        """Bytes that an array takes, by the archive's list of contents and by its own header."""
+        """Return the bytes of an array: the larger of the archive's entry and its own header."""
         archive = self._file.zip
         assert archive is not None
         info = archive.getinfo(key if key in archive.NameToInfo else f"{key}.npy")
@@ -129,13 +129,13 @@ class Archive(Mapping[str, Array]):
             return max(info.file_size, claimed_bytes(stream))
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The array, or `default` where the archive lacks this name."""
+        """Return the array of this name, or `default` if the archive has none."""
         if key not in self:
             return default
         return self[key]
 
     def integers(self, key: str, length: int | None = None) -> npt.NDArray[np.integer]:
-        """A one-dimensional array of integers, of `length` if given."""
+        """Return a one-dimensional array of integers; InputError for another type or length."""
         value = check_integers(self[key], f"{self.name}: key '{key}'")
         if length is not None and len(value) != length:
             rule = f"must have {length} entries, not '{len(value)}'"
@@ -143,20 +143,23 @@ class Archive(Mapping[str, Array]):
         return value
 
     def offsets(self, key: str, count: int, end: int) -> npt.NDArray[np.int64]:
-        """Where `count` compressed rows of `end` entries begin."""
+        """Return the offsets of `count` compressed rows with `end` entries, int64[count + 1]."""
         return as_offsets(self.integers(key, count + 1), end, f"{self.name}: key '{key}'")
 
     def indices(self, key: str, bound: int) -> npt.NDArray[np.integer]:
-        """Integers in 0..bound-1."""
+        """Return an array of integers in 0..bound-1; InputError for others."""
         value = self.integers(key)
         check_range(value, bound, f"{self.name}: key '{key}'", HOLDS)
         return value
 
 
 def map_array(path: StrPath) -> Array:
-    """The array of an .npy file, mapped: pages are read when they are looked at.
+    """Map the array of an .npy file; the system reads a page when it is used.
 
-    What is written into the array does not reach the file. InputError names the file.
+    Changes of the array are not written to the file.
+
+    Raises:
+        InputError: If the file holds no array; the message names the file.
     """
     check_readable(path)
     name = os.fspath(path)
@@ -168,7 +171,7 @@ def map_array(path: StrPath) -> Array:
 
 
 def read_npz_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Archive:
-    """The arrays of an archive; `split` and `keys` are looked up by the caller."""
+    """Return the arrays of an archive; the caller applies `split` and `keys`."""
     return Archive(path)
 
 
@@ -177,14 +180,14 @@ def read_npz(
 ) -> Graph:
     """Read a sparse matrix from .npz.
 
-    Either a file of ``scipy.sparse.save_npz`` (csr, csc or coo; boolean matrices have no values)
-    or an archive with ``indptr``, ``indices``, ``num_nodes``, or with ``edge_index`` int[2, edges]
-    and perhaps ``num_nodes`` (no values; other keys are ignored).
-    The graph is undirected if and only if its pattern is symmetric. A rectangular matrix is a graph
-    of types (`plancc.graph.union.rectangular`).
+    The file is one of ``scipy.sparse.save_npz`` (csr, csc or coo; boolean matrices have no values),
+    or an archive without values: ``indptr``, ``indices`` and ``num_nodes``, or ``edge_index``
+    int[2, edges] and perhaps ``num_nodes``. Other keys are ignored. The graph is undirected if its
+    pattern is symmetric, else directed. A rectangular matrix is a graph of two vertex types
+    (`plancc.graph.union.rectangular`).
 
     Parameters:
-        path, pattern, symmetrize, transpose: As in `plancc.graph.formats.read_graph`.
+        path, pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`.
 
     Raises:
         InputError: For a damaged archive, pickled objects, missing keys, offsets or indices out of
@@ -208,8 +211,12 @@ class _ArchiveEntries(NamedTuple):
     """The entries of an archive.
 
     Attributes:
-        indptr (int64[rows + 1] or None): Where rows begin, if they are compressed.
-        place (int[entries] or None): The row of every entry; None: `indptr` says it.
+        shape: Numbers of rows and of columns.
+        indptr (int64[rows + 1] or None): Offsets of compressed rows; None if rows are not
+            compressed.
+        place (int[entries] or None): Row of every entry; None if rows are compressed.
+        column (int[entries]): Column of every entry.
+        values: number[entries], or None.
     """
 
     shape: tuple[int, int]
@@ -220,7 +227,7 @@ class _ArchiveEntries(NamedTuple):
 
     @property
     def row(self) -> Array:
-        """The row of every entry."""
+        """Row of every entry, int[entries]."""
         if self.place is not None:
             return self.place
         assert self.indptr is not None
@@ -228,7 +235,7 @@ class _ArchiveEntries(NamedTuple):
 
 
 def _entries_of(archive: Archive, pattern: bool) -> _ArchiveEntries:
-    """The entries of an archive by the names that it has; with `pattern` without values."""
+    """Return the entries of an archive, whose names show its kind; `pattern` drops the values."""
     name = archive.name
     if "format" in archive:
         return _of_scipy(archive, pattern)
@@ -253,7 +260,7 @@ def _entries_of(archive: Archive, pattern: bool) -> _ArchiveEntries:
 
 
 def _of_scipy(archive: Archive, pattern: bool) -> _ArchiveEntries:
-    """The entries of a file of scipy.sparse.save_npz, in its order."""
+    """Return the entries of a file of scipy.sparse.save_npz, in the file's order."""
     name, held = archive.name, archive["format"]
     given: Any = held.item() if held.ndim == 0 else b""
     layout = given.decode("latin-1") if isinstance(given, bytes) else str(given)
@@ -265,7 +272,7 @@ def _of_scipy(archive: Archive, pattern: bool) -> _ArchiveEntries:
     values, indptr, row = archive["data"], None, None
     if layout == "coo":
         row, column = archive.indices("row", rows), archive.indices("col", columns)
-    elif layout == "csc":  # edges are listed as they are in the file: not turned
+    elif layout == "csc":  # keep the file's order, in which edge features are listed
         offsets, row = _compressed(archive, columns, rows)
         column = _row_of(offsets)
     else:
@@ -291,13 +298,13 @@ def _num_nodes(archive: Archive) -> int:
 
 
 def _compressed(archive: Archive, major: int, bound: int) -> tuple[Array, Array]:
-    """Offsets of `major` rows, and indices below `bound`."""
+    """Return the offsets of `major` compressed rows, and their indices, which are below `bound`."""
     minor = archive.indices("indices", bound)
     return archive.offsets("indptr", major, len(minor)), minor
 
 
 def _row_of(ptr: Array) -> Array:
-    """The row of every entry."""
+    """Return the row of every entry of compressed rows, int32[entries]."""
     return np.repeat(np.arange(len(ptr) - 1, dtype=np.int32), np.diff(ptr))
 
 

@@ -1,4 +1,4 @@
-"""Owners: which part has every row of a matrix and, in an edge partition, every nonzero.
+"""Owners: the part of every row of a matrix and, in an edge partition, of every nonzero.
 
 Models, passes, the search, costs and the lowering share this type.
 """
@@ -13,18 +13,22 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.graph import Graph, first_true
 
+Owner = npt.NDArray[np.int32]
+"""Part of every row, int32[n]."""
+
 
 @dataclass(frozen=True, eq=False)
 class Owners:
     """Parts that own the rows and the nonzeros of a matrix. Parts may be empty.
 
-    Row i of H and row i of the product have one owner. A part that owns nonzero (i, j) needs row j
-    of H and has a partial sum of row i of the product.
+    Row i of H and row i of the product have the same owner. A part that owns nonzero (i, j) needs
+    row j of H and has a partial sum of row i of the product.
 
     Attributes:
         rows (int32[n]): Part of every row.
         nonzeros (int32[nnz] or None): Part of every nonzero, in CSR order; a nonzero of the
-            diagonal belongs to the owner of its row. None: every nonzero does.
+            diagonal belongs to the owner of its row. None if every nonzero belongs to the owner of
+            its row.
     """
 
     rows: npt.NDArray[np.int32]
@@ -40,42 +44,42 @@ class Owners:
             nonzeros_equal = np.array_equal(self.nonzeros, other.nonzeros)
         return nonzeros_equal and np.array_equal(self.rows, other.rows)
 
-    __hash__ = None  # type: ignore[assignment]  # arrays have none
+    __hash__ = None  # type: ignore[assignment]  # arrays have no hash
 
     @property
     def is_edge_partition(self) -> bool:
-        """Whether nonzeros have owners of their own: the plan then has a fold."""
+        """Whether nonzeros have their own owners; then the plan has a fold."""
         return self.nonzeros is not None
 
     @property
     def sharers(self) -> npt.NDArray[np.int32]:
-        """Owners of what parts share: of nonzeros where these have owners, else of rows."""
+        """Owners of the nonzeros if these have owners, else of the rows."""
         return self.rows if self.nonzeros is None else self.nonzeros
 
     def of_nonzeros(self, matrix: Graph) -> npt.NDArray[np.int32]:
-        """Part of every nonzero of `matrix` in CSR order, int32[nnz]."""
+        """Return the part of every nonzero of `matrix` in CSR order, int32[nnz]."""
         if self.nonzeros is None:
             return np.repeat(self.rows, matrix.row_nonzeros())
         return self.nonzeros
 
     def row_load(self, num_parts: int) -> npt.NDArray[np.int64]:
-        """Rows of every part, int64[num_parts]."""
+        """Return the number of rows of every part, int64[num_parts]."""
         return np.bincount(self.rows, minlength=num_parts)
 
     def nonzero_load(self, matrix: Graph, num_parts: int) -> npt.NDArray[np.int64]:
-        """Nonzeros of every part, int64[num_parts]."""
+        """Return the number of nonzeros of every part, int64[num_parts]."""
         if self.nonzeros is not None:
             return np.bincount(self.nonzeros, minlength=num_parts)
         load = np.bincount(self.rows, weights=matrix.row_nonzeros(), minlength=num_parts)
         return load.astype(np.int64)
 
     def renumbered(self, part: npt.NDArray[np.int32]) -> Owners:
-        """The same owners after part m has become ``part[m]``, int32[num_parts]."""
+        """Return the owners after part m becomes part ``part[m]``; `part` is int32[num_parts]."""
         nonzeros = None if self.nonzeros is None else part[self.nonzeros]
         return Owners(part[self.rows], nonzeros)
 
     def check(self, matrix: Graph, num_parts: int) -> None:
-        """Raise InputError unless these are owners of the rows and nonzeros of the matrix."""
+        """Raise InputError unless these owners fit the rows and the nonzeros of the matrix."""
         check_owners(self.rows, matrix.num_vertices, num_parts, "rows")
         if self.nonzeros is None:
             return

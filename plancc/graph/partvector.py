@@ -18,12 +18,12 @@ from plancc.graph.textfile import StrPath, fail, fail_first, read_bytes, read_in
 def read_part_vector(
     path: StrPath, num_vertices: int | None = None, *, least: int = 0
 ) -> npt.NDArray[np.int32]:
-    """Read a part vector, plain or .gz, as METIS, hMETIS and KaHyPar write it.
+    """Read a part vector of METIS, hMETIS or KaHyPar, plain or .gz.
 
     Parameters:
-        path: Or the .json file of a partition of DistDGL (`plancc.interop.distdgl`).
-        num_vertices: How many parts must be listed.
-        least: Smallest number that is allowed; -1 where this stands for any part.
+        path: The file, or the .json file of a partition of DistDGL (`plancc.interop.distdgl`).
+        num_vertices: Number of lines that the file must have; None for any number.
+        least: Smallest allowed number: 0, or -1 if -1 stands for any part.
 
     Returns:
         int32[num_vertices]
@@ -65,7 +65,7 @@ def write_part_vector(owner: npt.NDArray[np.integer], path: StrPath) -> None:
 
     Parameters:
         owner (int[num_vertices]): Parts, 0-based.
-        path: Customarily ``graph.part.K`` with K parts.
+        path: The file, by custom ``graph.part.K`` for K parts.
 
     Raises:
         InputError: If `owner` is not a list of integers >= 0.

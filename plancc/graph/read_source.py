@@ -1,4 +1,4 @@
-"""A source as it is read for a plan: graph and vertex data, of which links may be withheld."""
+"""Reading of a source for a plan: the graph, its vertex data, and the times of its edges."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ReadGraph:
     """A graph and its vertex data.
 
     Attributes:
-        times: Of the edges; None: there are none.
-        files: As of `plancc.graph.remarks.remarks`.
+        times: Times of the edges; None for edges without times.
+        files: Names of the files of vertex data, for `plancc.graph.remarks.remarks`.
     """
 
     graph: Graph
@@ -33,14 +33,14 @@ class ReadGraph:
     files: str = ""
 
     def apart(self, away: Pair | None, begins: float = np.inf) -> Graph:
-        """The graph without the edges of links.
+        """Return the graph without the edges of links.
 
         Parameters:
-            away (int32[2, links] or None): As of `plancc.graph.links.without`; None: no links.
-            begins: Time of the first of these that is for validation or test.
+            away (int32[2, links] or None): Links whose edges are left out; None for no links.
+            begins: Time of the first validation or test link.
 
         Raises:
-            InputError: If weights of an edge are sums over earlier and later ones.
+            InputError: If a weight is a sum over edges before and after that time.
         """
         if self.graph.values is not None and self.times is not None:
             both = np.count_nonzero((self.times.first < begins) & (self.times.last >= begins))
@@ -54,13 +54,14 @@ class ReadGraph:
 
 
 def read_source(obj: Any, data: Any, times: Any = None, **reading: Any) -> ReadGraph:
-    """`plancc.graph.convert.as_source`, with the times of edges.
+    """Read a graph, its vertex data and the times of its edges.
 
     Parameters:
-        times: As of `with_times`; None: there are none.
+        obj, data, reading: See `plancc.graph.convert.as_source`.
+        times: Times of the edges; see `with_times`. None for edges without times.
 
     Raises:
-        InputError: Also as `with_times`.
+        InputError: See `as_source` and `with_times`.
     """
     obj = unpacked(obj)
     timed: Any = nullcontext() if times is None else listing()

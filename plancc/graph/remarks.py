@@ -1,4 +1,4 @@
-"""What is allowed in vertex data, and seldom meant: a sentence for each."""
+"""Remarks: sentences about vertex data that are allowed but probably a mistake."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from plancc.graph.vertexdata import MASKS, VertexData
 from plancc.text import shown
 
 GAPS = 2
-"""Class numbers over classes that occur from which labels are thought to have gaps."""
+"""Ratio of class numbers to occurring classes above which a remark says that labels have gaps."""
 
 
 def files_of_data(given: Any) -> str:
-    """The files of vertex data, as `plancc.graph.convert.as_source` takes them; "" for others."""
+    """Return the names of the files of vertex data; "" if `given` is not paths."""
     paths = [given] if isinstance(given, str | os.PathLike) else given
     return ", ".join(map(os.fspath, paths)) if isinstance(paths, list | tuple) else ""
 
 
 def remarks(data: VertexData, graph: str, files: str = "") -> list[str]:
-    """Sentences on masks, labels and targets, and on what types miss, after a source's name.
+    """Return sentences about masks, labels and targets, and about types without data.
+
+    Every sentence begins with the name of a source.
 
     Parameters:
-        graph: The name of the graph's source.
-        files: `files_of_data`.
+        graph: Name of the graph's source.
+        files: Names of the files of vertex data (`files_of_data`); "" if the graph's source holds
+            the data.
     """
     where = files or graph
     found = [f"{where}: {each}" for each in _of_arrays(data)]
@@ -44,8 +47,10 @@ def _of_arrays(data: VertexData) -> list[str]:
 def lost_values(
     given: npt.NDArray[np.floating] | None, normalization: str, dtype: npt.DTypeLike
 ) -> tuple[int, int]:
-    """How many weights the matrix of a plan does not keep: weights that are 0 in `dtype`, and whole
-    numbers that lose digits in it."""
+    """Return the numbers of weights that are 0 in `dtype`, and that lose digits in `dtype`.
+
+    Digits are counted as lost only for whole numbers that are not normalised.
+    """
     if given is None or np.dtype(dtype) != np.float32 or given.dtype == np.float32:
         return 0, 0
     with np.errstate(over="ignore", under="ignore"):
@@ -56,8 +61,8 @@ def lost_values(
     return gone, lost
 
 
-def of_values(gone: int, lost: int) -> list[str]:
-    """Sentences on `lost_values`, where there are any."""
+def lost_value_remarks(gone: int, lost: int) -> list[str]:
+    """Return sentences about the numbers of `lost_values`; none for numbers of 0."""
     found = [f"{gone:,} weights are 0 in float32 and left out"] * (gone > 0)
     found += [f"{lost:,} weights above {EXACT:,} lose digits in float32"] * (lost > 0)
     return [f"{each}: `value_dtype` float64 keeps them" for each in found]
@@ -108,7 +113,7 @@ def _of_classes(data: VertexData) -> list[str]:
 
 
 def _of_types(data: VertexData) -> list[str]:
-    """Sentences on types that no relation leads to, and types without features."""
+    """Return sentences about types that no relation leads to, and types without features."""
     if data.by_type is None:
         return []
     types, labelled = data.by_type.types, data.by_type.labelled

@@ -1,4 +1,4 @@
-"""Rows of vertex data that say by an id whose they are."""
+"""Ids of rows of vertex data: which column holds the ids, and the row of every vertex."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from plancc.graph.vertexdata import as_array
 from plancc.text import shown
 
 ROW_IDS = ("id", "ids")
-"""Names of the ids of the rows; in tables in capitals too."""
+"""Names of row ids; in tables, in any case of letters."""
 _OF_PANDAS = ("index", "unnamed: 0", "")
 USUAL_IDS = (
     *("node_id", "nodeid", "vertex_id", "vertexid", "nid", "vid", "node", "vertex"),
     *_OF_PANDAS,
 )
-"""What else tables call ids, in small letters, where most of the vertices are among them."""
+"""Other usual names of ids, in lower case; such a column must hold most of the vertices."""
 _MOST = 0.9
-"""Share of the vertices from which a column of a usual name is of ids, some of which are wrong."""
+"""Share of the vertices from which a column with a usual name holds ids, even if some are wrong."""
 FEW = 2
-"""Vertices of which a column of 0 and 1 names each by chance."""
+"""Number of vertices up to which a column of 0 and 1 may hold every vertex by chance."""
 SAMPLE = 200
-"""Rows of a table by which columns that cannot be ids are left out."""
+"""Rows of a table that decide whether a column can hold ids."""
 GRAPH_IDS = ("n_id", "ids")
-"""Names of the ids of vertices beside an ``edge_index``."""
+"""Names of the vertex ids beside an ``edge_index``."""
 
 
 def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np.intp]:
-    """The row of every vertex, int[num_vertices].
+    """Return the row of every vertex, int[num_vertices].
 
     Parameters:
-        ids (int or bytes[rows]): The vertex that each row is of, in any order: an id of the source,
-            or a vertex number where the graph has no ids (`like_ids_of`).
-        what: Names `ids` in messages.
+        ids (int or bytes[rows]): Vertex of every row, in any order: an id of the source, or a
+            vertex number if the graph has no ids (`like_ids_of`).
+        what: Words for `ids`, for messages.
 
     Raises:
-        InputError: For ids that are no list of integers, an id that is there twice, and a vertex
-            without a row.
+        InputError: For ids that are no list of ids, a repeated id, and a vertex without a row.
 
     Warns:
-        PlanccWarning: If there are rows of ids that do not occur in the graph.
+        PlanccWarning: If some rows have ids that do not occur in the graph, and if ids are shifted
+            by 1.
     """
     vertices, ids = ids_of(graph), one_column(ids)
     kinds, called = ("S", "names") if are_names(vertices) else ("iu", "integers")
@@ -84,12 +84,15 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
 
 
 def one_column(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A matrix of one column as a list; others as they are."""
+    """Return a matrix of one column as an array of one axis; other arrays unchanged."""
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
 
 
 def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
-    """What ids are above the graph's where one counts from 1, the other from 0, without gaps."""
+    """Return the difference of ids to the graph's ids: 1, -1 or 0.
+
+    It is not 0 only if both are consecutive numbers, of which one begins at 0, the other at 1.
+    """
     if are_names(vertices):
         return 0
     count, least = len(vertices), vertices.min(initial=2)
@@ -100,12 +103,12 @@ def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
 
 
 def is_id_name(name: str) -> bool:
-    """Whether a column of this name is usually ids."""
+    """Whether a column of this name usually holds ids."""
     return name.strip().lower() in (*ROW_IDS, *USUAL_IDS)
 
 
 def may_be_ids(name: str, first: Sequence[Any]) -> bool:
-    """Whether a column of a table that has no other meaning may be ids, by its first numbers."""
+    """Whether a column without another meaning may hold ids, by its first entries."""
     if not all(isinstance(each, int) or str(each).isdecimal() for each in first):
         return False
     return name.strip().lower() in ROW_IDS or len({*first}) == len(first)
@@ -114,12 +117,12 @@ def may_be_ids(name: str, first: Sequence[Any]) -> bool:
 def id_column(
     columns: Mapping[str, npt.NDArray[Any] | None], taken: Collection[str], graph: Graph, where: str
 ) -> str | None:
-    """The column of a table that says whose its rows are; None: they are as the vertices.
+    """Return the name of the column of row ids; None if rows are in the order of the vertices.
 
     Parameters:
-        columns: Numbers by name; None for what was not read.
+        columns: Columns of the table by name; None for a column that was not read.
         taken: Names of columns that hold something else.
-        where: Names the table in messages.
+        where: Words for the table, for messages.
 
     Raises:
         InputError: For a column without a usual name that holds every vertex once, in another
@@ -148,8 +151,10 @@ def id_column(
 
 
 def ids_of(graph: Graph) -> npt.NDArray[Any]:
-    """The source's ids of all vertices, or their numbers where it has none, or two types have the
-    same: int64 or bytes[n]."""
+    """Return the ids of all vertices, int64 or bytes[n].
+
+    These are the source's ids; vertex numbers if the source has none, or if types share ids.
+    """
     ids = graph.original_ids
     if ids is None or (graph.types and len(np.unique(ids)) < len(ids)):
         return np.arange(graph.num_vertices)
@@ -157,7 +162,10 @@ def ids_of(graph: Graph) -> npt.NDArray[Any]:
 
 
 def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[Any]] | None:
-    """The name of the ids of vertices beside an ``edge_index``, and they: int64 or bytes[count]."""
+    """Return the name and the array, int64 or bytes[count], of vertex ids beside an ``edge_index``.
+
+    Return None if there are no ids.
+    """
     for name in GRAPH_IDS:
         given = held.get(name)
         if isinstance(given, np.ndarray) and given.dtype.kind in "OTU":
@@ -171,7 +179,7 @@ def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[An
 
 
 def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
-    """The same ids; None where there are none that differ, or where they are 0..n-1."""
+    """Return the ids of `ids_beside`; None if ids are missing, repeated, negative or 0..n-1."""
     _, ids = (isinstance(held, Mapping) and ids_beside(held, count)) or ("", None)
     if ids is None or len(ascending := np.unique(ids)) < count:
         return None
@@ -180,7 +188,7 @@ def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
 
 
 def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
-    """The share of the vertices that a column names; 0 of one that is no list of distinct ids."""
+    """Return the share of the vertices that a column holds; 0 if it is no list of distinct ids."""
     kinds = "S" if are_names(vertices) else "iuf"
     if column.ndim != 1 or not len(vertices) or column.dtype.kind not in kinds:
         return 0.0
@@ -203,30 +211,33 @@ def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
     )
 
 
-def is_of_ids(table: npt.NDArray[np.float64], graph: Graph) -> bool:
-    """Whether the first of several columns without names is ids: it holds every vertex once."""
+def begins_with_ids(table: npt.NDArray[np.float64], graph: Graph) -> bool:
+    """Whether the first of several columns without names holds every vertex once: it is ids."""
     vertices = ids_of(graph)
     return table.shape[1] > 1 and len(vertices) > FEW and _share_named(table[:, 0], vertices) == 1
 
 
 def is_running(name: str, column: npt.NDArray[Any] | None) -> bool:
-    """Whether a column is the index that pandas or R writes of rows, from 0 or 1."""
+    """Whether a column is the index of rows that pandas or R writes, from 0 or 1."""
     if column is None or name.strip().lower() not in _OF_PANDAS:
         return False
     numbers = (np.arange(first, first + len(column)) for first in (0, 1))
     return any(np.array_equal(column, names_of(k) if are_names(column) else k) for k in numbers)
 
 
-def by_numbers(name: str) -> list[Any]:
-    """A key that sorts part.2 before part.10, as those who wrote the parts counted them."""
+def natural_order(name: str) -> list[Any]:
+    """Return a key that sorts names by the numbers in them: part.2 before part.10."""
     words: list[Any] = re.split(r"([0-9]+)", name)
     words[1::2] = map(int, words[1::2])
     return words
 
 
-def say_order(folder: str, names: Sequence[str], what: str) -> None:
-    """Say it where the order of parts by numbers has a meaning, and is not that of their names."""
-    for plain, name in zip(names, sorted(names, key=by_numbers), strict=True):
+def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
+    """Warn if the order of a folder's parts by numbers differs from the order of their names.
+
+    `what` says why the order matters.
+    """
+    for plain, name in zip(names, sorted(names, key=natural_order), strict=True):
         if plain != name and os.path.isdir(folder):
             order = f"by the numbers in their names, {show(name)} before {show(plain)}"
             warn(f"{folder}: {len(names)} parts are taken {order}: {what}")
@@ -234,13 +245,15 @@ def say_order(folder: str, names: Sequence[str], what: str) -> None:
 
 
 def like_ids_of(ids: npt.NDArray[Any], graph: Graph) -> npt.NDArray[Any]:
-    """Ids of rows as names where the graph's own are names; else as they are."""
+    """Return ids of rows as names if the graph's ids are names; otherwise unchanged."""
     return names_of(ids) if are_names(ids_of(graph)) else ids
 
 
 def warn_of_order(graph: Graph, where: str) -> None:
-    """Say that rows without ids follow the graph's vertices where their ids do not ascend, or in a
-    file are names, or leave numbers out."""
+    """Warn that rows without ids are in the order of the graph's vertices, if that may surprise.
+
+    It may if the graph's ids do not ascend, or, in a file, are names or have gaps.
+    """
     ids, in_file = graph.original_ids, bool(graph.source.sha256)
     if ids is None or graph.types is not None:  # type after type
         return
@@ -250,14 +263,14 @@ def warn_of_order(graph: Graph, where: str) -> None:
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
-    """Say that the lines of a file without ids follow the vertices where these have names."""
+    """Warn that lines without ids are in the order of the graph's vertices, if ids are names."""
     ids: Any = graph.original_ids
     if isinstance(path, str | os.PathLike) and are_names(ids):
         warn(f"{os.fspath(path)}: lines are taken in the graph's order of vertices ({_first(ids)})")
 
 
 def warn_of_numbers(graph: Graph, what: str) -> None:
-    """Say that what holds vertices holds their numbers where the source has other ids."""
+    """Warn that `what` holds vertex numbers, if the source has other ids."""
     if graph.original_ids is not None:
         others = f"not for the source's ids ({_first(graph.original_ids)})"
         warn(f"{what} are taken for vertex numbers from 0, {others}")
@@ -268,15 +281,14 @@ def _first(ids: npt.NDArray[Any]) -> str:
 
 
 def has_choice(graph: Graph) -> bool:
-    """Whether the graph's format lets vertices be that occur in no edge."""
+    """Whether an option of the graph's format adds vertices that occur in no edge."""
     name = graph.source.format
     known = name in FORMATS and not are_names(graph.original_ids)
     return known and "num_vertices" in FORMATS[name].options
 
 
-def why_not(rows: int, graph: Graph) -> str:
-    """How the graph is to be read, with a colon before it, so that it has `rows` vertices; "" where
-    nothing says so."""
+def reading_advice(rows: int, graph: Graph) -> str:
+    """Return advice how to read the graph with `rows` vertices, after a colon; "" for no advice."""
     if not has_choice(graph):
         return ""
     ids, count = graph.original_ids, graph.num_vertices

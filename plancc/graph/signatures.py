@@ -1,4 +1,4 @@
-"""What a file is by its first bytes, whatever its name says."""
+"""Recognition of a file's kind by its first bytes, whatever its name says."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from plancc.errors import InputError
 from plancc.graph.textfile import StrPath, input_errors, open_input
 
 LOOKED_AT = 4096
-"""Bytes that are looked at."""
+"""Number of bytes that are compared."""
 
 
 class Kind(NamedTuple):
-    """Files that begin alike.
+    """A kind of files that begin alike.
 
     Attributes:
-        formats: Our formats that such files may be of.
-        advice: What to do with one, where no format reads it.
+        what: Words for the kind, for messages.
+        begins: Pattern of the first bytes.
+        formats: Names of plancc's formats for such files.
+        advice: Advice what to do with such a file, if no format reads it.
     """
 
     what: str
@@ -60,18 +62,20 @@ KINDS = (
     _kind("Pajek", rb"\s*\*(vertices|network)\b", "pajek"),
     _kind("GML", rb"\s*(creator\b[^\n]*\n\s*)?graph\s*\[", "gml"),
 )
-"""What files are known by their first bytes; of texts, after a byte order mark."""
+"""Known kinds of files. The patterns match after the byte order mark of a text."""
 
 
 def check_kind(path: StrPath, format: str) -> None:
-    """Refuse a file that is of another format by its first bytes.
+    """Raise InputError if the first bytes of a file show another format.
 
     Parameters:
-        path: A file, decompressed by the extension .gz.
-        format: What it is read as: a format of ours, "npy", or "table" (numbers as text).
+        path: A file; the extension .gz shows that it is compressed.
+        format: The expected format: a name of plancc's formats, "npy", or "table" (numbers in a
+            text).
 
     Raises:
-        InputError: It says what the file is and what to do. Also for a file that cannot be read.
+        InputError: For another kind of file; the message says what the file is and what to do. Also
+            for a file that cannot be read.
     """
     with input_errors(path), open_input(path) as stream:
         head = stream.read(LOOKED_AT).removeprefix(codecs.BOM_UTF8)
@@ -87,11 +91,11 @@ _NAMES = {"edgelist": "an edge list", "npy": "a numpy array", "table": "a table 
 _OF_DATA = ("npy", "table")
 """Formats of vertex data."""
 _DATA_NAMES = ("npz", "npy", "parquet")
-"""Their extensions."""
+"""Extensions of files of vertex data."""
 
 
 def _advice(kind: Kind, format: str) -> str:
-    """What to do with a file of this kind where another format was expected."""
+    """Return advice, after a colon, for a file of this kind in place of `format`; "" for none."""
     if format in _OF_DATA:
         named = next((name for name in kind.formats if name in _DATA_NAMES), "")
         advice = f"let its name end in .{named}" if named else kind.advice

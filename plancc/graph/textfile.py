@@ -1,6 +1,6 @@
-"""Opening input files, plain or gzipped, and naming the place where one is wrong.
+"""Input files, plain or gzipped: functions that open, read and check them.
 
-All readers of plancc.graph share it: every message reads
+All readers of plancc.graph use this module, so messages have one form:
 ``FILE, line N: what is wrong 'value'``.
 """
 
@@ -34,7 +34,7 @@ _POINTER = b"version https://git-lfs."
 def fail(
     path: StrPath, line: int, message: str, value: object = None, advice: str = ""
 ) -> NoReturn:
-    """Raise the InputError that names file, line (1-based), value unless None, and what to do."""
+    """Raise InputError with the file, the line (from 1), a value (unless None) and advice."""
     tail = ("" if value is None else f" {show(value)}") + (f": {advice}" if advice else "")
     raise InputError(f"{os.fspath(path)}, line {line}: {message}{tail}")
 
@@ -47,9 +47,9 @@ def fail_first(
     values: npt.NDArray[Any],
     row: npt.NDArray[np.integer] | None = None,
 ) -> None:
-    """`fail` for the first k with ``wrong[k]``, if any, with ``values[k]``.
+    """Call `fail` for the first k where ``wrong[k]`` is true, if any, with ``values[k]``.
 
-    Its line is ``lines[k]``, or with `row` ``lines[row[k]]``.
+    The line is ``lines[k]``; with `row`, it is ``lines[row[k]]``.
     """
     if wrong.any():
         k = int(np.argmax(wrong))
@@ -57,7 +57,7 @@ def fail_first(
 
 
 def text_chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
-    """The rest of a text in pieces of about `size` bytes that end with a line."""
+    """Yield the rest of a text in pieces of about `size` bytes; a piece ends at a line's end."""
     rest = b""
     while chunk := stream.read(size):
         cut = chunk.rfind(b"\n") + 1
@@ -71,7 +71,7 @@ def text_chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def later(error: InputError, lines: int) -> InputError:
-    """An error in a piece of a text that `lines` lines stand before."""
+    """Return the error of a piece of a text, with its line number raised by `lines`."""
     shifted = re.sub(
         r", line (\d+):", lambda m: f", line {int(m[1]) + lines}:", str(error), count=1
     )
@@ -79,13 +79,15 @@ def later(error: InputError, lines: int) -> InputError:
 
 
 def show(value: object) -> str:
-    """A value from a file in quotes: printable, at most 40 characters."""
+    """Return a value from a file in quotes: printable, at most 40 characters."""
     return f"'{shown(value, 40)}'"
 
 
 def check_readable(path: StrPath) -> None:
-    """Refuse a missing file, a folder, an unreadable or an empty file with InputError, and what Git
-    LFS leaves in place of a file of any format."""
+    """Raise InputError for a file that is missing, a folder, unreadable, or empty.
+
+    Also raise it for a pointer file of Git LFS, which stands in place of the real file.
+    """
     with open_file(path) as stream, input_errors(path):
         begin = stream.read(len(_POINTER))
     if not begin:
@@ -98,7 +100,7 @@ def check_readable(path: StrPath) -> None:
 
 @contextlib.contextmanager
 def input_errors(path: StrPath) -> Iterator[None]:
-    """Translate what reading bytes may raise (permissions, a damaged .gz) into InputError."""
+    """Translate errors of reading bytes (permissions, a damaged .gz) into InputError."""
     name = os.fspath(path)
     try:
         yield
@@ -113,7 +115,7 @@ def is_gzip(path: StrPath) -> bool:
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of a .gz, as much of it as `plancc.graph.bounds` allows; InputError beyond."""
+    """The content of a .gz file; InputError if it is larger than `plancc.graph.bounds` allows."""
 
     def __init__(self, path: StrPath) -> None:
         self._path, self._most, self._read = path, largest(path), 0
@@ -137,15 +139,18 @@ class _Unpacked(io.RawIOBase):
 
 
 def open_input(path: StrPath) -> BinaryIO:
-    """Open a file for reading bytes, decompressing by the extension .gz."""
+    """Open a file for reading bytes; a file with the extension .gz is decompressed."""
     if not is_gzip(path):
         return open_file(path)
     return io.BufferedReader(_Unpacked(path), 1 << 16)
 
 
 def read_bytes(path: StrPath) -> bytes:
-    """All bytes of a text file, decompressed and without a UTF-8 byte order mark; InputError for
-    UTF-16 and for all that check_readable refuses."""
+    """Return all bytes of a text file, decompressed, without a UTF-8 byte order mark.
+
+    Raises:
+        InputError: For UTF-16, an empty text, and all files that `check_readable` refuses.
+    """
     check_readable(path)
     with input_errors(path), open_input(path) as stream:
         data = stream.read()
@@ -157,7 +162,7 @@ def read_bytes(path: StrPath) -> bytes:
 
 
 def check_encoding(path: StrPath, data: bytes) -> None:
-    """Refuse a text that begins with the byte order mark of UTF-16 (or of UTF-32)."""
+    """Raise InputError for a text that begins with the byte order mark of UTF-16 or UTF-32."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{os.fspath(path)}: the text is UTF-16; save it as UTF-8 or ASCII")
 
@@ -165,10 +170,11 @@ def check_encoding(path: StrPath, data: bytes) -> None:
 def data_lines(
     path: StrPath, stream: Iterable[bytes], skipped: int = 0, comments: tuple[bytes, ...] = ()
 ) -> Iterator[tuple[int, bytes]]:
-    """Number and text of every line that is neither blank nor a comment, after `skipped` lines.
+    """Yield number and text of every line after `skipped` lines, but not blank lines and comments.
 
-    InputError for a line with what only Python takes for a blank: a vertical tab, a form feed, a
-    carriage return before its end.
+    Raises:
+        InputError: For a line with a vertical tab, a form feed, or a carriage return before its
+            end, which Python alone treats as blanks.
     """
     for line, text in enumerate(stream, 1):
         if line <= skipped or (comments and text.startswith(comments)):
@@ -180,10 +186,10 @@ def data_lines(
 
 
 def read_number(path: StrPath, line: int, what: str, word: bytes, kind: type[Number]) -> Number:
-    """The finite number that a word is; InputError otherwise."""
+    """Return the number that a word spells; InputError unless it is a finite number."""
     without = f" (`pattern` reads without {what}s)" * (what in ("weight", "value"))
     try:
-        if b"_" in word or word.startswith(b"+"):  # Python alone reads 1_000 and +1
+        if b"_" in word or word.startswith(b"+"):  # Python accepts 1_000 and +1, other readers not
             raise ValueError(word)
         value = kind(word)
     except ValueError:
@@ -207,9 +213,9 @@ class Integers(NamedTuple):
     """Lines of whole numbers.
 
     Attributes:
-        values: int64[tokens].
-        ptr (int64[lines + 1]): Numbers of line k are ``values[ptr[k]:ptr[k + 1]]``. Comment lines
-            do not count; blank lines do.
+        values: Numbers of all lines, int64[tokens].
+        ptr (int64[lines + 1]): Offsets: line k has the numbers ``values[ptr[k]:ptr[k + 1]]``. Blank
+            lines count as lines; comments do not.
         line (int64[lines]): Number of every line in the file, 1-based.
     """
 
@@ -230,13 +236,13 @@ def read_integers(
 
     Parameters:
         data: The text.
-        comments: A line whose first character is one of these is skipped.
-        usual: Refuse a number that is not spelled as usual, as 007 and -0.
-        advice: What to do about a token, for the message.
+        comments: Characters; a line that begins with one of them is skipped.
+        usual: Whether to refuse numbers in an unusual spelling, such as 007 and -0.
+        advice: Function that returns advice about a wrong token, for the message.
 
     Raises:
-        InputError: For the first token that is not a whole number of at most 18 digits (what int64
-            holds).
+        InputError: For the first token that is not a whole number of at most 18 digits, which
+            int64 can hold.
     """
     if not data.endswith(b"\n"):
         data += b"\n"

@@ -1,15 +1,16 @@
-"""Types of vertices and relations between them, and their union: an ordinary square graph.
+"""Vertex types, relations between them, and their union: an ordinary square graph.
 
-The vertices of all types are numbered in one space, type after type. A relation's nonzeros are the
-block of the rows of its destination and the columns of its source:
+The vertices of all types are numbered in one space, type after type. The nonzeros of a relation are
+in the block of its destination's rows and its source's columns:
 
                     columns of authors   columns of papers
     rows of authors                      (paper, cited in, author)
     rows of papers  (author, writes,     (paper, cites, paper)
                      paper)
 
-So one column net has all rows that need a vertex, in whatever relation, and the vertex's row
-travels once to a part that needs it in several. A rectangular matrix is a graph of two types.
+So the column net of a vertex has the rows of all relations that need the vertex, and the vertex's
+row is sent once to a part that needs it in several relations. A rectangular matrix is a graph of
+two types.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ MOST_RELATIONS = 1 << 16
 
 @dataclass(frozen=True)
 class Types:
-    """The types of a graph's vertices and its relations.
+    """The vertex types and the relations of a graph.
 
     Attributes:
-        counts: Vertices of every type, in the order of their numbers.
-        relations: None twice; at most `MOST_RELATIONS`.
+        counts: Number of vertices of every type, in the order of their vertex numbers.
+        relations: Distinct relations, at most `MOST_RELATIONS`.
 
     Raises:
-        InputError: For a count below 1, an empty name, a relation of unknown types or that is there
-            twice.
+        InputError: For a count below 1, an empty name, a relation of unknown types, or a repeated
+            relation.
     """
 
     counts: Mapping[str, int]
@@ -83,7 +84,7 @@ class Types:
 
     @property
     def num_vertices(self) -> int:
-        """Vertices of all types."""
+        """Number of vertices of all types."""
         return sum(self.counts.values())
 
     @cached_property
@@ -92,7 +93,7 @@ class Types:
         return np.array([0, *accumulate(self.counts.values())], np.int64)
 
     def vertices(self, name: str) -> slice:
-        """The numbers of a type's vertices in the union.
+        """Return the numbers of a type's vertices in the union.
 
         Raises:
             InputError: For an unknown type.
@@ -103,10 +104,10 @@ class Types:
         return slice(int(self.first[k]), int(self.first[k + 1]))
 
     def relation(self, name: str | tuple[str, ...]) -> Relation:
-        """The relation of a name, or of (source, name, destination).
+        """Return the relation with a name, or with (source, name, destination).
 
         Raises:
-            InputError: For an unknown one, and for a name that several relations have.
+            InputError: For an unknown relation, and for a name that several relations have.
         """
         whole = tuple(name) if isinstance(name, tuple | list) else None
         found = [each for each in self.relations if whole == each or each[1] == name]
@@ -120,20 +121,20 @@ class Types:
         raise InputError(f"relation '{shown(given)}' is unknown; there are {listed}")
 
     def unreached(self) -> list[str]:
-        """Types that no relation leads to."""
+        """Return the names of types that are the destination of no relation."""
         return [name for name in self.counts if all(name != end for *_, end in self.relations)]
 
     def advice_to_reach(self, name: str) -> str:
-        """Which reverses lead to a type, behind a semicolon; "" where there are none."""
+        """Return advice, after a semicolon, to add reverse relations that lead to a type; or ""."""
         found = [" ".join(each) for each in self.relations if each[0] == name]
         return f"; add the reverse of '{shown(', '.join(found), 100)}'" if found else ""
 
     def type_of(self, vertices: IntArray) -> Int64Array:
-        """Number of every vertex's type: int64[m]."""
+        """Return the number of every vertex's type, int64[m]."""
         return np.searchsorted(self.first, vertices, side="right") - 1
 
     def rows_before(self, vertices: IntArray, part_ptr: Int64Array) -> Int64Array:
-        """Rows of every type before each part: int64[types, num_parts + 1].
+        """Return the number of rows of every type before each part: int64[types, num_parts + 1].
 
         Parameters:
             vertices (int[rows]): Vertex of every row.
@@ -144,9 +145,9 @@ class Types:
         return np.stack([each[at] for each in counts])
 
     def relation_of(self, rows: IntArray, columns: IntArray) -> Int64Array:
-        """Number of the relation of every nonzero, by its ends; -1 where there is none: int64[m].
+        """Return the number of every nonzero's relation by its two types, int64[m].
 
-        Of parallel relations it is any one.
+        The number is -1 if no relation has these types. For parallel relations it is one of them.
 
         Parameters:
             rows, columns (int[m]): Vertices of the union.
@@ -157,7 +158,7 @@ class Types:
         return number[self.type_of(rows), self.type_of(columns)]
 
     def fits(self, rows: IntArray, columns: IntArray, relation: IntArray) -> Mask:
-        """Whether every nonzero has the ends of its relation, bool[m]."""
+        """Return whether every nonzero has the two types of its relation, bool[m]."""
         numbers = {name: k for k, name in enumerate(self.counts)}
         ends = np.array([(numbers[end], numbers[source]) for source, _, end in self.relations])
         wanted = ends[np.clip(relation, 0, len(ends) - 1)]
@@ -166,14 +167,14 @@ class Types:
         return right & (relation >= 0) & (relation < len(ends))
 
     def texts(self) -> tuple[str, str]:
-        """Types and relations as attributes of a plan file (docs/reference/plan-format.md)."""
+        """Return types and relations in JSON, for a plan file (docs/reference/plan-format.md)."""
         lists = [[name, int(count)] for name, count in self.counts.items()], self.relations
         types, relations = (json.dumps(each, separators=(",", ":")) for each in lists)
         return types, relations
 
     @classmethod
     def parse(cls, types: str, relations: str) -> Types:
-        """The inverse of `texts`; InputError for any other text."""
+        """Return the types of two texts of `texts`; InputError for other texts."""
         try:
             pairs, triples = json.loads(types), json.loads(relations)
             found = cls(dict(pairs), tuple(map(tuple, triples)))
@@ -187,15 +188,15 @@ class Types:
 
 
 def ids_or_numbers(size: int, ids: Array | None, types: Types | None) -> Array:
-    """The source's ids of vertices, or numbers from 0 within their type: int64 or bytes[size]."""
+    """Return `ids`, or if None, vertex numbers from 0 within every type: int64 or bytes[size]."""
     counts = [size] if types is None else [*types.counts.values()]
     return np.concatenate([*map(np.arange, counts)]) if ids is None else ids
 
 
 def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
-    """Which nonzeros have another column than the one before in their row, bool[nonzeros].
+    """Return whether each nonzero is the first of its column in its row, bool[nonzeros].
 
-    Nonzeros of parallel relations stand together.
+    Nonzeros of parallel relations, which have one column, stand side by side.
     """
     first = np.ones(len(column), np.bool_)
     first[1:] = np.diff(column) != 0
@@ -205,13 +206,13 @@ def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
 
 
 def distinct_columns(row_ptr: Int64Array, column: IntArray) -> tuple[Mask, Int64Array]:
-    """`first_of_columns`, and where every row starts among these, int64[rows + 1]."""
+    """Return `first_of_columns`, and the offsets of rows among its nonzeros, int64[rows + 1]."""
     first = first_of_columns(row_ptr, column)
     return first, np.concatenate([[0], np.cumsum(first)])[row_ptr]
 
 
 def check_relation(relation: Any, where: str) -> None:
-    """InputError unless it is (source, name, destination); `where` names what has it."""
+    """Raise InputError unless `relation` is (source, name, destination); `where` begins it."""
     if not isinstance(relation, tuple) or [type(each) for each in relation] != [str] * 3:
         cure = "give three texts, (source, name, destination)"
         raise InputError(f"{where}: '{shown(relation)}' is no relation: {cure}")
@@ -223,5 +224,5 @@ def _check_name(name: str) -> None:
 
 
 def in_words(relation: Relation) -> str:
-    """A relation as messages name it."""
+    """Return words for a relation, for messages."""
     return f"relation '{shown(' '.join(map(str, relation)), 100)}'"

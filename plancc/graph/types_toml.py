@@ -1,4 +1,4 @@
-"""Folders with a ``types.toml`` that names types and relations, and a file for each relation.
+"""Folders with a ``types.toml``, which names types and relations, and a file for each relation.
 
     [types]
     author = 5000
@@ -11,11 +11,11 @@
     file = "writes.mtx"
     edge_features = "since.npy"
 
-A file has a row for every vertex of the destination and a column for every one of the source. An
-edge list, a Parquet file too, has numbers from 0 of both, destination first unless the names of its
-columns say otherwise (`plancc.graph.claims.is_source_first`). A type that has vertex data is a
-table of its count and their files, by the names of `plancc.graph.vertexdata`. Features of edges,
-which are optional, have a row for every edge of the file.
+A matrix has a row for every destination vertex and a column for every source vertex. An edge list
+or a Parquet file has vertex numbers from 0 within both types, destination first unless the names of
+its columns say otherwise (`plancc.graph.claims.is_source_first`). A type with vertex data is a
+table: its count, and files by the names of `plancc.graph.vertexdata`. Edge features are optional,
+and have a row for every edge of the file.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LISTS = {*chain.from_iterable(INDEX_LISTS.values())}
 
 
 def graph_files(folder: str) -> list[str]:
-    """The head, and the files that it names inside the folder; empty where there is no head."""
+    """Return ``types.toml`` and the files of relations; empty if there is no ``types.toml``."""
     if not os.path.isfile(os.path.join(folder, HEAD)):
         return []
     files = _read_head(folder)[1]
@@ -66,9 +66,11 @@ def graph_files(folder: str) -> list[str]:
 def _read_head(
     folder: str,
 ) -> tuple[dict[str, int], dict[Relation, str], dict[str, dict[str, str]], dict[Relation, str]]:
-    """Vertices of every type, the file of every relation, files of vertex data by type and name.
+    """Read ``types.toml``.
 
-    The last are files of features of edges.
+    Returns:
+        counts, files, data, features: Number of vertices of every type; file of every relation;
+        files of vertex data by type and name; file of edge features by relation.
     """
     path = os.path.join(folder, HEAD)
     head = read_toml(path)
@@ -106,7 +108,7 @@ def _read_head(
 
 
 def _check_file(folder: str, name: Any, what: str) -> str:
-    """The name of a file inside the folder."""
+    """Return `name`; InputError unless it is the name of a file inside the folder."""
     inside = isinstance(name, str) and not os.path.isabs(name) and ".." not in name.split("/")
     if not inside or not os.path.isfile(os.path.join(folder, name)):
         raise InputError(f"{what}: '{shown(name)}' is no file inside the folder")
@@ -114,7 +116,7 @@ def _check_file(folder: str, name: Any, what: str) -> str:
 
 
 def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """The vertex data of every type that has some, by name, as they stand in .npy files."""
+    """Map the .npy files of vertex data, by type and name."""
     folder = os.fspath(path)
     counts, _, data, _ = _read_head(folder)
     for kind, of_type in data.items():
@@ -138,15 +140,15 @@ def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> d
 def read_relations(
     path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
 ) -> Graph:
-    """Read the graph of types of a folder.
+    """Read the graph of a folder with a ``types.toml``.
 
     Parameters:
-        path, pattern: As in `plancc.graph.formats.read_graph`.
-        symmetrize, transpose: Refused.
+        path, pattern: See `plancc.graph.formats.read_graph`.
+        symmetrize, transpose: Must be false; InputError otherwise.
 
     Raises:
-        InputError: For a wrong head, a missing or wrong file, and a file of more rows or columns
-            than there are vertices.
+        InputError: For a wrong ``types.toml``, a missing or wrong file, and a file with more rows
+            or columns than vertices.
     """
     folder = os.fspath(path)
     if symmetrize or transpose:
@@ -157,7 +159,7 @@ def read_relations(
     others = [name for name in sorted({*os.listdir(folder)} - named) if name.endswith(kinds)]
     others = [show(name) for name in others if not name.lower().startswith("readme")]
     if others:
-        warn(f"{folder}: not taken: {', '.join(others)}, which {HEAD} does not name")
+        warn(f"{folder}: ignored: {', '.join(others)}, which {HEAD} does not name")
     if features:
         warn(f"{folder}: '{EDGE_FEATURES}' {LEFT_OUT}; `edge_features` source keeps them")
     entries, told = dict[Relation, Entries](), list[str]()
@@ -174,7 +176,7 @@ def read_relations(
 
 
 def read_edges(path: StrPath, *, keys: Mapping[str, str]) -> dict[Relation, Any]:
-    """The features of edges of the relations that have some, in the order of `read_relations`."""
+    """Read the edge features of relations, in the order of the relation's nonzeros."""
     counts, files, _, features = _read_head(os.fspath(path))
     found = {}
     for relation, name in features.items():
@@ -189,7 +191,12 @@ def read_edges(path: StrPath, *, keys: Mapping[str, str]) -> dict[Relation, Any]
 def _matrix(
     path: str, relation: Relation, counts: dict[str, int], pattern: bool
 ) -> tuple[Graph, IntArray, IntArray]:
-    """The matrix of a relation's file, and the ends of its nonzeros as vertices of their types."""
+    """Read the file of a relation.
+
+    Returns:
+        graph, row, column: The graph of the file, and both ends of its nonzeros, int[nonzeros]:
+        numbers within the destination type and within the source type.
+    """
     source, _, destination = relation
     sizes, where = [counts[destination], counts[source]], f"{path}: {in_words(relation)}"
     name = find_format(path)
@@ -219,8 +226,10 @@ def _matrix(
 def _read_file(
     path: str, name: str, relation: Relation, counts: dict[str, int], pattern: bool
 ) -> tuple[Graph, bool]:
-    """The graph of a relation's file, in whose words errors and warnings are, and whether sources
-    stand first in it.
+    """Read the file of a relation; errors and warnings are worded for a relation.
+
+    Returns:
+        graph, turned: The graph of the file, and whether sources stand first in the file.
     """
     reader: Format = FORMATS[name]
     source, _, destination = relation
@@ -231,16 +240,16 @@ def _read_file(
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            # `united` says it of the folder's own types
+            # `united` has such warnings for the folder's own types
             warnings.filterwarnings("ignore", f"{RECTANGULAR}|{TOLD}")
             warnings.filterwarnings("ignore", ".*the smallest id is 1, and vertex 0 has no edge")
             warnings.filterwarnings("ignore", ".*the columns are read by their names")
             graph = reader.read(path, transpose=False, **options)
             names = split_names(graph.source.columns)
             if turned := lists_ids and is_source_first(names, source, destination):
-                warnings.simplefilter("ignore")  # said already
+                warnings.simplefilter("ignore")  # the first reading has warned
                 graph = reader.read(path, transpose=True, **options)
-        for heard in said:  # columns of a relation are not chosen
+        for heard in said:  # `columns` is no option of a relation: drop this advice
             if heard.category is PlanccWarning:
                 warn(re.sub(r" \(`columns`[^)]*\)", "", str(heard.message)))
         return graph, turned
@@ -256,7 +265,7 @@ def _read_file(
 
 
 def _first_far(reader: Format, path: str, sizes: list[int]) -> int:
-    """The first row of a table of edges, from 0, with an end that its type does not have."""
+    """Return the first row, from 0, of a table of edges with a vertex number out of range."""
     assert reader.entries is not None
     ends = [np.stack(edges[:2]) for edges in reader.entries(path, keep_ids=True)]
     wrong = np.concatenate(ends, axis=1) >= np.array(sizes)[:, None]

@@ -1,4 +1,4 @@
-"""Graphs of types from their relations, each a rectangular matrix (`plancc.graph.types`)."""
+"""The union graph of several vertex types, made of a matrix per relation (`plancc.graph.types`)."""
 
 from __future__ import annotations
 
@@ -27,26 +27,31 @@ from plancc.text import shown
 
 IntArray = npt.NDArray[np.integer]
 Entries = tuple[IntArray, IntArray, npt.NDArray[Any] | None]
-"""Row (a destination), column (a source) and value of every entry; None: a pattern."""
+"""Row (destination), column (source) and value of every entry; values are None for a pattern."""
 _RULE = "vertices count from 0 within their type"
 RELATION = ("columns", "A", "rows")
 """The relation of a rectangular matrix."""
 RECTANGULAR = ".*(of type '(rows|columns)' have no edges|'columns A rows' has no entries)"
-"""What `united` says of a rectangular matrix."""
+"""Pattern of the warnings of `united` about a rectangular matrix."""
 
 
 def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], source: Source) -> Graph:
-    """The graph of some relations, each counted from 0 in its own types.
+    """Return the graph of several relations.
 
-    Values of a pattern are 1 where another relation has values. Undirected if the pattern is
-    symmetric.
+    A relation without values has the value 1 if another relation has values. The graph is
+    undirected if its pattern is symmetric.
+
+    Parameters:
+        counts: Number of vertices of every type.
+        entries: Entries of every relation, with vertex numbers from 0 within their types.
+        source: Source of the graph.
 
     Raises:
-        InputError: As of `Types` and `build_graph`; for an index out of range.
+        InputError: For an index out of range; see also `Types` and `build_graph`.
 
     Warns:
-        PlanccWarning: Of relations without entries, vertices that are in none, ids that seem to
-            count otherwise than from 0 within a type, and relations with the edges of another.
+        PlanccWarning: If a relation has no entries, if vertices are in no relation, if ids seem not
+            to count from 0 within a type, and if two relations have the same edges.
     """
     with_source = f"{source.name}: "
     try:
@@ -92,9 +97,11 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
 
 
 def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph:
-    """The graph with ids by type, int64 or bytes, each another in its type; None: 0, 1, 2, ...
+    """Return the graph with ids of its vertices.
 
-    Where ids of one type are names, ids of all types are.
+    Parameters:
+        of_types: Ids of every type, int64 or bytes[count], distinct within the type; None for
+            0, 1, 2, ... If one type has names, the ids of all types become names.
     """
     assert graph.types is not None
     counts = graph.types.counts.values()
@@ -108,7 +115,7 @@ def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph
 
 
 def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Iterator[str]:
-    """Remarks on ids that seem to be of the union, or to count from 1."""
+    """Yield remarks about ids that seem to be numbers of the union, or to count from 1."""
     least = [
         (relation, name, int(ends.min()))
         for relation, (row, column, _) in entries.items()
@@ -129,7 +136,7 @@ def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Ite
 
 
 def _twins(entries: Mapping[Relation, Entries]) -> Iterator[str]:
-    """Remarks on relations between two types that have the same edges, in the same order."""
+    """Yield remarks about relations between two types that list the same edges in one order."""
     seen: dict[Any, Relation] = {}
     for relation, (row, column, _) in entries.items():
         key = frozenset((relation[0], relation[2])), len(row), int(row.sum()), int(column.sum())
@@ -139,7 +146,7 @@ def _twins(entries: Mapping[Relation, Entries]) -> Iterator[str]:
             continue
         pairs = np.stack([row, column]).astype(np.int64)
         there, back = (np.unique(each[0] << 32 | each[1]) for each in (pairs, pairs[::-1]))
-        if not np.array_equal(there, back):  # else it is its own reverse
+        if not np.array_equal(there, back):  # otherwise the relation is its own reverse
             told = f"has the edges of {in_words(other)}, source for source"
             yield f"{in_words(relation)} {told}: a reverse has its ends exchanged"
 
@@ -151,7 +158,10 @@ def _parallel(
     values: npt.NDArray[Any] | None,
     source: Source,
 ) -> Graph:
-    """The graph of parallel relations: sorted, unique, without zeros, as of `build_graph`."""
+    """Return the graph of parallel relations, whose nonzeros are sorted, unique and not zero.
+
+    See `build_graph`; a nonzero is unique by row, column and relation.
+    """
     n, (row, column) = types.num_vertices, ends
     check_num_vertices(n, source.name)
     order = np.lexsort((relation, column, row))
@@ -172,7 +182,7 @@ def _parallel(
 
 
 def without_relations(graph: Graph) -> Graph:
-    """The sum of parallel relations: a graph with distinct columns in every row, for searches."""
+    """Return the sum of parallel relations, for searches: columns are distinct in every row."""
     if graph.relation is None:
         return graph
     first, values = first_of_columns(graph.indptr, graph.indices), graph.values
@@ -189,10 +199,10 @@ def rectangular(
     symmetrize: bool = False,
     transpose: bool = False,
 ) -> Graph:
-    """The graph of a rectangular matrix: of types "rows" and "columns", and `RELATION`.
+    """Return the graph of a rectangular matrix: types "rows" and "columns", and one relation.
 
     Raises:
-        InputError: For no rows or columns, and to `symmetrize` it.
+        InputError: If there are no rows or no columns, and for `symmetrize`.
     """
     row, column, values = entries
     if transpose:
@@ -205,7 +215,7 @@ def rectangular(
 
 
 def block_of(graph: Graph, relation: Relation) -> Any:
-    """The matrix of a relation: scipy csr_array (vertices of destination, of source)."""
+    """Return the matrix of a relation: csr_array[destination vertices, source vertices]."""
     from scipy.sparse import csr_array
 
     assert graph.types is not None
@@ -221,7 +231,7 @@ def block_of(graph: Graph, relation: Relation) -> Any:
 
 
 def entries_of(matrix: Any, where: str) -> Entries:
-    """The entries of a sparse matrix of scipy; `where` names it."""
+    """Return the entries of a sparse matrix of scipy; `where` begins messages."""
     if len(matrix.shape) != 2:
         raise InputError(f"{where}: a graph needs a matrix, not an array of shape {matrix.shape}")
     coo = matrix.tocoo()

@@ -1,4 +1,4 @@
-"""Vertex data in the types that plans hold, and what is wrong with others."""
+"""Checks of vertex data, and their conversion to the types that plans hold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plancc.graph.bounds import (
 from plancc.graph.graph import Graph, as_vertices
 from plancc.graph.mapped import MappedRows, feature_type, is_mapped
 from plancc.graph.npz import Archive
-from plancc.graph.rowids import ids_of, why_not
+from plancc.graph.rowids import ids_of, reading_advice
 from plancc.graph.textfile import StrPath
 from plancc.graph.types import Types
 from plancc.graph.vertexdata import MASKS, DataByType, VertexData
@@ -29,11 +29,11 @@ from plancc.memory import check_memory
 from plancc.text import shown
 
 BLOCK = 1 << 22
-"""Numbers of a file that are looked at together."""
+"""Numbers of a file that are checked at a time."""
 EXACT = 1 << 24
-"""Whole numbers up to here are exact in float32."""
+"""Largest number up to which all whole numbers are exact in float32."""
 MOST_COLUMNS = 2**31 - 1
-"""Widest features."""
+"""Most columns of features."""
 
 
 def check_vertex_data(
@@ -42,18 +42,19 @@ def check_vertex_data(
     where: str = "",
     names: Mapping[str, str] | None = None,
 ) -> VertexData:
-    """Vertex data in the types that plans hold.
+    """Return vertex data in the types that plans hold.
 
     Parameters:
-        arrays: Some of `SOURCE_KEYS`.
-        where: Put before every message.
-        names: What messages call an array, where that is not its key.
+        arrays: Arrays by some of the names in `SOURCE_KEYS`.
+        graph: The graph of the vertices.
+        where: Words that begin every message.
+        names: Names of arrays in messages, if these are not the keys of `arrays`.
 
     Raises:
-        InputError: A wrong number of rows or dimensions, NaN or infinity, labels that are not
+        InputError: For a wrong number of rows or dimensions, NaN or infinity, labels that are not
             integers >= -1, masks that are not boolean, clusters that are not integers >= 0 or far
-            above the number of vertices, integer targets other than 0 and 1, labels and targets
-            both, weights below 0; the message names key and value.
+            above the number of vertices, integer targets other than 0 and 1, labels together with
+            targets, weights below 0; the message names key and value.
     """
     names = names or {}
     checked: dict[str, Any] = {key: each for key, each in arrays.items() if each is not None}
@@ -70,7 +71,7 @@ def check_vertex_data(
 
 
 def checked_again(data: VertexData, graph: Graph) -> VertexData:
-    """Vertex data that a user made, as `check_vertex_data` returns them; errors are its own."""
+    """Apply `check_vertex_data` to vertex data that a user made, also by vertex type."""
     if data.by_type is None or graph.types is None:
         return check_vertex_data(data.arrays(), graph)
     found = {
@@ -81,32 +82,35 @@ def checked_again(data: VertexData, graph: Graph) -> VertexData:
 
 
 def of_one_type(graph: Graph, name: str) -> Graph:
-    """The vertices of a type and their ids, without edges."""
+    """Return a graph of the vertices of a type and their ids, without edges."""
     assert graph.types is not None
     vertices, ids = graph.types.vertices(name), graph.original_ids
     return as_vertices(graph.types.counts[name], None if ids is None else ids[vertices])
 
 
 def data_by_type(found: Mapping[str, VertexData], types: Types) -> VertexData:
-    """The data of a whole graph of types, from the types that have data."""
+    """Return the vertex data of a graph of several types, from the data of some types."""
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
 
 def check_labels(data: VertexData, where: str, graph: Graph) -> None:
-    """InputError for a class far above how many there are; it names the source's id."""
+    """Raise InputError for a class number far above the number of occurring classes.
+
+    The message names the vertex by the source's id.
+    """
     for name, each in data.of_type.items():
         vertices = as_vertices(0 if each.labels is None else len(each.labels))
         check_labels(each, f"{where}: type '{shown(name)}'", vertices)
     if data.labels is not None:
         largest = int(data.labels.max(initial=-1))
-        if largest >= CLASSES:  # few need no count
+        if largest >= CLASSES:  # smaller class numbers are always allowed
             vertex = ids_of(graph)[np.argmax(data.labels)]
             occurring = len(np.unique(data.labels[data.labels >= 0]))
             check_classes(largest, occurring, f"{where}: the label of vertex {vertex}")
 
 
 def _check_clusters(clusters: npt.NDArray[np.int32], what: str) -> None:
-    """InputError for a cluster far above how many there can be."""
+    """Raise InputError for a cluster number far above the number of vertices."""
     if clusters.max(initial=-1) >= most_clusters(len(clusters)):
         told = f"'{clusters.max()}' in row {int(np.argmax(clusters))} (counted from 0)"
         cure = f"there are {len(clusters):,} vertices: number the clusters from 0"
@@ -116,7 +120,7 @@ def _check_clusters(clusters: npt.NDArray[np.int32], what: str) -> None:
 def check_rows(
     arrays: Mapping[str, npt.NDArray[Any]], graph: Graph, where: str, names: Mapping[str, str]
 ) -> None:
-    """InputError unless every array has a row for every vertex."""
+    """Raise InputError unless every array has a row for every vertex."""
     count, edges = graph.num_vertices, graph.num_nonzeros
     for key, array in arrays.items():
         if len(array) != count:
@@ -124,7 +128,7 @@ def check_rows(
             of_edges = f" ({edges:,} is the number of its edges)" * (len(array) == edges > 0)
             as_one = f", as many as '{alike[0]}' has rows" if alike else ""
             one = "label (-1: unknown)" if key == "labels" else "row"
-            cure = why_not(len(array), graph) or f": give every vertex one {one}"
+            cure = reading_advice(len(array), graph) or f": give every vertex one {one}"
             told = f"has '{len(array)}' rows, the graph {count} vertices{of_edges}{as_one}{cure}"
             raise InputError(f"{where}key '{names.get(key, key)}' {told}")
 
@@ -142,7 +146,15 @@ def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 
 
 def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[Any]:
-    """`first`: number of the first row."""
+    """Return numbers in the type of `feature_type`; InputError if a number is not finite.
+
+    Parameters:
+        what: Words that begin messages.
+        first: Number of the first row, for messages.
+
+    Warns:
+        PlanccWarning: If large numbers lose digits.
+    """
     if array.dtype.kind not in "biuf":
         cure = "save it as float32 or integers"
         raise InputError(f"{what} holds no real numbers but '{array.dtype}': {cure}")
@@ -151,12 +163,12 @@ def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[An
         result = np.ascontiguousarray(array, dtype=kind)
     cure = "replace it, for example by torch.nan_to_num or np.nan_to_num"
     _refuse(array, ~np.isfinite(result), what, f", not a finite 32-bit number: {cure}", first)
-    _tell_lost(array, result, what)
+    _warn_of_lost_digits(array, result, what)
     return result
 
 
-def _tell_lost(given: npt.NDArray[Any], made: npt.NDArray[Any], what: str) -> None:
-    """Say how many large numbers lose digits as float32."""
+def _warn_of_lost_digits(given: npt.NDArray[Any], made: npt.NDArray[Any], what: str) -> None:
+    """Warn if large numbers lose digits in float32."""
     if given.dtype == made.dtype or not (abs(made) >= EXACT).any():
         return
     if lost := np.count_nonzero((made.astype(np.float64) != given) & (abs(made) >= EXACT)):
@@ -168,7 +180,10 @@ def _tell_lost(given: npt.NDArray[Any], made: npt.NDArray[Any], what: str) -> No
 def _refuse(
     array: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], what: str, rule: str, first: int = 0
 ) -> None:
-    """InputError for the first wrong number, its place and the rule; `first`: of the first row."""
+    """Raise InputError for the first wrong number, with its place and the rule, if any is wrong.
+
+    `first` is the number of the first row.
+    """
     if not wrong.any():
         return
     place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
@@ -178,7 +193,7 @@ def _refuse(
 
 
 def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> None:
-    """InputError unless an array has one axis, and the type of these words."""
+    """Raise InputError unless an array has one axis and a type of `kinds` (`words` in messages)."""
     if array.ndim == 1 and array.dtype.kind in kinds:
         return
     advice = ""
@@ -206,7 +221,10 @@ def _mask(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
 
 
 def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
-    """Booleans where all are 0 and 1, else float32; a row of NaN is of an unknown vertex."""
+    """Return targets as booleans if all are 0 or 1, else as float32.
+
+    A row of NaN stands for a vertex whose targets are unknown.
+    """
     if array.ndim == 1 and array.dtype.kind == "f":
         array = array[:, np.newaxis]
     if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "biuf":
@@ -226,7 +244,7 @@ def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
     wrong = ~np.isfinite(numbers) & ~unknown.all(axis=1, keepdims=True)
     rule = "only a row of NaN alone stands for an unknown vertex"
     _refuse(array, wrong, what, f", not a finite 32-bit number; {rule}")
-    _tell_lost(array, numbers, what)
+    _warn_of_lost_digits(array, numbers, what)
     return numbers
 
 
@@ -246,7 +264,7 @@ def sparse_features(archive: Archive, graph: Graph) -> npt.NDArray[np.float32]:
     shape = archive.integers("feat_shape", 2).tolist()
     count = graph.num_vertices
     if shape[0] != count:
-        cure = why_not(shape[0], graph) or ": give every vertex one row"
+        cure = reading_advice(shape[0], graph) or ": give every vertex one row"
         told = f"has '{shape[0]}' rows, the graph {count} vertices{cure}"
         raise InputError(f"{archive.name}: key 'feat_shape' {told}")
     if shape[1] < 1:
@@ -262,16 +280,16 @@ def sparse_features(archive: Archive, graph: Graph) -> npt.NDArray[np.float32]:
 
 
 def dense(matrix: Any, path: StrPath, what: str) -> npt.NDArray[np.float32]:
-    """A sparse matrix of scipy as dense features.
+    """Return a sparse matrix of scipy as dense features, float32[rows, columns].
 
     Parameters:
         matrix: csr_array or csc_array.
-        path: The file that it is in.
-        what: Names it in messages.
+        path: The file of the matrix.
+        what: Words for the matrix, for messages.
 
     Raises:
-        InputError: For numbers that are not finite, and if it is too wide, or larger than the
-            memory.
+        InputError: For numbers that are not finite, and if the dense matrix is too wide or larger
+            than the memory.
     """
     rows, columns = matrix.shape
     size = f"{what}, dense of shape {matrix.shape},"
@@ -281,7 +299,7 @@ def dense(matrix: Any, path: StrPath, what: str) -> npt.NDArray[np.float32]:
     check_unpacked(wanted, path, size, DENSE_PER_BYTE)
     check_memory(wanted, size)
     data = finite(matrix.data, what)
-    if data.dtype == np.float16:  # scipy has no sparse ones
+    if data.dtype == np.float16:  # scipy has no sparse matrices of float16
         data = data.astype(np.float32)
     parts = (data, matrix.indices, matrix.indptr)
     return type(matrix)(parts, matrix.shape).toarray()

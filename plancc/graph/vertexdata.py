@@ -1,9 +1,9 @@
 """Features, labels, targets, masks and clusters of all vertices, and their names in sources.
 
-Sources have these names, all optional: ``features``; ``labels``, or ``targets`` (a matrix of 0 and
-1 for several classes per vertex, or of real numbers; also called ``labels``); ``train_mask``,
-``val_mask``, ``test_mask``; ``clusters``; ``weights``. `ALIASES` and `INDEX_LISTS` say how else
-these may be called.
+Sources have these names, all optional: ``features``; ``labels`` or ``targets``; ``train_mask``,
+``val_mask``, ``test_mask``; ``clusters``; ``weights``. Targets are a matrix: of 0 and 1 if a vertex
+may have several classes, or of real numbers; sources may also call this matrix ``labels``.
+`ALIASES` and `INDEX_LISTS` are other names.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from plancc.graph.types import Types
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 KEYS = ("features", "labels", *MASKS, "clusters", "targets")
-"""Names of what plans hold."""
+"""Names of the vertex data that plans hold."""
 SOURCE_KEYS = (*KEYS, "weights")
-"""Names of what sources hold."""
+"""Names of the vertex data that sources hold."""
 ALIASES = {
     "features": ("x", "feat", "node_feat"),
     "labels": ("y", "label", "node_label"),
     "val_mask": ("valid_mask",),
     "weights": ("weight",),
 }
-"""Other names of what sources hold, as PyTorch Geometric, DGL and OGB have them."""
+"""Other names of vertex data: names of PyTorch Geometric, DGL and OGB."""
 INDEX_LISTS = {
     "train_mask": ("train_idx", "train_index"),
     "val_mask": ("val_idx", "valid_idx", "val_index", "valid_index"),
     "test_mask": ("test_idx", "test_index"),
 }
-"""Names of lists of vertex numbers that stand in place of a mask."""
+"""Names of lists of vertex numbers that sources may have in place of a mask."""
 COLUMNS_MOVED = 16
-"""Columns of features that are copied at once while rows change places."""
+"""Columns of features that are copied at a time when rows are reordered."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ class VertexData:
     """Features, labels, targets, masks, clusters, one row per vertex; in a plan, in plan order.
 
     Attributes:
-        features (float32, float16 or int8[num_vertices, num_features], or None): Of a mapped file
-            `plancc.graph.mapped.MappedRows`: nothing is read that is not looked at.
-        labels (int32[num_vertices], or None): Class of every vertex; -1 where it is unknown.
+        features (float32, float16 or int8[num_vertices, num_features], or None): Features; a
+            `plancc.graph.mapped.MappedRows` if the file is mapped, whose rows are read when they
+            are used.
+        labels (int32[num_vertices], or None): Class of every vertex; -1 if unknown.
         train_mask, val_mask, test_mask: bool[num_vertices], or None.
-        clusters (int32[num_vertices], or None): Cluster of every vertex, from 0: what the sampler
-            `cluster` draws.
-        targets (bool[num_vertices, num_classes] or float32[num_vertices, num_targets], or None): In
-            place of labels: of which classes a vertex is, or its real numbers; a row of NaN where
-            these are unknown.
-        weights (int64[num_vertices, num_weights], or None): For balance "weights"
-            (`plancc.graph.weights`); of sources only, plans have none.
-        by_type: Of a graph of types.
+        clusters (int32[num_vertices], or None): Cluster of every vertex, from 0; the sampler
+            `cluster` draws clusters.
+        targets (bool[num_vertices, num_classes] or float32[num_vertices, num_targets], or None):
+            Classes of every vertex, or real numbers, in place of labels; a row of NaN if unknown.
+        weights (int64[num_vertices, num_weights], or None): Weights for balance "weights"
+            (`plancc.graph.weights`). Sources may have weights; plans have none.
+        by_type: Data of every vertex type; None for a graph of one type.
     """
 
     features: npt.NDArray[Any] | None = None
@@ -74,19 +74,19 @@ class VertexData:
 
     @property
     def of_type(self) -> Mapping[str, VertexData]:
-        """The data of every type that has some."""
+        """Data by vertex type, of the types that have data."""
         return {} if self.by_type is None else self.by_type.of_type
 
     def take(self, order: npt.NDArray[np.integer]) -> VertexData:
-        """The same data with row k taken from row ``order[k]``."""
+        """Return the data in another order: row k of the result is row ``order[k]``."""
         found: dict[str, Any] = {key: _taken(each, order) for key, each in self.arrays().items()}
         by_type = None if self.by_type is None else self.by_type.take(order)
         return VertexData(**found, by_type=by_type)
 
     def reordered(self, order: npt.NDArray[np.integer]) -> VertexData:
-        """`take` of all rows, which are held once: features change places in memory.
+        """Return all rows in another order, as `take` does, but move features in place.
 
-        So nobody else may need `self` any more; features that cannot be written are copied.
+        The caller must not use `self` afterwards. Features that are read-only are copied.
         """
         if np.array_equal(order, np.arange(len(order))):
             return self
@@ -99,11 +99,11 @@ class VertexData:
         return replace(replace(self, features=None).take(order), features=features)
 
     def arrays(self) -> dict[str, Any]:
-        """What there is of rows of all types, by the names of the attributes."""
+        """Return the arrays that are not None, by the names of their attributes."""
         return {key: each for key in SOURCE_KEYS if (each := getattr(self, key)) is not None}
 
     def sizes(self) -> dict[str, int]:
-        """Columns of features and targets, classes, clusters, vertices in every mask."""
+        """Return the numbers of columns, classes, clusters and vertices in masks, by name."""
         sizes = {}
         if self.features is not None:
             sizes["features"] = self.features.shape[1]
@@ -125,12 +125,13 @@ class VertexData:
 
 @dataclass(frozen=True)
 class DataByType:
-    """Vertex data of every type by itself, with its own widths.
+    """Vertex data of every vertex type, with widths of their own.
 
     Attributes:
-        of_type: Of types that have some: a row for every row that is of the type, in the same
-            order.
-        row_type (int64[rows]): Number of the type of every row of all types.
+        of_type: Data of the types that have data: a row for every row of this type, in the order of
+            the rows of all types.
+        types: The vertex types and relations.
+        row_type (int64[rows]): Number of the type of every row, over rows of all types.
     """
 
     of_type: Mapping[str, VertexData]
@@ -141,22 +142,22 @@ class DataByType:
     def of(
         cls, of_type: Mapping[str, VertexData], types: Types, vertices: npt.NDArray[np.integer]
     ) -> Self:
-        """The data of rows that are these vertices of the union."""
+        """Make the data of rows whose vertices in the union are `vertices`, int[rows]."""
         kept = {name: of_type[name] for name in types.counts if name in of_type}
         return cls(kept, types, types.type_of(vertices))
 
     @property
     def labelled(self) -> list[str]:
-        """Types with labels or targets."""
+        """Names of the types with labels or targets."""
         found = self.of_type.items()
         return [n for n, each in found if each.labels is not None or each.targets is not None]
 
     def number(self, name: str) -> int:
-        """Number of a type."""
+        """Return the number of a type."""
         return self.types.names.index(name)
 
     def take(self, order: npt.NDArray[np.integer]) -> Self:
-        """The same data with row k, of all types, taken from row ``order[k]``."""
+        """Return the data in another order: row k, over all types, is row ``order[k]``."""
         row_type, found = self.row_type[order], {}
         for name, each in self.of_type.items():
             place = np.cumsum(self.row_type == self.number(name)) - 1
@@ -164,7 +165,7 @@ class DataByType:
         return replace(self, of_type=found, row_type=row_type)
 
     def problem(self) -> str:
-        """Which data have no row for every vertex of their type; "" if all have."""
+        """Return a sentence about data with too few or too many rows; "" if all are right."""
         for name, each in self.of_type.items():
             rows = int((self.row_type == self.number(name)).sum())
             for key, array in each.arrays().items():
@@ -174,13 +175,13 @@ class DataByType:
 
 
 def _taken(array: Any, order: npt.NDArray[np.integer]) -> Any:
-    """Some rows of an array; all rows of a mapped file are not read."""
+    """Return rows of an array; if these are all rows of a mapped file, the file is not read."""
     whole = isinstance(array, MappedRows) and len(order) == len(array)
     return array.take(order) if whole else array[order]
 
 
 def as_array(value: Any, what: str) -> npt.NDArray[Any]:
-    """A numpy array of what may be a tensor."""
+    """Return a NumPy array of an array or a tensor; InputError for other objects."""
     if hasattr(value, "tocoo"):
         raise InputError(f"{what} is sparse: give it dense, as of `toarray`")
     try:
@@ -193,7 +194,7 @@ def as_array(value: Any, what: str) -> npt.NDArray[Any]:
 
 
 def save_vertex_data(data: VertexData, path: StrPath) -> None:
-    """Write vertex data as `vertexsources.read_vertex_data` reads it; features are stored dense.
+    """Write vertex data for `vertexsources.read_vertex_data`; features are stored dense.
 
     Raises:
         InputError: If there is nothing to write.

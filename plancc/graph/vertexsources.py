@@ -1,6 +1,6 @@
-"""Vertex data from files, archives and objects, by the names that these have for them.
+"""Vertex data from files, archives and objects, by the names of their source.
 
-Names that `plancc.graph.vertexdata` does not know are ignored. Pickled objects are never loaded.
+Names that `plancc.graph.vertexdata` does not list are ignored. Pickled objects are never loaded.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from plancc.graph.rowids import (
     ids_of,
     like_ids_of,
     one_column,
+    reading_advice,
     rows_by_id,
-    say_order,
     warn_of_numbers,
     warn_of_order,
-    why_not,
+    warn_of_parts,
 )
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, show
@@ -61,14 +61,14 @@ OF_GRAPHS = frozenset(
         *("data", "format", "shape", "feat_indptr", "feat_indices", "feat_data", "feat_shape"),
     )
 )
-"""Names that are of a graph, or of sparse features."""
+"""Names of arrays of a graph, or of sparse features."""
 _OF_EDGES = frozenset(("edge_index", "adj_t", "indptr"))
-"""Names of the edges of a graph: what is beside them is in the order of its vertices."""
+"""Names of the edges of a graph; vertex data beside them are in the order of the vertices."""
 MOST_LISTED = 5
 """Most names that a warning spells out."""
 NO_GRAPH = (".npy", ".csv", ".tsv")
-"""Extensions of files that hold vertex data and no graph, where vertex data are asked for; those of
-tables (`plancc.graph.formats.format_of_table`) too."""
+"""Extensions of files that are read as vertex data, not as a graph, if a user gives them as `data`.
+So are tables (`plancc.graph.formats.format_of_table`)."""
 
 
 def read_vertex_data(
@@ -84,29 +84,32 @@ def read_vertex_data(
     """Read the data of all vertices.
 
     Parameters:
-        path: ``.npz`` with names as in `plancc.graph.vertexdata`, or sparse features as
-            ``feat_indptr``, ``feat_indices``, ``feat_data``, ``feat_shape`` (CSR), which are made
-            dense. ``.npy``: a matrix is the features, a list of whole numbers the labels, of others
-            the targets.
-            ``.csv``, ``.tsv``, also ``.gz``: a column of integers is the labels, several columns
-            are the features; with a line of names the columns that have one of ours. Or a graph
-            file or folder of a format that holds vertex data too. Of several sources every array
-            may be in one.
-        num_vertices: Rows that every array must have.
-        format: Name of a format in `plancc.graph.formats.FORMATS`, whatever the extension.
-        split: The split to take where the source has several: its name, or the column of masks that
-            have one for every split.
+        path: One source, or several, of which each has other arrays. Sources are:
+
+            - ``.npz`` with the names of `plancc.graph.vertexdata`; sparse features (CSR) are
+              ``feat_indptr``, ``feat_indices``, ``feat_data`` and ``feat_shape``, and are made
+              dense.
+            - ``.npy``: a matrix is the features, a list of whole numbers is the labels, a list of
+              other numbers is the targets.
+            - ``.csv``, ``.tsv``, also ``.gz``: with a line of names, the columns with known names.
+              Without, one column of integers is the labels, and several columns are the features.
+            - A graph file or folder of a format that holds vertex data.
+
+        num_vertices: Number of rows that every array must have, or the graph.
+        format: Name of a format in `plancc.graph.formats.FORMATS`; None for the extension's format.
+        split: Name of the split, if the source has several; or the number of the masks' column, if
+            masks have a column for every split.
         keys: The source's names of some of `SOURCE_KEYS`, as in ``{"features": "X_pca", "labels":
-            "leiden"}``. Of several sources one must have the name. ``{"id": NAME}`` names the ids
-            of a table's rows; "" takes them by line.
-        required: Whether a source without vertex data is wrong.
-        allow_large: Read larger data than a file of its size should hold, and class numbers far
-            above the number of classes that occur (`plancc.graph.bounds`).
+            "leiden"}``. One of several sources must have the name. ``{"id": NAME}`` names the
+            column of row ids of a table; with "", rows are in the order of the vertices.
+        required: Whether a source without vertex data is an error.
+        allow_large: Whether to read larger data than a file of this size should hold, and class
+            numbers far above the number of occurring classes (`plancc.graph.bounds`).
 
     Raises:
-        InputError: For a damaged file, pickled objects, none of the names, several splits and no
-            choice among them, and what `check_vertex_data` refuses; the message names file, key and
-            value.
+        InputError: For a damaged file, pickled objects, a source with none of the names, several
+            splits without a choice, and data that `check_vertex_data` refuses; the message names
+            file, key and value.
         BackendUnavailable: If the library that reads this format is not installed.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else path
@@ -143,9 +146,11 @@ def read_vertex_data(
 def _held(
     name: str, graph: Graph, format: str | None, split: str | None, keys: Keys, required: bool
 ) -> tuple[Mapping[str, Any] | None, str | None]:
-    """What a source holds, by its own names; None if its format holds no vertex data.
+    """Read a source.
 
-    And the name of the ids of rows of a table, "" where it has none; None of other sources.
+    Returns:
+        held, ids: The arrays by the source's own names, None if its format holds no vertex data;
+        and the name of a table's row ids: "" for a table without ids, None for other sources.
     """
     plain, known = name.lower().removesuffix(".gz"), format
     if format is None and required:
@@ -155,7 +160,7 @@ def _held(
             columns = table.read_columns(name, partial(wanted_columns, keys=keys), named)
             held, ids = arrays_of_columns(columns, keys, name, graph)
             if table.files is not None and not ids:
-                say_order(name, table.files(name), "a column 'id' says whose each row is")
+                warn_of_parts(name, table.files(name), "a column 'id' says whose each row is")
             return held, ids
         if plain.endswith(".npy"):
             return _read_array_file(name), None
@@ -177,7 +182,7 @@ def _held(
 
 
 def _unknown(name: str) -> bool:
-    """Whether no format has the extension."""
+    """Whether no format has the extension of the file."""
     try:
         find_format(name)
     except InputError:
@@ -186,13 +191,13 @@ def _unknown(name: str) -> bool:
 
 
 def names_of_data(keys: Mapping[str, str]) -> set[str]:
-    """All names of arrays that are taken, ids of rows too, with names that `keys` choose."""
+    """Return all names of arrays that are read: known names, row ids, and the names in `keys`."""
     others = (*ALIASES.values(), *INDEX_LISTS.values(), keys.values())
     return {*SOURCE_KEYS, *ROW_IDS, *chain.from_iterable(others)}
 
 
 def _of_archive(archive: Archive, graph: Graph, keys: Mapping[str, str]) -> dict[str, Any]:
-    """All names of an archive; arrays that cannot be vertex data are not read, and None."""
+    """Return the arrays of an archive by name; None for arrays that cannot be vertex data."""
     wanted = names_of_data(keys) | {*USUAL_IDS}
     found: dict[str, Any] = {name: archive[name] if name in wanted else None for name in archive}
     if "feat_indptr" in found and "features" not in found:
@@ -213,21 +218,23 @@ def vertex_data_of(
     elsewhere: bool = False,
     in_order: bool = False,
 ) -> VertexData:
-    """Vertex data from arrays (numpy, torch) by the names of their source.
+    """Return vertex data from arrays (NumPy, torch) by the names of their source.
 
     Parameters:
-        held (mapping of str to array): Names as in `SOURCE_KEYS`, `ALIASES`, `INDEX_LISTS`; others
-            are ignored. Of a graph of types also such a mapping for every type, by its name.
-        num_vertices, split, keys, required: As in `read_vertex_data`.
-        where: Put before every message.
-        elsewhere: Whether another source may have what `keys` name.
-        in_order: Whether rows are in the order of the vertices, whatever their ids.
+        held (mapping of str to array): Arrays by the names in `SOURCE_KEYS`, `ALIASES` and
+            `INDEX_LISTS`; others are ignored. For a graph of several vertex types, it may map every
+            type to such a mapping.
+        num_vertices, split, keys, required: See `read_vertex_data`.
+        where: Words that begin every message.
+        elsewhere: Whether another source may have the names in `keys`.
+        in_order: Whether rows are in the order of the vertices, even if there are ids.
 
     Raises:
-        InputError: As `read_vertex_data`.
+        InputError: See `read_vertex_data`.
 
     Warns:
-        PlanccWarning: If rows without ids are of vertices whose ids do not ascend.
+        PlanccWarning: If arrays are ignored, and if rows without ids belong to vertices whose ids
+            do not ascend.
     """
     graph = as_vertices(num_vertices)
     if graph.types is not None and _are_by_type(held, graph.types, keys):
@@ -272,18 +279,18 @@ def vertex_data_of(
             listed = ", ".join(show(called[key]) for key in lists)
             warn_of_numbers(graph, f"{where}the vertices of {listed}")
         arrays |= {key: _mask_of(held[called[key]], graph, whats[key]) for key in lists}
-    _tell_labels_from_targets(arrays, called)
+    _move_targets(arrays, called)
     for key in [key for key in MASKS if key in arrays]:
         arrays[key] = _of_split(arrays[key], split, whats[key])
     checked = check_vertex_data(arrays, graph, where, called)
-    # of one row each the checks come first, so that errors name rows of the source
+    # without rows to leave out, check before reordering: errors then name rows of the source
     return checked.take(of_vertices) if ids and rows == count else checked
 
 
 def _check_keys(
     keys: Mapping[str, str], held: Mapping[str, Any], where: str, elsewhere: bool
 ) -> None:
-    """Refuse keys of no vertex data, and names that are not held and cannot be `elsewhere`."""
+    """Raise InputError for unknown keys, and for names that are missing and not `elsewhere`."""
     for key in keys:
         check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
     for name in filter(None, keys.values()):
@@ -291,8 +298,8 @@ def _check_keys(
             raise InputError(f"{where}key '{name}' is missing; there are {_listed(held)}")
 
 
-def _tell_labels_from_targets(arrays: dict[str, Array], called: dict[str, str]) -> None:
-    """Take labels of several columns, or of real numbers, for targets."""
+def _move_targets(arrays: dict[str, Array], called: dict[str, str]) -> None:
+    """Move labels with several columns, or with real numbers, to the targets."""
     labels = arrays.get("labels")
     if labels is None:
         return
@@ -306,9 +313,10 @@ def _tell_labels_from_targets(arrays: dict[str, Array], called: dict[str, str]) 
 def _names_in(
     held: Mapping[str, Any], keys: Mapping[str, str], weights: int | None
 ) -> dict[str, str]:
-    """The name that every one of `SOURCE_KEYS` has in a source, among the present ones.
+    """Return the source's names of the arrays that it has, by the keys in `SOURCE_KEYS`.
 
-    `weights`: Rows of weights of vertices, where there may be others, of edges; None: any.
+    `weights` is the number of rows that weights of vertices must have, if the source may also have
+    weights of edges; None for any number.
     """
     called = dict[str, str]()
     for key in SOURCE_KEYS:
@@ -322,7 +330,7 @@ def _names_in(
 
 
 def _are_by_type(held: Mapping[str, Any], types: Types, keys: Keys) -> bool:
-    """Whether what is held is a mapping for every type."""
+    """Whether `held` maps vertex types to their arrays."""
     given = {name for name, each in held.items() if each is not None}
     named = given & ({*types.counts} - names_of_data(keys or {}))
     return bool(named) or any(isinstance(each, Mapping) for each in held.values())
@@ -331,13 +339,16 @@ def _are_by_type(held: Mapping[str, Any], types: Types, keys: Keys) -> bool:
 def _by_type(
     held: Mapping[Any, Any], graph: Graph, types: Types, where: str, split: str | None, keys: Keys
 ) -> VertexData:
-    """`vertex_data_of` of a mapping for every type; rows beside relations are in their order."""
+    """Return the vertex data of a mapping of types to arrays; see `vertex_data_of`.
+
+    If `held` also has relations, rows are in the order of the vertices.
+    """
     found, missing = {}, data_keys(keys)
     choice: Any = {"split": split, "keys": keys, "required": False, "elsewhere": True}
     choice["in_order"] = any(isinstance(name, tuple) for name in held)
     for name, given in held.items():
         if not isinstance(name, str) or name.startswith("_"):
-            continue  # relations, and what is of the whole graph
+            continue  # a relation, or an entry about the whole graph
         what = f"{where}type '{shown(name)}': "
         if name not in types.counts:
             raise InputError(f"{what}is unknown; types are {shown(', '.join(types.counts), 200)}")
@@ -346,7 +357,7 @@ def _by_type(
         for key in ("weights", *ALIASES["weights"], missing.get("weights")):
             if given.get(key) is not None:
                 cure = "`weights` takes one vector, of all vertices, type after type"
-                told = f"key {show(key)}: weights of some of the types are not taken"
+                told = f"key {show(key)}: weights of only some vertex types are not accepted"
                 raise InputError(f"{what}{told}: {cure}")
         data = vertex_data_of(given, of_one_type(graph, name), what, **choice)
         missing = {key: each for key, each in missing.items() if each not in given}
@@ -358,7 +369,7 @@ def _by_type(
 
 
 def _has_fractions(labels: Array) -> bool:
-    """Whether a list holds numbers that are not whole, and thus no classes."""
+    """Whether a list holds numbers that are not whole, so they are no classes."""
     if labels.ndim != 1 or labels.dtype.kind != "f":
         return False
     return bool((labels != np.floor(labels))[~np.isnan(labels)].any())
@@ -372,7 +383,7 @@ def _listed(held: Iterable[str], most: int = 20) -> str:
 def _row_ids(
     held: Mapping[str, Any], taken: Iterable[str] = (), wanted: str | None = None
 ) -> str | None:
-    """The name of the ids of rows, or None if rows follow the graph's order."""
+    """Return the name of the row ids; None if rows are in the order of the vertices."""
     if wanted in held:
         return wanted
     names = () if held.keys() & _OF_EDGES else ROW_IDS
@@ -380,7 +391,7 @@ def _row_ids(
 
 
 def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
-    """How rows are taken by an array that may be their ids; "" where there is none."""
+    """Return advice, after a semicolon, how to use an array that may be row ids; "" for none."""
     own = {name: held[name] for name in USUAL_IDS if isinstance(held.get(name), np.ndarray)}
     name = None if held.keys() & _OF_EDGES else id_column(own, (), graph, "")
     if name is None or are_in_order(own[name], ids_of(graph)):
@@ -389,7 +400,7 @@ def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
 
 
 def _own_ids(held: Mapping[str, Any], graph: Graph) -> str | None:
-    """The name of the ids that the graph took from the same source, or None."""
+    """Return the name of the ids that the graph has from this source, or None."""
     name, ids = ids_beside(held, graph.num_vertices) or (None, None)
     same = ids is not None and np.array_equal(like_ids_of(ids, graph), ids_of(graph))
     return name if same else None
@@ -398,7 +409,7 @@ def _own_ids(held: Mapping[str, Any], graph: Graph) -> str | None:
 def _warn_of_unused(
     held: Mapping[str, Any], called: Mapping[str, str], rows: int, where: str, whose: str
 ) -> None:
-    """Say which arrays with a row for every vertex are not taken."""
+    """Warn of arrays with a row for every vertex that are ignored."""
     unused = []
     for name, value in held.items():
         shape = (len(value),) if isinstance(value, list | tuple) else getattr(value, "shape", ())
@@ -412,16 +423,16 @@ def _warn_of_unused(
         missing *= "features" not in called
         if not {*GRAPH_IDS}.isdisjoint(unused):
             missing += "; vertices, and predictions for them, are numbered by row, from 0"
-        warn(f"{where}not taken: {_listed(unused, MOST_LISTED)}{whose}{missing}")
+        warn(f"{where}ignored: {_listed(unused, MOST_LISTED)}{whose}{missing}")
 
 
 def _mask_of(value: Any, graph: Graph, what: str) -> npt.NDArray[np.bool_]:
-    """The mask of a list of vertex numbers."""
+    """Return the mask of a list of vertex numbers, bool[num_vertices]."""
     count = graph.num_vertices
     numbers = one_column(as_array(value, what))
     check_list(numbers, what, "iu", "vertex numbers")
     if (k := first_outside(numbers, count)) is not None:
-        why = why_not(int(numbers.max()) + 1, graph)
+        why = reading_advice(int(numbers.max()) + 1, graph)
         raise InputError(f"{what} holds vertex '{numbers[k]}', out of range 0..{count - 1}{why}")
     mask = np.zeros(count, np.bool_)
     mask[numbers] = True
@@ -429,7 +440,7 @@ def _mask_of(value: Any, graph: Graph, what: str) -> npt.NDArray[np.bool_]:
 
 
 def _mask_of_ids(value: Any, ids: Array, what: str) -> npt.NDArray[np.bool_]:
-    """The mask, over rows with these ids, of a list of ids."""
+    """Return the mask of a list of ids over the rows with `ids`, bool[rows]."""
     listed = as_array(value, what).reshape(-1)
     if are_names(ids):
         listed = names_of(listed)
@@ -440,7 +451,7 @@ def _mask_of_ids(value: Any, ids: Array, what: str) -> npt.NDArray[np.bool_]:
 
 
 def _of_0_and_1(mask: Array, rows: int, what: str, key: str) -> Array:
-    """Integers of 0 and 1 as booleans; InputError for what looks like a list of vertices."""
+    """Return a mask of integers 0 and 1 as booleans; InputError if it may be a list of vertices."""
     if mask.dtype.kind not in "iu" or not mask.ndim:
         return mask
     if len(mask) == rows and np.isin(mask, (0, 1)).all():
@@ -453,7 +464,7 @@ def _of_0_and_1(mask: Array, rows: int, what: str, key: str) -> Array:
 
 
 def _of_split(mask: Array, split: str | None, what: str) -> Array:
-    """One column of masks that have one for every split."""
+    """Return the split's column of a mask that has a column for every split."""
     mask = one_column(mask)
     if mask.ndim == 2:
         count = mask.shape[1]
@@ -464,7 +475,7 @@ def _of_split(mask: Array, split: str | None, what: str) -> Array:
 
 
 def _read_array_file(name: str) -> dict[str, Array]:
-    """The features, labels or targets of an .npy file."""
+    """Return the features, labels or targets of an .npy file, by name."""
     check_readable(name)
     check_kind(name, "npy")
     array = map_array(name)

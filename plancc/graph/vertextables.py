@@ -1,4 +1,4 @@
-"""Tables of vertex data: columns of numbers, with a line of names or without."""
+"""Tables of vertex data: columns of numbers, with or without a line of names."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.rowids import (
     ROW_IDS,
     SAMPLE,
+    begins_with_ids,
     id_column,
     ids_of,
     is_id_name,
-    is_of_ids,
     is_running,
     may_be_ids,
 )
@@ -36,7 +36,7 @@ from plancc.graph.vertexdata import ALIASES, MASKS, SOURCE_KEYS
 from plancc.text import shown
 
 Columns = dict[str, npt.NDArray[Any] | None]
-"""Columns of a table, or arrays made of these, by name; None: not read."""
+"""Columns of a table, or arrays made of them, by name; None for a column that was not read."""
 Keys = Mapping[str, str] | None
 MOST_NAMES = 1 << 26
 """Longest line of column names, in bytes."""
@@ -44,20 +44,21 @@ _NUMBERED = {
     "features": re.compile(r"(features?|feat|node_feat|x|f|)_?(\d{1,9})"),
     "targets": re.compile(r"(targets?)_?(\d{1,9})"),
 }
-"""Names of columns that are a matrix together."""
+"""Patterns of the names of columns that together are a matrix."""
 
 
 def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
-    """Columns of numbers by their names, and the name of the ids as of `arrays_of_columns`.
+    """Read the arrays of a table; for the result see `arrays_of_columns`.
 
-    Without names one column is the labels, several the features; perhaps behind ids.
+    In a table without names, one column is the labels, and several columns are the features. A
+    column of ids may stand before them.
     """
     check_readable(name)
     check_kind(name, "table")
     mark = "\t" if name.lower().removesuffix(".gz").endswith(".tsv") else ","
     with input_errors(name), open_input(name) as stream:
         words, *first = (_words(stream, mark, name) for _ in range(SAMPLE))
-    if "index" not in words:  # pandas writes no name of it
+    if "index" not in words:  # pandas writes an empty name for its index
         words = [word or "index" for word in words]
     if all(map(is_number, words)):
         return _without_names(name, mark, words, graph, keys)
@@ -97,7 +98,7 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
     columns: Columns = dict.fromkeys(words)
     try:
         columns |= read([*wanted, *others])
-    except InputError:  # perhaps of a column that is not needed
+    except InputError:  # raised perhaps by a column that is not needed
         if not others:
             raise
         columns |= read([*wanted])
@@ -106,7 +107,7 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
 
 
 def _words(stream: BinaryIO, mark: str, name: str) -> list[str]:
-    """The words of the next line."""
+    """Return the words of the next line."""
     line = stream.readline(MOST_NAMES)
     if len(line) == MOST_NAMES and not line.endswith(b"\n"):
         raise InputError(f"{name}: a line is longer than {MOST_NAMES >> 20} MiB")
@@ -123,7 +124,7 @@ def _without_names(
     name: str, mark: str, words: list[str], graph: Graph, keys: Keys
 ) -> tuple[Columns, str]:
     table, found, ids = read_numbers(name, mark), Columns(), ""
-    if data_keys(keys).get("id") != "" and is_of_ids(table, graph):
+    if data_keys(keys).get("id") != "" and begins_with_ids(table, graph):
         bounds = f"{table[:, 0].min():.0f}..{table[:, 0].max():.0f}, every vertex once"
         cure = "(a line of names, as f0,f1, says otherwise)"
         warn(f"{name}: the first column holds {bounds}: rows are of these {cure}")
@@ -143,7 +144,7 @@ def _without_names(
 
 
 def _names_of(keys: Keys) -> dict[str, str]:
-    """What is in a column, by its name."""
+    """Return the key in `SOURCE_KEYS` of every known column name."""
     chosen = data_keys(keys)
     usual = (key for key in SOURCE_KEYS if key not in chosen)
     named = {name: key for key in usual for name in (key, *ALIASES.get(key, ()))}
@@ -151,7 +152,10 @@ def _names_of(keys: Keys) -> dict[str, str]:
 
 
 def _numbered(names: Iterable[str], known: Mapping[str, str]) -> dict[str, list[str]]:
-    """Columns of a matrix by number, as f0, f1, ... or 0, 1, ..., unless it has a name."""
+    """Return the columns of features and of targets whose names are numbered: f0, f1, ...
+
+    An array that also has a column of its own name is left out.
+    """
     names, found = list(names), dict[str, list[str]]()
     there = {known[name] for name in names if name in known}
     for key, pattern in _NUMBERED.items():
@@ -168,7 +172,7 @@ def _numbered(names: Iterable[str], known: Mapping[str, str]) -> dict[str, list[
 
 
 def wanted_columns(names: Iterable[str], keys: Keys) -> list[str]:
-    """The columns that are read."""
+    """Return the names of the columns that are read."""
     names, known = list(names), _names_of(keys)
     wanted = {*known, *ROW_IDS, *chain.from_iterable(_numbered(names, known).values())}
     return [name for name in names if name in wanted]
@@ -177,9 +181,11 @@ def wanted_columns(names: Iterable[str], keys: Keys) -> list[str]:
 def arrays_of_columns(
     columns: Columns, keys: Keys, where: str, graph: Graph
 ) -> tuple[Columns, str]:
-    """Arrays of vertex data from columns; unread ones are None.
+    """Make arrays of vertex data from columns.
 
-    Returns them and the name of the ids of the rows: what `keys` say, or `id_column`; "": none.
+    Returns:
+        arrays, ids: The arrays by name, None for columns that were not read or have no meaning; and
+        the name of the row ids, by `keys` or `id_column`; "" if there are none.
     """
     known = _names_of(keys)
     groups = _numbered(columns, known)
@@ -194,7 +200,7 @@ def arrays_of_columns(
         if is_text and (key or name in numbered):
             raise InputError(f"{what} holds 'string', not numbers (pandas.factorize numbers words)")
         if name in numbered or (name != ids and not key and is_running(name, column)):
-            continue  # an index of rows holds nothing
+            continue  # the column is in a matrix, or is an index of rows
         if column is None or is_text or not (key or name == ids):
             found[name] = None
         elif name == ids or key in ("labels", "clusters"):
@@ -218,12 +224,12 @@ def arrays_of_columns(
 
 @dataclass(frozen=True)
 class TableReading:
-    """What of a table is read.
+    """Choice of a table's columns to read.
 
     Attributes:
-        columns: The columns, in this order; empty: all.
-        booleans: Those that may hold True and False.
-        names: The names of all columns, for messages.
+        columns: Numbers of the columns, in the order of the result; empty for all.
+        booleans: Numbers of the columns that may hold True and False.
+        names: Names of all columns, for messages.
     """
 
     columns: tuple[int, ...] = ()
@@ -232,7 +238,7 @@ class TableReading:
 
 
 def _truth(word: str) -> float:
-    """A number, or 1 and 0 for True and False."""
+    """Return the number that a word spells; True is 1, and False is 0."""
     word = word.strip().lower()
     return float(word == "true") if word in ("true", "false") else float(word)
 
@@ -244,9 +250,12 @@ def read_numbers(
     dtype: npt.DTypeLike = np.float64,
     reading: TableReading | None = None,
 ) -> npt.NDArray[Any]:
-    """A table of numbers, plain or .gz, dtype[rows, columns]; ``nan`` may stand in it.
+    """Read a table of numbers, plain or .gz, as dtype[rows, columns]; ``nan`` is allowed.
 
-    `mark` is between columns; None: blanks.
+    Parameters:
+        mark: Separator of columns; None for blanks.
+        skipped: Number of lines to skip first.
+        reading: Columns to read; None for all.
 
     Raises:
         InputError: For a word that is no number, or lines of different lengths; the message names
@@ -260,7 +269,7 @@ def read_numbers(
         how["converters"] = dict.fromkeys(reading.booleans, _truth)
     try:
         with input_errors(path), open_input(path) as stream, warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of a file without lines
+            warnings.simplefilter("ignore", UserWarning)  # numpy warns of a file without lines
             table: npt.NDArray[Any] = np.loadtxt(stream, dtype, **how)
     except (ValueError, UnicodeDecodeError) as error:
         words = _wrong_word(shown(error), path, skipped, reading)
@@ -277,14 +286,14 @@ def has_names(path: StrPath) -> bool:
 
 
 def line_of(path: StrPath, row: int, skipped: int) -> int:
-    """The line, from 1, of a row that `read_numbers` read, from 0: it leaves out empty lines."""
+    """Return the line, from 1, of a row, from 0, of `read_numbers`, which skips empty lines."""
     with open_input(path) as stream:
         rows = (n for n, line in enumerate(stream, 1) if n > skipped and line.strip())
         return next(islice(rows, row, None), row + 1 + skipped)
 
 
 def _wrong_word(words: str, path: StrPath, skipped: int, reading: TableReading | None) -> str:
-    """What numpy says of a table, with the line in the file and the column by name."""
+    """Return NumPy's message about a wrong table, with the file's line and the column's name."""
     wrong = r"could not convert string (.*) to \w+ at row (\d+), column (\d+)\."
     match = re.fullmatch(wrong, words)
     if match is None:
@@ -304,7 +313,7 @@ def _wrong_word(words: str, path: StrPath, skipped: int, reading: TableReading |
 
 
 def class_numbers(column: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.int64]:
-    """Class numbers; NaN, an unknown class, is -1."""
+    """Return class numbers, int64[rows]; NaN, an unknown class, becomes -1."""
     known = np.where(np.isnan(column), -1, column)
     if (k := first_true((known != np.floor(known)) | (np.abs(known) > 2**53))) is not None:
         cure = "a column of real numbers to learn is called targets"

@@ -1,8 +1,9 @@
-"""Weights of vertices for balance "weights": from files of their own, arrays and vertex data.
+"""Weights of vertices for balance "weights": from files, arrays and vertex data.
 
-A text has a line for every vertex with one number, or several for several balances, between commas,
-tabs or blanks. Under a line of names it may have a column "id", and its lines any order; so may two
-columns without names, of which the first holds every id once, or is of names where ids are.
+A text has a line for every vertex, with one number per balance, separated by commas, tabs or
+blanks. Lines may have any order if there is a column of ids: a column "id" under a line of names,
+or, without names, a first column that holds every id once, or that holds names if the graph's ids
+are names.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from plancc.graph.formats import format_of_table
 from plancc.graph.graph import Graph
 from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.npz import map_array
-from plancc.graph.rowids import ROW_IDS, id_column, ids_of, is_of_ids
+from plancc.graph.rowids import ROW_IDS, begins_with_ids, id_column, ids_of
 from plancc.graph.textfile import StrPath, check_readable, fail, input_errors, is_number, open_input
 from plancc.graph.vertexdata import VertexData
 from plancc.graph.vertexsources import read_vertex_data, vertex_data_of
@@ -28,14 +29,14 @@ from plancc.graph.wholeweights import RULE, first_wrong
 
 
 def weighted(graph: Graph, weights: Any) -> Graph:
-    """The graph with these weights in place of others.
+    """Return the graph with these weights of vertices.
 
     Parameters:
-        weights (path, or number[num_vertices] or number[num_vertices, num_weights]): As of
-            `read_weights`, or an array in vertex order.
+        weights (path, or number[num_vertices] or number[num_vertices, num_weights]): A file that
+            `read_weights` reads, or an array in vertex order.
 
     Raises:
-        InputError
+        InputError: For a wrong file or array.
     """
     if isinstance(weights, str | os.PathLike):
         return replace(graph, vertex_weights=read_weights(weights, graph))
@@ -44,7 +45,7 @@ def weighted(graph: Graph, weights: Any) -> Graph:
 
 
 def with_own_weights(graph: Graph, data: VertexData) -> tuple[Graph, VertexData]:
-    """Graph and vertex data, with the weights of the data, if there are any, in the graph."""
+    """Return graph and vertex data; weights move from the data to the graph."""
     if data.weights is None:
         return graph, data
     return replace(graph, vertex_weights=data.weights), replace(data, weights=None)
@@ -54,16 +55,16 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
     """Read weights of all vertices of a graph.
 
     Parameters:
-        path: ``.npy``: number[num_vertices] or number[num_vertices, num_weights]. ``.npz`` and
-            ``.parquet``: a key or column "weights" or "weight", as in `read_vertex_data`. Else a
-            text, plain or .gz, as the module describes.
+        path: An ``.npy`` file with number[num_vertices] or number[num_vertices, num_weights]; an
+            ``.npz`` or ``.parquet`` file with a key or column "weights" or "weight" (see
+            `read_vertex_data`); or a text, plain or .gz, in the form that the module describes.
 
     Returns:
-        int64[num_vertices, num_weights]: Fractions are scaled (`plancc.graph.wholeweights`).
+        int64[num_vertices, num_weights]; fractions are scaled (`plancc.graph.wholeweights`).
 
     Raises:
-        InputError: For a file that cannot be read, a word that is no number, a number below 0,
-            another number of lines than vertices; the message names file, line and value.
+        InputError: For a file that cannot be read, a word that is no number, a number below 0, and
+            more or fewer lines than vertices; the message names file, line and value.
     """
     name = os.fspath(path)
     plain = name.lower().removesuffix(".gz")
@@ -79,7 +80,7 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
 
 
 def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
-    """Weights, and ids if there are any."""
+    """Return the weights of a text by the name "weights", and the ids, if any, by "id"."""
     named = are_names(ids_of(graph))
     with input_errors(name), open_input(name) as stream:
         line = stream.readline(MOST_NAMES).decode("utf-8-sig", "replace").strip()
@@ -99,7 +100,7 @@ def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
         taken = ("weight", "weights", *alone)
         called = id_column(dict(zip(words, table.T, strict=True)), taken, graph, name)
         ids = ids if called is None else [words.index(called)]
-    elif not skipped and is_of_ids(table, graph):
+    elif not skipped and begins_with_ids(table, graph):
         ids = [0]
     of_ids, weights = table[:, ids], np.delete(table, ids, axis=1)
     if named:

@@ -1,4 +1,4 @@
-"""Weights of vertices as whole numbers, in which partitioners count."""
+"""Weights of vertices as whole numbers, which partitioners need."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ import numpy.typing as npt
 from plancc.errors import InputError, warn
 
 SCALE = 10**6
-"""Mean weight of vertices whose weights are fractions."""
+"""Mean to which weights are scaled if some are fractions."""
 LARGEST = 2**53
 
 
 def whole_weights(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
-    """Weights as they are where all are whole numbers, else scaled to a mean of `SCALE`.
+    """Return weights as whole numbers.
+
+    A column of whole numbers is kept; a column with fractions is scaled to a mean of `SCALE`.
 
     Parameters:
-        array (number[n] or number[n, num_weights]): Finite, from 0 to `LARGEST`. Every column is
-            scaled on its own.
-        what: Names the array in messages.
+        array (number[n] or number[n, num_weights]): Finite numbers from 0 to `LARGEST`.
+        what: Words for the array, for messages.
 
     Returns:
         int64[n, num_weights]
 
     Warns:
-        PlanccWarning: Of a column of zeros.
+        PlanccWarning: If a column is all zeros.
 
     Raises:
-        InputError: For other numbers, of which the first is named with its row, and other shapes.
+        InputError: For other numbers and other shapes; the message names the first wrong number and
+            its row.
     """
     if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or 0 in array.shape[1:]:
         rule = "must have a number, or several, for every vertex"
@@ -54,8 +56,8 @@ RULE = f"weights are finite numbers from 0 to {LARGEST}"
 
 
 def first_wrong(columns: npt.NDArray[Any]) -> tuple[int, int] | None:
-    """Row and column of the first number that is no weight; None if all are."""
-    wrong = ~((columns >= 0) & (columns <= LARGEST))  # NaN is neither
+    """Return row and column of the first number that is no weight; None if all are weights."""
+    wrong = ~((columns >= 0) & (columns <= LARGEST))  # true for NaN
     if not wrong.any():
         return None
     row, column = divmod(int(np.argmax(wrong)), columns.shape[1])

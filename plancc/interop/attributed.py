@@ -1,8 +1,8 @@
-"""GraphML, GML and Pajek: texts of vertices, and of edges with attributes.
+"""Readers of GraphML, GML and Pajek: texts of vertices, and of edges with attributes.
 
-Edge u -> v is ``A[u, v]``: u needs v; an undirected edge is there in both directions. The value of
-an edge is its attribute ``weight``, or the one that `columns` names. Distinct names of vertices are
-kept as ids: how edges name them, unless they only count, else their labels.
+Edge u -> v is ``A[u, v]``: u needs v. An undirected edge is read in both directions. The value of
+an edge is its attribute ``weight``, or the attribute that `columns` names. Distinct names of
+vertices are kept as ids: the names that edges use, unless these only count; otherwise the labels.
 """
 
 from __future__ import annotations
@@ -42,27 +42,28 @@ ENDS = ("source", "target")
 WEIGHT = "weight"
 _CHUNK = 1 << 16
 _NAMES = {"label", "name", "graphics"}
-"""Attributes of vertices that are no data."""
+"""Attributes of vertices that no warning names: names and drawing."""
 _LABELS = ("label", "name")
-"""Those that may be ids."""
+"""Attributes of vertices that may be ids."""
 _UNNAMED = {"id", "key", "graphics", "edgegraphics", "nodegraphics"}
-"""Attributes of edges."""
+"""Attributes of edges that no warning names."""
 
 
 @dataclass(eq=False)
 class _Found:
-    """What a text holds.
+    """The contents of a text.
 
     Attributes:
-        directed: What it says of edges that do not say it themselves.
-        vertices: Number of every vertex by the name that edges have.
-        names: By attribute the names of vertices that may be their ids, in order.
-        rows: Of two-mode networks how many vertices, the first, are rows; else 0.
-        ends, lines, mutual: Of every edge: source and target as the text has them, its line, and
-            whether it is undirected.
-        words: By name of an attribute its words by the number of the edge.
-        defaults: Words of attributes that an edge does not have.
-        others: What else is not taken, in words.
+        path: The file.
+        directed: Whether edges are directed that do not say so themselves.
+        vertices: Number of every vertex, by the name that edges use.
+        names: Names of all vertices that may be ids, by attribute, in the order of the vertices.
+        rows: Number of rows in a two-mode network, whose first vertices are the rows; else 0.
+        ends, lines, mutual: For every edge, its source and target by name, its line, and whether it
+            is undirected.
+        words: Words of every attribute of edges, by the number of the edge.
+        defaults: Default words of attributes of edges.
+        others: Words for other contents that are ignored.
     """
 
     path: StrPath
@@ -92,11 +93,11 @@ class _Found:
         self.mutual.append(mutual)
 
     def add_word(self, name: str, word: str) -> None:
-        """An attribute of the last edge."""
+        """Add an attribute to the last edge."""
         self.words.setdefault(name, {})[len(self.ends) - 1] = word
 
     def numbers(self) -> Any:
-        """Source and target of every edge, int32[2, edges]."""
+        """Return source and target of every edge, int32[2, edges]."""
         known = self.vertices
         try:
             every = map(known.__getitem__, chain.from_iterable(self.ends))
@@ -107,8 +108,10 @@ class _Found:
             fail(self.path, self.lines[k], f"an edge has the end {show(end)}, which is no vertex")
 
     def ids(self, of: slice = slice(None)) -> Any:
-        """The first names of these vertices that can be ids; None for none, as where they only
-        count, n0, n1, ..."""
+        """Return the first names of these vertices that can be ids; None if no names can be.
+
+        Names that only count (n0, n1, ...) are no ids.
+        """
         found: Any = None
         n = len(self.vertices)
         for every in filter(None, self.names.values()):
@@ -124,7 +127,7 @@ class _Found:
         return found
 
     def weight(self, columns: Sequence[str] | None) -> str:
-        """Name of the attribute that is the value; "" for none."""
+        """Return the name of the attribute that is the value of edges; "" for none."""
         if columns is None:
             alike = [name for name in self.words if name.lower() == WEIGHT]
             return WEIGHT if WEIGHT in alike else alike[0] if len(alike) == 1 else ""
@@ -138,7 +141,7 @@ class _Found:
         return "".join(wanted[2:])
 
     def values(self, name: str) -> Any:
-        """The values of all edges by this attribute: float64[edges]."""
+        """Return the values of all edges from an attribute: float64[edges]."""
         words, made = self.words[name], np.full(len(self.ends), 1.0)
         if name in self.defaults:
             made[:] = read_number(self.path, 1, "default", self.defaults[name].encode(), float)
@@ -149,18 +152,18 @@ class _Found:
             warn(f"{where} have no {show(name)}: taken as 1")
         return made
 
-    def tell(self, weight: str) -> None:
-        """Say what is not taken."""
+    def warn_of_ignored(self, weight: str) -> None:
+        """Warn of contents that are ignored."""
         left = [name for name in self.words if name != weight]
         listed = [*self.others, *(f"{show(name)} of edges" for name in left)]
         numeric = [name for name in left if all(map(is_number, self.words[name].values()))]
         way = f"; `columns` source,target,{numeric[0]} takes it as weights" if numeric else ""
         if listed:
-            warn(f"{os.path.basename(self.path)}: not taken: {', '.join(listed)}{way}")
+            warn(f"{os.path.basename(self.path)}: ignored: {', '.join(listed)}{way}")
 
 
 def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Graph]:
-    """The reader of a format whose texts `parse` takes apart."""
+    """Return the reader of a format whose texts `parse` parses."""
 
     def read(
         path: StrPath, *, pattern: bool = False, columns: Sequence[str] | None = None, **flags: bool
@@ -175,7 +178,7 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
         weight = found.weight(columns)
         values = found.values(weight) if weight and not pattern else None
         if not pattern:
-            found.tell(weight)
+            found.warn_of_ignored(weight)
         source = Source.of_file(path, name, f"'{weight}'")
         if found.rows:
             entries = *_between(found, row, column), values
@@ -191,7 +194,7 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
 
 
 def _between(found: _Found, row: Any, column: Any) -> tuple[Any, Any]:
-    """Row and column of the edges of a two-mode network."""
+    """Return row and column of the edges of a two-mode network, int[edges] each."""
     turned = np.array(found.mutual, np.bool_) & (column < found.rows)
     row, column = np.where(turned, column, row), np.where(turned, row, column)
     if (k := first_true((row >= found.rows) | (column < found.rows))) is not None:
@@ -204,7 +207,7 @@ _GML = re.compile(r'"[^"]*"|#[^\n]*|\[|\]|[^\s\[\]"]+|"')
 
 
 def _parse_gml(path: StrPath) -> _Found:
-    """Take a GML apart; lists within vertices and edges are attributes."""
+    """Parse a GML; lists within vertices and edges are attributes."""
     text = read_bytes(path).decode("utf-8", "replace")
     found, key, record = _Found(path, directed=False), "", dict[str, str]()
     opened: list[str] = []
@@ -219,7 +222,7 @@ def _parse_gml(path: StrPath) -> _Found:
             closed = opened.pop()
             if opened == ["graph"] and closed == "node":
                 found.add_vertex(at, record.pop("id", None))
-                for name in filter(record.__contains__, _LABELS):  # in this order, ever
+                for name in filter(record.__contains__, _LABELS):  # always in this order
                     found.names.setdefault(name, []).append(unescape(record[name]))
                 found.others |= {f"{show(k)} of vertices": None for k in record if k not in _NAMES}
             elif opened == ["graph"] and closed == "edge":
@@ -278,7 +281,7 @@ class _GraphML:
         tag, line, found = tag.rpartition(" ")[2], self.parser.CurrentLineNumber, self.found
         if not self.opened and tag != "graphml":
             fail(found.path, line, "a GraphML begins with 'graphml', not", tag)
-        inside = "data" in self.opened  # what tools draw: names there are their own
+        inside = "data" in self.opened  # elements within data belong to drawing tools: skip them
         self.opened.append(tag)
         if inside:
             return
@@ -328,7 +331,7 @@ class _GraphML:
 
 
 def _parse_graphml(path: StrPath) -> _Found:
-    """Take a GraphML apart; graphs within vertices add to the one graph."""
+    """Parse a GraphML; graphs within vertices add to the one graph."""
     handlers = _GraphML(path)
     with input_errors(path), open_input(path) as stream:
         try:
@@ -351,13 +354,13 @@ _DRAWN = frozenset(
     b"lsize".split()
 )
 _SHAPES = frozenset(b"ellipse box diamond triangle cross empty house man woman cloud".split())
-"""Words of vertices and edges that say how they are drawn."""
+"""Words that say how vertices and edges are drawn."""
 _PAJEK_EDGES = ("arcs", "edges", "arcslist", "edgeslist", "matrix")
-"""Sections of edges."""
+"""Names of the sections that hold edges."""
 
 
 class _Pajek:
-    """The lines of a Pajek network, section by section."""
+    """A parser of the lines of a Pajek network, section by section."""
 
     def __init__(self, path: StrPath) -> None:
         self.found, self.labels = _Found(path), dict[int, bytes]()
@@ -370,11 +373,11 @@ class _Pajek:
         fail(self.found.path, self.line, message, value)
 
     def whole(self, word: bytes, what: str = "vertex") -> int:
-        """A vertex, or how many there are."""
+        """Return the whole number that a word spells: a vertex, or a number of vertices."""
         return read_number(self.found.path, self.line, what, word, int)
 
     def begin(self, words: list[bytes]) -> None:
-        """The section that a line begins."""
+        """Begin a section, by the words of its first line."""
         found, self.section = self.found, words[0][1:].decode("latin-1").lower()
         if self.section in _PAJEK_EDGES:
             if not self.size:
@@ -395,7 +398,7 @@ class _Pajek:
                 found.rows %= self.size
 
     def add(self, words: list[bytes]) -> None:
-        """A line of a section."""
+        """Add a line of the current section."""
         found, section = self.found, self.section
         if words[-1].startswith(b"[") and words[1:]:
             found.others["times of vertices and edges"] = None
@@ -430,13 +433,13 @@ class _Pajek:
         self.found.add_edge(self.line, (source, target), self.section.startswith("edges"))
 
     def check(self, *vertices: int) -> None:
-        """InputError for what is no vertex."""
+        """Raise InputError for a number that is no vertex."""
         for each in vertices:
             if not 1 <= each <= (self.size or 0):
                 self.fail(f"the vertex is out of range 1..{self.size}:", each)
 
     def name(self, tail: list[bytes], of: str) -> None:
-        """Note the attributes at the end of a line."""
+        """Note the names of attributes at the end of a line, which are ignored."""
         words = iter(tail)
         for word in words:
             if word[:1].isalpha() and word.lower() not in _SHAPES:
@@ -447,7 +450,7 @@ class _Pajek:
                 self.fail("neither a number nor an attribute:", word)
 
     def end(self) -> None:
-        """End a section: the number of vertices, and the edges of a matrix, are known then."""
+        """End a section: now the number of vertices, or the edges of a matrix, are known."""
         n, rows = self.size or 0, self.found.rows
         if self.section == "vertices":
             self.size = n or len(self.labels)
@@ -465,7 +468,7 @@ class _Pajek:
 
 
 def _parse_pajek(path: StrPath) -> _Found:
-    """Take a Pajek network apart: vertices by number from 1."""
+    """Parse a Pajek network, whose vertices are numbers from 1."""
     reader = _Pajek(path)
     found, lines = reader.found, read_bytes(path).split(b"\n")
     for line, text in data_lines(path, lines, comments=(b"%",)):

@@ -1,5 +1,6 @@
-"""Graphs of DGL: objects, and files of dgl.save_graphs, which dgl itself reads. An edge from u to v
-is ``A[v, u]``: the target needs the source.
+"""Graphs of DGL: objects in memory, and files of dgl.save_graphs, which dgl itself reads.
+
+An edge from u to v is ``A[v, u]``: the target needs the source.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ def is_dgl(obj: Any) -> bool:
 
 
 def record_of_dgl(obj: Any, where: str) -> Record:
-    """Edges, number of vertices, weights of edges and data of vertices of a DGLGraph; of a
-    heterogeneous one all of it by relation and type.
+    """Return edges, number of vertices, weights of edges and data of vertices of a DGLGraph.
+
+    For a heterogeneous graph, the record has these by relation and by vertex type.
 
     Raises:
         InputError: For a block of a mini-batch.
@@ -48,12 +50,12 @@ def record_of_dgl(obj: Any, where: str) -> Record:
 
 
 def _vertices(data: Any, count: int) -> Record:
-    """The data of vertices, and their number."""
+    """Return the data of vertices, and the number of vertices, as a record."""
     return {str(name): data[name] for name in data} | {"num_nodes": np.array(int(count))}
 
 
 def _edges(ends: Any, data: Any, where: str) -> Record:
-    """Edges, with the weights and features among their data."""
+    """Return edges, and the weights and features in their data, as a record."""
     found = {"edge_index": np.stack([as_array(each, f"{where}: edges") for each in ends])}
     for key, names in (("edge_feat", _FEATURES), ("edge_weight", _WEIGHTS)):
         if known := [name for name in names if name in data]:
@@ -62,7 +64,7 @@ def _edges(ends: Any, data: Any, where: str) -> Record:
 
 
 def hold(obj: Any) -> Held | None:
-    """A graph in memory; None for other objects."""
+    """Return the `Held` of a DGLGraph; None for other objects."""
     if not is_dgl(obj):
         return None
     name = "DGL graph"
@@ -70,11 +72,11 @@ def hold(obj: Any) -> Held | None:
 
 
 def read_record(path: StrPath) -> Record:
-    """The one graph of a file of dgl.save_graphs.
+    """Read the only graph of a file of dgl.save_graphs.
 
     Raises:
-        InputError: For several graphs, a file that dgl cannot read.
-        BackendUnavailable: Without dgl.
+        InputError: For a file with several graphs, and a file that dgl cannot read.
+        BackendUnavailable: If dgl is not installed.
     """
     check_readable(path)
     where = os.fspath(path)
@@ -83,7 +85,7 @@ def read_record(path: StrPath) -> Record:
         graphs, _ = dgl.load_graphs(where)
     except MemoryError:
         raise
-    except Exception as error:  # dgl raises its own
+    except Exception as error:  # dgl raises errors of its own type
         raise InputError(f"{where}: cannot be read by dgl: {shown(error)}") from error
     if len(graphs) != 1:
         raise InputError(f"{where}: holds {len(graphs)} graphs; one is expected")
@@ -91,7 +93,7 @@ def read_record(path: StrPath) -> Record:
 
 
 def read_parts(path: StrPath) -> npt.NDArray[np.int32]:
-    """The parts of vertices in a partition of DistDGL (`plancc.interop.distdgl`)."""
+    """Read the part of every vertex from a partition of DistDGL (`plancc.interop.distdgl`)."""
     from plancc.interop.distdgl import read_partition
 
     return read_partition(path)

@@ -1,16 +1,16 @@
-"""Partitions of DistDGL: read as part vectors, and written from plans by dgl.
+"""Partitions of DistDGL: read as part vectors, and written from plans with dgl.
 
-The rows of a plan in plan order are DistDGL's shuffled node ids: both number part by part, in a
-part type by type. A part has all edges into its own nodes, which are its rows, and its halo nodes
-are the rows it receives.
+DistDGL's shuffled node ids number the vertices part by part, and type by type within a part; in a
+graph of one type, this is plan order. A part has all edges into its own nodes, which are its own
+rows; its halo nodes are its halo rows.
 
-The file that describes a partition (``NAME.json``) says which ranges of DGL's *new* vertex numbers
-the parts own. The graph's own numbers, of which a part vector speaks, are in a mapping beside it,
-which dgl.distributed.partition_graph returns with ``return_mapping=True``.
+The file of a partition (``NAME.json``) lists the ranges of DGL's *new* vertex numbers that parts
+own. A part vector has the graph's own numbers. These are in a mapping beside the file, which
+dgl.distributed.partition_graph returns with ``return_mapping=True``.
 
 The chunked format of DistDGL's tools is written without dgl, with a partition for
 `dispatch_data.py` (DGL documentation, "Advanced Graph Partitioning"): ``metadata.json`` lists the
-files of edges and data, ``<node type>.txt`` has a part per line, ``partition_meta.json`` is of
+files of edges and data, ``<type>.txt`` has a part per line, and ``partition_meta.json`` has
 version 1.0.0.
 """
 
@@ -43,16 +43,16 @@ from plancc.text import shown
 
 HETERO = "parts of heterogeneous graphs are not read: take one type of vertex and one of edge"
 MAPPINGS = ("orig_nids.npy", "orig_nids.pt", "node_mapping.pt")
-"""Files beside the description: the graph's number of every new number."""
+"""Names of files with the graph's own number for every new number."""
 NAME = "plancc"
 """Name of the graph, and of the JSON file."""
 NODE = "_N"
 EDGE = "_N:_E:_N"
-"""Names that DGL gives the one type of nodes and of edges."""
+"""DGL's names of the type of nodes and of edges, if there is one of each."""
 
 
 def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
-    """The part of every vertex, in the order of the graph that was partitioned.
+    """Read the part of every vertex, in the order of the graph that was partitioned.
 
     Parameters:
         path: The .json file of the partition.
@@ -62,7 +62,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
 
     Raises:
         InputError: For a file that does not describe a partition of DGL, a heterogeneous graph, or
-            where the graph's own numbers are not beside it.
+            a missing mapping to the graph's own numbers.
     """
     where = os.fspath(path)
     try:
@@ -85,7 +85,7 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
 
 
 def _ranges(held: Any, where: str) -> Int64Array:
-    """First vertex and end of every part, int64[parts, 2], that together are 0..n-1."""
+    """Return first vertex and end of every part, int64[parts, 2]; the ranges cover 0..n-1."""
     try:
         ranges = np.array(held)
         right = ranges.ndim == 2 and ranges.shape[1] == 2 and ranges.dtype.kind == "i"
@@ -107,7 +107,7 @@ def _checked(array: Array, what: str) -> Int64Array:
 
 
 def _original_ids(where: str, count: int) -> Int64Array:
-    """The graph's number of every vertex of DGL's numbering, int64[count]."""
+    """Return the graph's own number of every vertex, in DGL's numbering, int64[count]."""
     folder = os.path.dirname(where)
     for name in MAPPINGS:
         file = os.path.join(folder, name)
@@ -125,13 +125,16 @@ def _original_ids(where: str, count: int) -> Int64Array:
 
 @dataclass(frozen=True, eq=False)
 class DistNumbers:
-    """DistDGL's numbers of vertices and edges: part by part, in a part by type, then in plan order.
+    """DistDGL's numbers of vertices and edges: by part, then by type, then in plan order.
 
     Attributes:
-        ntypes, etypes: Names of types of vertices and edges, in the order of their numbers.
-        row_type, edge_type (int64[n], int64[nnz]): Number of the type, in plan order.
-        row, edge (int64[n], int64[nnz]): Row and nonzero in plan order of every number.
-        place (int64[n]): The inverse of `row`.
+        plan: The plan.
+        ntypes, etypes: Names of the types of vertices and of edges, in the order of type numbers.
+        row_type, edge_type (int64[n], int64[nnz]): Type number of every row and every nonzero, in
+            plan order.
+        row, edge (int64[n], int64[nnz]): Row and nonzero, in plan order, with each of DistDGL's
+            numbers.
+        place (int64[n]): DistDGL's number of every row: the inverse of `row`.
     """
 
     plan: Plan
@@ -145,7 +148,7 @@ class DistNumbers:
 
     @classmethod
     def of(cls, plan: Plan) -> DistNumbers:
-        """The numbers of a plan's rows and nonzeros."""
+        """Number the rows and the nonzeros of a plan."""
         types, n = plan.header.types, plan.num_vertices
         ntypes: tuple[str, ...] = (NODE,)
         etypes: tuple[str, ...] = (EDGE,)
@@ -159,7 +162,7 @@ class DistNumbers:
         return cls(plan, ntypes, etypes, row_type, edge_type, row, edge, np.argsort(row))
 
     def ranges(self, edges: bool = False) -> dict[str, list[list[int]]]:
-        """First number and end of every type in every part, by its name."""
+        """Return the first number and the end of every type in every part, by the type's name."""
         part = _part_of_row(self.plan, np.arange(self.plan.num_vertices))
         names, kind = self.ntypes, self.row_type
         if edges:
@@ -172,11 +175,16 @@ class DistNumbers:
         return {name: pairs[:, k].tolist() for k, name in enumerate(names)}
 
     def part(self, index: int, halo: Int64Array) -> dict[str, Int64Array]:
-        """The graph of a part's own rows and the halo.
+        """Return the graph of a part's own rows and halo rows.
+
+        Parameters:
+            index: Number of the part.
+            halo: Halo rows of the part, as row numbers in plan order.
 
         Returns:
-            Of "nodes": their numbers, own ones first; "edges": theirs; "source", "target": their
-            ends among the nodes.
+            dict of str to int64 array: "nodes" are DistDGL's numbers of the rows, own rows first;
+            "edges" are DistDGL's numbers of the edges; "source" and "target" are the ends of the
+            edges, as places in "nodes".
         """
         part = self.plan.part(index)
         own = slice(part.first_row, part.first_row + part.num_rows)
@@ -194,7 +202,7 @@ class DistNumbers:
         }
 
     def vertex_data(self) -> dict[str, tuple[Arrays, Int64Array]]:
-        """Data of the rows of every type in plan order, and its first row in every part."""
+        """Return the data of every type's rows in plan order, and each part's first row in them."""
         plan, types = self.plan, self.plan.header.types
         if types is None:
             return {NODE: (vertex_arrays(plan, DGL_NAMES), plan.part_ptr)}
@@ -255,7 +263,7 @@ def _tensors(kind: str, arrays: Arrays, rows: slice) -> dict[str, Any]:
 
 
 def _graph_of_part(numbers: DistNumbers, index: int, halo: Int64Array) -> Any:
-    """A DGLGraph of the part's own rows and the halo, with the numbers that DistDGL looks for."""
+    """Return a DGLGraph of a part's own rows and halo rows, with the numbers that DistDGL reads."""
     import dgl
     import torch
 
@@ -290,7 +298,7 @@ EXPORT = Export(
 
 
 def write_chunks(plan: Plan, folder: Path) -> None:
-    """Write edges, data and owners, in one chunk per part; vertices keep the source's numbers."""
+    """Write edges, data and owners, one chunk per part; vertices keep the source's numbers."""
     edges, place = edges_of(plan), plan.places()
     chunks = _chunk_ptr(len(edges.source), plan.num_parts)
     (folder / "edges").mkdir()
@@ -316,7 +324,7 @@ def write_chunks(plan: Plan, folder: Path) -> None:
     write_json(folder / "metadata.json", metadata)
     owner = format_lines(np.arange(plan.num_vertices + 1), plan.owner().astype(np.int64))
     (folder / f"{NODE}.txt").write_bytes(owner.tobytes())
-    # the tools refuse all names but "random" and "metis"; plan.json says how the plan was made
+    # the tools accept only the names "random" and "metis"; plan.json says how the plan was made
     about = {"version": "1.0.0", "num_parts": plan.num_parts, "algo_name": "metis"}
     write_json(folder / "partition_meta.json", about)
 
@@ -326,7 +334,7 @@ def _chunk_ptr(count: int, num_chunks: int) -> Int64Array:
 
 
 def _write_chunks(folder: Path, kind: str, arrays: Arrays, ptr: Int64Array) -> dict[str, Any]:
-    """Write arrays as .npy files, one per chunk; what metadata.json says of them."""
+    """Write arrays as .npy files, one per chunk, and return their entries of metadata.json."""
     (folder / kind).mkdir()
     told = {}
     for name, array in arrays.items():

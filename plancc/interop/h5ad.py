@@ -1,8 +1,9 @@
-"""AnnData files (``.h5ad``): a matrix of ``obsp`` is the graph of the observations; h5py reads.
+"""Reader of AnnData files (``.h5ad``): a matrix of ``obsp`` is the graph of the observations.
 
-``A[i, j]`` is ``obsp[name][i, j]``. Features are ``X`` or a matrix of ``obsm``, labels and masks
-columns of ``obs``; the code of a category is its class. HDF5 crashes on damaged files, or
-reads them for ever: a child process reads (`plancc.guarded_child`), and leaves arrays in a folder.
+``A[i, j]`` is ``obsp[name][i, j]``. Features are ``X`` or a matrix of ``obsm``. Labels and masks
+are columns of ``obs``; the code of a category is its class. HDF5 may crash on damaged files, or
+read them without end. So a child process reads the file with h5py (`plancc.guarded_child`), and
+writes the arrays into a folder.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from plancc.text import shown
 
 Array = npt.NDArray[Any]
 DEFAULT = "connectivities"
-"""The matrix of ``obsp`` that scanpy's neighbour graph is."""
+"""Name in ``obsp`` of scanpy's neighbour graph."""
 MOST_UNPACKED = 1100
-"""Bytes that one byte of a compressed file may become."""
+"""Most bytes that one byte of a compressed file may become."""
 CPU_SECONDS_PER_BYTE = 2e-6
-"""What the child may use of a processor for every byte, which may become `MOST_UNPACKED`."""
+"""Processor seconds that the child may use for every byte of the file."""
 
 
 @contextmanager
@@ -56,8 +57,11 @@ def _opened(path: StrPath) -> Iterator[Any]:
 
 
 def _node(file: Any, name: str) -> Any:
-    """The dataset or the group of this name, or None; refuses links, which may lead out of the
-    file."""
+    """Return the dataset or group of this name, or None.
+
+    Raises:
+        InputError: For a soft or external link, which may lead out of the file.
+    """
     import h5py
 
     node, at = file, ""
@@ -73,7 +77,7 @@ def _node(file: Any, name: str) -> Any:
 
 
 def _names(file: Any, name: str) -> list[str]:
-    """The names in a group; none where it is not there."""
+    """Return the names in a group, sorted; an empty list if the group is missing."""
     import h5py
 
     node = _node(file, name)
@@ -81,7 +85,7 @@ def _names(file: Any, name: str) -> list[str]:
 
 
 def _read(file: Any, name: str) -> Array:
-    """A dataset; InputError if it claims more than the file can hold, or holds Python objects."""
+    """Read a dataset; InputError if it is larger than the file can hold, or holds objects."""
     import h5py
 
     node = _node(file, name)
@@ -100,7 +104,7 @@ def _read(file: Any, name: str) -> Array:
 
 
 def _matrix(file: Any, name: str) -> Any:
-    """A dense array, or a sparse matrix as scipy's csr or csc array."""
+    """Read a matrix: a dense array, or a sparse matrix as scipy's csr or csc array."""
     import h5py
     from scipy.sparse import csc_array, csr_array
 
@@ -134,18 +138,18 @@ def read_h5ad(
     """Read a graph of the observations of an AnnData.
 
     Parameters:
-        path, pattern, flags: As in `plancc.graph.formats.read_graph`.
-        keys: ``keys["graph"]`` names the matrix of ``obsp``. None: "connectivities", or the only
-            one.
+        path, pattern, flags: See `plancc.graph.formats.read_graph`.
+        keys: ``keys["graph"]`` is the name of the matrix in ``obsp``. Without it, the matrix is
+            "connectivities", or the only matrix.
 
     Raises:
-        InputError: For a file that is no AnnData, several matrices and no choice, or a damaged
+        InputError: For a file that is no AnnData, several matrices without a choice, or a damaged
             matrix.
     """
     where = os.fspath(path)
     (name, matrix), *others = _read_in_child(path, "graph", keys or {}).items()
     if left := [show(other) for other, _ in others]:
-        words = f"not taken: {', '.join(left)}; the graph is {show(name)} (`keys` graph=NAME)"
+        words = f"ignored: {', '.join(left)}; the graph is {show(name)} (`keys` graph=NAME)"
         warn(f"{where}: {words}")
     check_num_vertices(matrix.shape[0], where)
     if isinstance(matrix, np.ndarray):
@@ -160,8 +164,11 @@ def read_h5ad(
 
 
 def read_h5ad_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Features by ``keys["features"]``, a matrix of ``obsm`` or "X" (the default); the others by
-    their names among the columns of ``obs``."""
+    """Read the vertex data of an AnnData.
+
+    Features are the matrix ``keys["features"]`` of ``obsm``, or "X" by default. Other data are the
+    columns of ``obs`` with known names.
+    """
     found = _read_in_child(path, "data", keys)
     key = keys.get("features", "features")
     matrix = found.get(key)
@@ -172,7 +179,7 @@ def read_h5ad_data(path: StrPath, *, split: str | None, keys: Mapping[str, str])
 
 
 def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[str, Any]:
-    """What a function of `READS` returns, in a child process."""
+    """Run the function ``READS[what]`` in a child process, and return its result."""
     from scipy.sparse import load_npz
 
     check_readable(path)
@@ -188,7 +195,7 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
 
 
 def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
-    """The square matrix of ``obsp`` that is the graph, by its name in the file."""
+    """Return the graph's matrix by its name in the file, and the names of other matrices."""
     with _opened(path) as file:
         where = file.filename
         names = _names(file, "obsp")
@@ -206,7 +213,7 @@ def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _data(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
-    """What `read_h5ad_data` returns, but sparse features are sparse."""
+    """Return the result of `read_h5ad_data`, but keep sparse features sparse."""
     found: dict[str, Any] = {}
     with _opened(path) as file:
         columns = set(_names(file, "obs"))
@@ -222,19 +229,24 @@ def _data(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _place(keys: Mapping[str, str]) -> str:
-    """Where the features are."""
+    """Return the place of the features in the file."""
     name = keys.get("features", "X")
     return name if name == "X" else f"obsm/{name}"
 
 
 READS = {"graph": _graph, "data": _data}
-"""What the child process reads: arrays, or scipy's sparse arrays, by name; None: not read."""
+"""Functions of the child process. They return arrays, or scipy's sparse arrays, by name; None for
+names that are not read."""
 
 
 def leave(path: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The child process: read, and leave every array in a file: its name, None where none is read.
+    """Run in the child process: read the arrays, and write each into a file.
 
-    ``request`` is {"what": key of `READS`, "keys": mapping, "large": bool, "folder": str}.
+    Parameters:
+        request: {"what": key of `READS`, "keys": mapping, "large": bool, "folder": str}.
+
+    Returns:
+        {"files": names of the files by the names of arrays; None for arrays that are not read}
     """
     from scipy.sparse import save_npz
 
@@ -253,7 +265,7 @@ def leave(path: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _column(file: Any, name: str) -> Array:
-    """A column of obs: numbers, or the codes of categories (-1: unknown)."""
+    """Read a column of obs: numbers, or codes of categories (-1 for unknown)."""
     import h5py
 
     node = _node(file, f"obs/{name}")

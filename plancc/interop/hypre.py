@@ -1,7 +1,8 @@
-"""hypre's IJ matrix and communication package of every rank, as text. Needs no hypre.
+"""Export of hypre's IJ matrix and communication package of every rank, as text, without hypre.
 
-``matrix.00000`` and following are what ``HYPRE_IJMatrixRead`` reads; ``comm.00000`` and following
-have the arrays of ``hypre_ParCSRCommPkg``, the arrays of a row plan under other names.
+``HYPRE_IJMatrixRead`` reads ``matrix.00000`` and the following files. ``comm.00000`` and the
+following files have the arrays of ``hypre_ParCSRCommPkg``, which are the arrays of a row plan under
+other names.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def write(plan: Plan, folder: Path) -> None:
 
 
 def _write_matrix(path: Path, part: Part, halo: Int64Array) -> None:
-    """Bounds of rows and columns, then "row column value" in global numbers, a nonzero per line."""
+    """Write the bounds of rows and columns, then a line "row column value" for every nonzero.
+
+    Rows and columns are row numbers in plan order.
+    """
     first, last = part.first_row, part.first_row + part.num_rows - 1
     places = np.concatenate([np.arange(first, last + 1, dtype=np.int64), halo])
     with open(path, "w", encoding="ascii") as stream:
@@ -48,7 +52,7 @@ def _write_matrix(path: Path, part: Part, halo: Int64Array) -> None:
 
 
 def _write_comm(path: Path, part: Part, halo: Int64Array) -> None:
-    """One line per array: its name, its length and its numbers."""
+    """Write one line per array: its name, its length and its numbers."""
     arrays: dict[str, Iterable[int]] = {
         "send_procs": part.expand.send.peer.tolist(),
         "send_map_starts": part.expand.send.row_ptr.tolist(),

@@ -1,8 +1,8 @@
 """Graphs of networkx and igraph in memory.
 
-Edge u -> v is ``A[u, v]``: u needs v.
-Undirected graphs have both directions; the edges' attribute ``weight`` is the value. The nodes of
-networkx, and what igraph has as ``name``, are ids where each is another text or whole number.
+Edge u -> v is ``A[u, v]``: u needs v. Undirected graphs have both directions. The attribute
+``weight`` of an edge is its value. The nodes of networkx, and the attribute ``name`` of igraph's
+vertices, are ids if they are distinct texts or whole numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plancc.graph.textfile import show
 
 
 def hold(obj: Any) -> Held | None:
-    """A graph of networkx or of igraph; None for other objects."""
+    """Return the `Held` of a graph of networkx or igraph; None for other objects."""
     if not hasattr(obj, "is_directed"):
         return None
     if hasattr(obj, "adj") and hasattr(obj, "nodes"):
@@ -41,7 +41,7 @@ def _graph_of_networkx(graph: Any, name: str) -> Graph:
     check_num_vertices(len(nodes), name)
     number = {node: k for k, node in enumerate(nodes)}
     found = list(graph.edges(data=True))
-    _tell(name, {each for *_, data in found for each in data})
+    _warn_of_attributes(name, {each for *_, data in found for each in data})
     ends = chain.from_iterable((number[u], number[v]) for u, v, _ in found)
     pair = np.fromiter(ends, np.int32, 2 * len(found)).reshape(-1, 2)
     weights, values = [data.get("weight") for *_, data in found], None
@@ -59,7 +59,7 @@ def _graph_of_igraph(graph: Any, name: str) -> Graph:
     check_num_vertices(n, name)
     pair = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2)
     values = None
-    _tell(name, set(graph.es.attributes()))
+    _warn_of_attributes(name, set(graph.es.attributes()))
     if "weight" in graph.es.attributes():
         values = as_values(np.array(graph.es["weight"]), f"{name}: 'weight'")
     source = Source(name, format="igraph", weights="'weight'")
@@ -67,17 +67,20 @@ def _graph_of_igraph(graph: Any, name: str) -> Graph:
     return _build(nodes, pair, values, graph.is_directed(), source)
 
 
-def _tell(name: str, attributes: set[Any]) -> None:
-    """Say which attributes of edges are not taken."""
+def _warn_of_attributes(name: str, attributes: set[Any]) -> None:
+    """Warn of attributes of edges that are ignored."""
     if left := sorted(map(show, attributes - {"weight"})):
-        words = f"not taken: {', '.join(left)} of edges; name the one that is the weight 'weight'"
+        words = f"ignored: {', '.join(left)} of edges; name the one that is the weight 'weight'"
         warn(f"{name}: {words}")
 
 
 def _build(
     nodes: Collection[Any], pair: IntArray, values: Array | None, directed: bool, source: Source
 ) -> Graph:
-    """The graph of these nodes and edges int[edges, 2]; undirected ones have both directions."""
+    """Return the graph of nodes and edges; `pair` is int[edges, 2].
+
+    Undirected edges are added in both directions.
+    """
     edges = both_ways(pair[:, 0], pair[:, 1], values, not directed)
     ids = as_ids(nodes)
     if ids is not None and np.array_equal(ids, np.arange(len(ids))):

@@ -1,11 +1,11 @@
-"""Folders of the Open Graph Benchmark as they lie on disk (node and link property prediction).
+"""Reader of the Open Graph Benchmark's folders (node and link property prediction).
 
-``raw/edge.csv.gz`` or ``raw/data.npz``, and vertex data beside it. A line ``u,v`` is an edge from
-source u to target v, hence ``A[v, u]``, as in PyTorch Geometric. Whether inverse edges belong to
-the graph is not written in the folder: where OGB says so, read it with `symmetrize`.
+A folder has ``raw/edge.csv.gz`` or ``raw/data.npz``, and vertex data beside it. A line ``u,v`` is
+an edge from source u to target v, hence ``A[v, u]``, as in PyTorch Geometric. The folder does not
+say whether reverse edges belong to the graph: if OGB's page says so, read it with `symmetrize`.
 
-A heterogeneous graph has its relations in ``raw/triplet-type-list``, a folder for each in
-``raw/relations``, and data by type: ``raw/node-feat/TYPE``, ``split/NAME/TYPE``.
+A heterogeneous graph has a list of its relations in ``raw/triplet-type-list``, a folder for each
+relation in ``raw/relations``, and data by vertex type: ``raw/node-feat/TYPE``, ``split/NAME/TYPE``.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from plancc.text import shown
 _TABLE = (".csv.gz", ".csv")
 TRIPLES, COUNTS = "raw/triplet-type-list", "raw/num-node-dict"
 _TAKEN = ("edge_feat", "edge_index", "edge_reltype")
-"""What is known of edges."""
+"""Names of data of edges that are read."""
 _SPLITS = {"train": "train_idx", "valid": "valid_idx", "test": "test_idx"}
 
 
 def _table(folder: str, name: str) -> str:
-    """Name of a table relative to the folder; "" if it is not there."""
+    """Return the name of a table's file relative to the folder; "" if the table is missing."""
     names = (f"{name}{extension}" for extension in _TABLE)
     return next((each for each in names if os.path.isfile(os.path.join(folder, each))), "")
 
 
 def graph_files(folder: str) -> list[str]:
-    """The files that the graph is read from; empty if this is no folder of OGB."""
+    """Return the names of the graph's files; empty if this is no folder of OGB."""
     if os.path.isfile(os.path.join(folder, "raw/data.npz")):
         return ["raw/data.npz"]
     names: tuple[str, ...] = ("raw/edge", "raw/num-node-list", "raw/edge-feat")
@@ -56,14 +56,14 @@ def graph_files(folder: str) -> list[str]:
 
 
 def read_record(path: StrPath) -> Record:
-    """The graph of a folder.
+    """Read the graph of a folder.
 
-    In ``raw/`` are ``edge``, ``num-node-list`` and, as values if it has one column, ``edge-feat``,
-    each as .csv.gz or .csv; or all of it is in ``raw/data.npz``. Of a heterogeneous graph what the
-    module describes, and ``num-node-dict``.
+    ``raw/`` holds the tables ``edge``, ``num-node-list`` and perhaps ``edge-feat``, each as .csv.gz
+    or .csv, or ``data.npz`` with all of them. An ``edge-feat`` of one column is the values. A
+    heterogeneous graph has the files that the module describes, and ``num-node-dict``.
 
     Raises:
-        InputError: For several graphs, a missing or a wrong file.
+        InputError: For several graphs, and for a missing or a wrong file.
     """
     folder = os.fspath(path)
     if _table(folder, TRIPLES):
@@ -73,7 +73,7 @@ def read_record(path: StrPath) -> Record:
             n = _one_graph(archive.integers("num_nodes_list"), archive.name)
             pair = edge_index_of(archive["edge_index"], archive.name)
             values = archive.get("edge_feat")
-            _tell_others(folder, "raw/data.npz: ", [name for name in archive if "edge" in name])
+            _warn_of_others(folder, "raw/data.npz: ", [name for name in archive if "edge" in name])
     else:
         sizes = _table(folder, "raw/num-node-list")
         if not sizes:
@@ -82,27 +82,27 @@ def read_record(path: StrPath) -> Record:
         n = _one_graph(read_numbers(where), where)
         pair, _ = _pair(os.path.join(folder, _table(folder, "raw/edge")))
         _check_number(folder, "raw/edge", pair)
-        _tell_others(folder, "raw/", os.listdir(os.path.join(folder, "raw")))
+        _warn_of_others(folder, "raw/", os.listdir(os.path.join(folder, "raw")))
         features = _table(folder, "raw/edge-feat")
         values = read_numbers(os.path.join(folder, features)) if features else None
     return {"num_nodes": np.array(n), "edge_index": pair, "edge-feat": values}
 
 
 def _pair(path: str) -> tuple[npt.NDArray[np.int64], bytes]:
-    """The two columns of a table of edges, int64[2, edges], and its text."""
+    """Return the two columns of a table of edges, int64[2, edges], and the text of the table."""
     text = read_bytes(path)
     return np.stack(read_integer_columns(path, text, b",")), text
 
 
 def _lines(folder: str, name: str) -> tuple[str, list[list[str]]]:
-    """The path of a table of words, and its lines."""
+    """Return the path of a table of words, and the words of its lines."""
     where = os.path.join(folder, _table(folder, name) or f"{name}.csv.gz")
     text = read_bytes(where).decode("utf-8-sig", "replace")
     return where, [line for line in csv.reader(text.splitlines()) if line]
 
 
 def _triples(folder: str) -> list[list[str]]:
-    """Source, name and destination of every relation."""
+    """Return source, name and destination of every relation."""
     where, triples = _lines(folder, TRIPLES)
     for k, each in enumerate(triples, 1):
         if len(each) != 3 or any("/" in name or name in ("", ".", "..") for name in each):
@@ -113,12 +113,12 @@ def _triples(folder: str) -> list[list[str]]:
 
 
 def _edges(triple: list[str]) -> str:
-    """Name of a relation's table."""
+    """Return the name of a relation's table of edges."""
     return f"raw/relations/{'___'.join(triple)}/edge"
 
 
 def _counts(folder: str) -> dict[str, Any]:
-    """Vertices of every type, by name."""
+    """Return the number of vertices of every type, by name."""
     where, lines = _lines(folder, COUNTS)
     if len(lines) != 2 or len(lines[0]) != len(lines[1]):
         raise InputError(f"{where}: a line of types and a line of their vertices are expected")
@@ -129,7 +129,7 @@ def _counts(folder: str) -> dict[str, Any]:
 
 
 def _relations(folder: str) -> Record:
-    """The record of a heterogeneous graph."""
+    """Return the record of a heterogeneous graph."""
     record: Record = {name: {"num_nodes": count} for name, count in _counts(folder).items()}
     for triple in _triples(folder):
         for name in {triple[0], triple[2]} - record.keys():
@@ -144,14 +144,14 @@ def _relations(folder: str) -> Record:
         _check_number(folder, _edges(triple), pair)
         record[tuple(triple)] = {"edge_index": pair}
         of_relation = os.path.dirname(_edges(triple))
-        _tell_others(folder, f"{of_relation}/", os.listdir(os.path.join(folder, of_relation)))
+        _warn_of_others(folder, f"{of_relation}/", os.listdir(os.path.join(folder, of_relation)))
         if features := _table(folder, f"{_edges(triple)}-feat"):
             record[tuple(triple)]["edge-feat"] = read_numbers(os.path.join(folder, features))
     return record
 
 
 def _check_number(folder: str, edges: str, pair: npt.NDArray[np.integer]) -> None:
-    """InputError if a list of numbers of edges, beside these, says another number."""
+    """Raise InputError if the file ``num-edge-list`` beside the edges has another number."""
     if name := _table(folder, os.path.join(os.path.dirname(edges), "num-edge-list")):
         where, count = os.path.join(folder, name), pair.shape[1]
         said = float(read_numbers(where).sum())
@@ -159,13 +159,13 @@ def _check_number(folder: str, edges: str, pair: npt.NDArray[np.integer]) -> Non
             raise InputError(f"{where}: says '{said:.15g}' edges, and there are {count:,}")
 
 
-def _tell_others(folder: str, where: str, names: Iterable[str]) -> None:
-    """Say what of edges, beside ends and features, is not taken."""
+def _warn_of_others(folder: str, where: str, names: Iterable[str]) -> None:
+    """Warn of data of edges that are ignored."""
     stems = {name: name.partition(".")[0].replace("-", "_") for name in sorted(names)}
     left = [name for name, stem in stems.items() if stem.startswith("edge_") and stem not in _TAKEN]
     if left:
         words = ", ".join(show(name) for name in left)
-        warn(f"{folder}: {where}not taken: {words} of edges")
+        warn(f"{folder}: {where}ignored: {words} of edges")
 
 
 def _one_graph(counts: npt.NDArray[Any], where: str) -> int:
@@ -179,7 +179,7 @@ def _one_graph(counts: npt.NDArray[Any], where: str) -> int:
 
 
 def read_ogb_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Features, labels (-1 where the file has nan) or targets, and the lists of one split."""
+    """Read features, labels (-1 for nan in the file) or targets, and the lists of one split."""
     folder, found = os.fspath(path), dict[str, Any]()
     if _table(folder, TRIPLES):
         types = _counts(folder)
@@ -198,7 +198,7 @@ def read_ogb_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) 
 
 
 def _tables(folder: str, of_type: str = "") -> dict[str, Any]:
-    """Features and labels, in folders of their own where they are `of_type`."""
+    """Read features and labels; with `of_type`, "/TYPE", from the folders of this type."""
     names = [f"raw/{name}{of_type and f'{of_type}/{name}'}" for name in ("node-feat", "node-label")]
     found, (features, labels) = dict[str, Any](), (_table(folder, name) for name in names)
     if features:
@@ -210,7 +210,7 @@ def _tables(folder: str, of_type: str = "") -> dict[str, Any]:
 
 
 def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
-    """Classes of one task; the columns of several as they are."""
+    """Return the classes of one task, int64[rows]; the columns of several tasks unchanged."""
     if labels.ndim == 2 and labels.shape[1] > 1:
         if np.isnan(labels).any():
             raise InputError(f"{where}: labels of several tasks are unknown (nan); give 0 or 1")
@@ -221,7 +221,7 @@ def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
 
 
 def _split(folder: str, split: str | None, types: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Lists of one split by type that has some; the type "" is that of all vertices."""
+    """Read the lists of one split by vertex type; a graph of one type has the type ""."""
     root, names = _splits(folder)
     names = [n for n in names if any(_split_files(root, os.path.join(n, each)) for each in types)]
     if not names and split is None:
@@ -231,13 +231,13 @@ def _split(folder: str, split: str | None, types: Mapping[str, Any]) -> dict[str
 
 
 def _splits(folder: str) -> tuple[str, list[str]]:
-    """The folder of splits, and their names."""
+    """Return the folder of splits, and the names of the splits."""
     root = os.path.join(folder, "split")
     return root, sorted(os.listdir(root)) if os.path.isdir(root) else []
 
 
 def _chosen(folder: str, names: list[str], split: str | None) -> str:
-    """The split that is asked for, or the only one."""
+    """Return the name of the chosen split, or of the only split."""
     if split is None and len(names) > 1:
         cure = f"choose one by `split`, {' or '.join(names)}"
         raise InputError(f"{folder}: has several splits: {cure}")
@@ -248,7 +248,7 @@ def _chosen(folder: str, names: list[str], split: str | None) -> str:
 
 
 def _lists(root: str, name: str) -> dict[str, Any]:
-    """The lists in a folder of a split."""
+    """Read the lists of vertices in the folder of a split."""
     files = _split_files(root, name)
     if "split_dict" in files:
         where = os.path.join(root, name, "split_dict.pt")
@@ -272,10 +272,10 @@ def _split_files(root: str, name: str) -> dict[str, str]:
 
 
 def read_ogb_links(path: StrPath) -> dict[str, Any]:
-    """Links and negatives of the only split.
+    """Read links and negatives of the only split.
 
-    They are in ``train``, ``valid`` and ``test`` as .pt, or in folders of these names in ``edge``
-    and ``edge_neg`` as .csv.gz.
+    The files are ``train.pt``, ``valid.pt`` and ``test.pt``; or folders of these names have the
+    tables ``edge.csv.gz`` and ``edge_neg.csv.gz``.
     """
     folder = os.fspath(path)
     root, names = _splits(folder)
@@ -293,12 +293,12 @@ def read_ogb_links(path: StrPath) -> dict[str, Any]:
 
 
 def _link_files(folder: str) -> bool:
-    """Whether this is the folder of a split of links."""
+    """Whether a folder holds a split of links."""
     return os.path.isfile(os.path.join(folder, "train.pt")) or bool(_table(folder, "train/edge"))
 
 
 def _of_part(held: Any, key: str, where: str) -> dict[str, Any]:
-    """The links of train.pt and the like by our names."""
+    """Return the links of train.pt, valid.pt or test.pt by the names of `plancc.graph.links`."""
     if not isinstance(held, dict) or not {"edge", "source_node"} & held.keys():
         rule = "a dict with 'edge', or 'source_node' and 'target_node'"
         raise InputError(f"{where}: expected {rule}")

@@ -1,5 +1,7 @@
-"""Edge lists in Parquet: a file, or a folder of parts. A row ``u, v [, w]`` is ``A[u, v]``: row u
-needs row v, as in an edge list of text. pyarrow reads, only the columns asked for.
+"""Edge lists in Parquet: a file, or a folder of files.
+
+A row ``u, v [, w]`` is ``A[u, v]``: row u needs row v, as in a text of edges. pyarrow reads the
+files, and only the columns that are needed.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from plancc.graph.graph import Graph, Source, first_true
 from plancc.graph.ids import ID_OPTIONS, PiecewiseEdges, edge_columns, number
 from plancc.graph.listed_edges import is_listing
 from plancc.graph.named_ids import Names, names_of, sorted_names, warn_of_empty, whole_names
-from plancc.graph.rowids import SAMPLE, by_numbers, is_id_name, may_be_ids, say_order
+from plancc.graph.rowids import SAMPLE, is_id_name, may_be_ids, natural_order, warn_of_parts
 from plancc.graph.textfile import StrPath, check_readable, show
 from plancc.graph.union import Entries
 from plancc.memory import check_memory
@@ -31,18 +33,18 @@ from plancc.text import shown
 
 NEEDS = "plancc[parquet]"
 BATCH = 1 << 20
-"""Rows that are read at once where the files are read piece by piece."""
+"""Rows that are read at a time, if the files are read piece by piece."""
 DEEPEST = 3
-"""Folders within folders that are looked into."""
+"""Depth of nested folders that are searched for files."""
 BYTES_OF_NUMBER = 16
-"""Bytes that a number of a column takes while it is read: as Arrow's, and as numpy's."""
+"""Bytes that a number takes while it is read: 8 in Arrow's array, and 8 in NumPy's."""
 EXTENSIONS = (".parquet", ".pq")
 INDEX = "__index_level_0__"
-"""What pandas calls an index without a name."""
+"""Column name that pandas gives to an index without a name."""
 
 
 def parts_of(folder: str) -> list[str]:
-    """The Parquet files in a folder and its folders, by name; no names as ``_x`` or ``.x``."""
+    """Return the Parquet files in a folder and its folders, sorted, but not ``_x`` and ``.x``."""
     found = []
     for place, folders, files in os.walk(folder):
         deep = os.path.relpath(place, folder).count(os.sep) >= DEEPEST
@@ -64,17 +66,17 @@ def read_parquet(
 ) -> Graph:
     """Read edges from the columns of Parquet files.
 
-    The graph is undirected if and only if its pattern is symmetric.
+    The graph is undirected if its pattern is symmetric, else directed.
 
     Parameters:
-        path, num_vertices, keep_ids, pattern, **flags: As in `plancc.graph.formats.read_graph`.
-        columns: Names of the columns of u and v, and of the weights. Empty: columns that
-            `plancc.graph.ids.edge_columns` finds by their names.
+        path, num_vertices, keep_ids, pattern, **flags: See `plancc.graph.formats.read_graph`.
+        columns: Names of the columns of u and v, and perhaps of the weights. Empty for the columns
+            that `plancc.graph.ids.edge_columns` finds by their names.
 
     Raises:
-        InputError: For a damaged file, a column that is missing, an id that is null, negative or no
-            whole number, a weight that is no finite number.
-        BackendUnavailable: Without pyarrow.
+        InputError: For a damaged file, a missing column, an id that is null or not a whole number
+            >= 0, or a weight that is not a finite number.
+        BackendUnavailable: If pyarrow is not installed.
     """
     where = os.fspath(path)
     with _arrow_errors(where):
@@ -87,7 +89,7 @@ def read_parquet(
         ids, (u, v, weights) = _named_edges(read, names, where)
     warn_of_empty(where, ids, u, v)
     if is_listing():
-        say_order(where, parts_of(where), "what is given of edges follows them")
+        warn_of_parts(where, parts_of(where), "data of edges follow this order")
     options, place = (num_vertices, keep_ids), lambda k: f"{where}, row {k}"
     found = number(u, v, where, *options, place=place, names=ids)
     warn_of_two_sides(where, names[:2], u, v)
@@ -100,10 +102,10 @@ class ParquetEntries(PiecewiseEdges):
     """The edges of Parquet files, batch by batch.
 
     Parameters:
-        path, columns, num_vertices, keep_ids, pattern: As `read_parquet` takes them.
+        path, columns, num_vertices, keep_ids, pattern: See `read_parquet`.
 
     Raises:
-        InputError, BackendUnavailable: As `read_parquet`.
+        InputError, BackendUnavailable: See `read_parquet`.
     """
 
     changed = "the files changed while they were read"
@@ -130,13 +132,13 @@ class ParquetEntries(PiecewiseEdges):
 
     @staticmethod
     def claimed(path: StrPath) -> int:
-        """The edges that the files say that they have."""
+        """Return the number of edges that the files' metadata claim."""
         where = os.fspath(path)
         with _arrow_errors(where):
             return int(_table_of(where).count_rows())
 
     def pieces(self) -> Iterator[Entries]:
-        """Ids of u and v, and weights, of every batch."""
+        """Yield ids u and v, and weights, of every batch."""
         names, where = list(self._columns), self.where
         with _arrow_errors(where):
             arrow = library("pyarrow", where, NEEDS)
@@ -149,7 +151,7 @@ class ParquetEntries(PiecewiseEdges):
 
 @contextmanager
 def _arrow_errors(where: str) -> Iterator[None]:
-    """A block in which what pyarrow raises becomes an InputError."""
+    """Within the context, errors of pyarrow become InputError."""
     arrow = library("pyarrow", where, NEEDS)
     try:
         yield
@@ -162,13 +164,17 @@ def _arrow_errors(where: str) -> Iterator[None]:
 def _edge_columns(
     where: str, columns: tuple[str, ...], pattern: bool = False
 ) -> tuple[Any, tuple[str, ...]]:
-    """The files as a table that is not yet read, and its columns of edges, of checked types."""
+    """Return the files as an unread table, and the names of its columns of edges.
+
+    Raises:
+        InputError: For columns of a wrong type.
+    """
     arrow, table = library("pyarrow", where, NEEDS), _table_of(where)
     kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
     whole = {name for name, kind in kinds.items() if arrow.types.is_integer(kind)}
     numbers = whole | {name for name, kind in kinds.items() if arrow.types.is_floating(kind)}
     ids = whole | {name for name, kind in kinds.items() if _is_text(arrow, kind)}
-    _tell_of_folders(where)
+    _warn_of_folders(where)
     names = edge_columns(where, table.schema.names, columns, kinds.keys() - numbers)
     names = names[:2] if pattern else names
     for k, name in enumerate(names):
@@ -181,18 +187,18 @@ def _edge_columns(
 
 
 def _table_of(where: str) -> Any:
-    """The files as a table that is not yet read."""
+    """Return the files as an unread table."""
     dataset = library("pyarrow.dataset", where, NEEDS)
     return dataset.dataset(_files_of(where), format="parquet")
 
 
-def _tell_of_folders(where: str) -> None:
-    """Say what the names of folders say of their parts, as year=2020, and is not taken."""
+def _warn_of_folders(where: str) -> None:
+    """Warn that columns in the names of folders, such as year=2020, are ignored."""
     parts = parts_of(where)
     if named := sorted(
         {name for part in parts for name in re.findall(r"([^/\\]+)=[^/\\]*[/\\]", part)}
     ):
-        warn(f"{where}: not taken: {', '.join(map(show, named))} in the names of folders")
+        warn(f"{where}: ignored: {', '.join(map(show, named))} in the names of folders")
 
 
 def _source(where: str, names: Sequence[str]) -> Source:
@@ -201,7 +207,7 @@ def _source(where: str, names: Sequence[str]) -> Source:
 
 
 def _edges(read: Any, names: Sequence[str], where: str) -> Entries:
-    """Ids and weights of a table or a batch."""
+    """Return ids u and v, and weights or None, of a table or a batch."""
     u, v = (_ids(read.column(k), f"{where}: column '{names[k]}'") for k in (0, 1))
     return u, v, _weights(read, names, where)
 
@@ -215,7 +221,10 @@ def _weights(read: Any, names: Sequence[str], where: str) -> npt.NDArray[np.floa
 
 
 def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | None, Entries]:
-    """The names, where a column of ids is text, and edges by their numbers; else `_edges`."""
+    """Return the names (None if ids are numbers), and the edges.
+
+    With names, u and v are numbers of names.
+    """
     arrow = library("pyarrow", where, NEEDS)
     if not any(_is_text(arrow, read.schema.field(k).type) for k in (0, 1)):
         return None, _edges(read, names, where)
@@ -230,20 +239,21 @@ def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | N
 
 
 def _check_cost(numbers: int, where: str, what: str) -> None:
-    """InputError if the files, or the memory, have no room for this many numbers."""
+    """Raise InputError if the files are too small, or the memory too short, for these numbers."""
     wanted = numbers * BYTES_OF_NUMBER
     check_unpacked(wanted, _files_of(where), what)
     check_memory(wanted, what)
 
 
 def _files_of(where: str) -> list[str]:
-    """The file, or the files of a folder in the order of the numbers in their names.
+    """Return the file, or the files of a folder in the order of the numbers in their names.
 
-    InputError for what is no regular file.
+    Raises:
+        InputError: If one is not a readable file.
     """
     files = [where]
     if os.path.isdir(where):
-        files = [os.path.join(where, name) for name in sorted(parts_of(where), key=by_numbers)]
+        files = [os.path.join(where, name) for name in sorted(parts_of(where), key=natural_order)]
     for each in files:
         check_readable(each)
     return files
@@ -252,28 +262,28 @@ def _files_of(where: str) -> list[str]:
 def read_columns(
     path: StrPath, wanted: Callable[[list[str]], list[str]], named: bool = False
 ) -> dict[str, npt.NDArray[Any] | None]:
-    """Columns of a table of vertices; lists of equal length are the rows of a matrix.
+    """Read columns of a table of vertices; lists of equal length become the rows of a matrix.
 
     Parameters:
-        path: A file, or a folder of parts.
-        wanted: Called with the names of all columns; returns those to read. Others are read too
-            where they may be ids.
-        named: Whether ids are names, which any column of text may hold.
+        path: A file, or a folder of files.
+        wanted: Function of the names of all columns; returns the names of the columns to read.
+            Other columns are read too if they may hold ids.
+        named: Whether ids are names: then any column of text may hold ids.
 
     Returns:
-        dict of str to array, or None: All columns by name, the index that pandas wrote without a
-            name as "index"; None for columns that were not read. A null number is nan.
+        dict of str to array, or None: All columns by name; None for columns that were not read. An
+            index that pandas wrote without a name has the name "index". A null number is nan.
 
     Raises:
-        InputError: For a damaged file, two columns of one name, lists of different lengths, what is
-            no number.
-        BackendUnavailable: Without pyarrow.
+        InputError: For a damaged file, two columns with one name, lists of different lengths, and
+            values that are not numbers.
+        BackendUnavailable: If pyarrow is not installed.
     """
     where = os.fspath(path)
     arrow = library("pyarrow", where, NEEDS)
     with _arrow_errors(where):
         table = _table_of(where)
-        _tell_of_folders(where)
+        _warn_of_folders(where)
         names = list(table.schema.names)
         if len(set(names)) != len(names):
             raise InputError(f"{where}: two columns have one name")
@@ -292,14 +302,14 @@ def read_columns(
     found: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(names)
     for name in chosen:
         if name in texts and not is_id_name(name) and read.column(name).null_count:
-            continue  # no ids
+            continue  # a column with nulls does not hold ids
         found[name] = _array(arrow, read.column(name), f"{where}: column '{shown(name, 40)}'", True)
     columns = {"index" if renamed and name == INDEX else name: found[name] for name in found}
     return {**_range_of_pandas(table.schema.pandas_metadata, len(read)), **columns}
 
 
 def _count_of_numbers(table: Any, chosen: list[str]) -> int:
-    """Numbers in some columns of a table, those in lists too."""
+    """Return how many numbers some columns of a table hold, also within lists."""
     begins, count = tuple(f"{name}." for name in chosen), 0
     for known in (fragment.metadata for fragment in table.get_fragments()):
         for group in map(known.row_group, range(known.num_row_groups)):
@@ -310,7 +320,10 @@ def _count_of_numbers(table: Any, chosen: list[str]) -> int:
 
 
 def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None]:
-    """The index that pandas keeps as a range, "index" where it has no name; none from 0 by 1."""
+    """Return the index that pandas stored as a range, by its name or "index".
+
+    Return an empty dict if there is none, or if the index is 0, 1, 2, ...
+    """
     for each in (known or {}).get("index_columns", ()):
         if not isinstance(each, dict) or each.get("kind") != "range":
             continue
@@ -326,7 +339,7 @@ def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None
 
 
 def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDArray[Any]:
-    """A column as numbers, or ids as names; lists of equal length as a matrix."""
+    """Return a column as numbers, or ids as names; lists of equal length become a matrix."""
     kind, rows = column.type, len(column)
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or (
         arrow.types.is_fixed_size_list(kind)
@@ -357,7 +370,7 @@ def _check_nulls(column: Any, what: str, of: str) -> None:
 
 
 def _is_text(arrow: Any, kind: Any) -> bool:
-    """Whether a column holds text, also where every text is stored once."""
+    """Whether a column holds text, also in a dictionary encoding."""
     types, of = arrow.types, getattr(kind, "value_type", kind)
     text = types.is_string, types.is_large_string, getattr(types, "is_string_view", types.is_string)
     return not types.is_list(kind) and any(is_kind(of) for is_kind in text)

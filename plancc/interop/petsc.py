@@ -1,7 +1,7 @@
-"""PETSc's binary files: the matrix in plan order and index sets. Needs no PETSc.
+"""Export of PETSc's binary files: the matrix in plan order, and index sets, without PETSc.
 
-PETSc gives every rank contiguous rows, which plan order has. The format is that of ``MatLoad`` and
-``ISLoad`` (PETSc manual, MatLoad): big-endian 32-bit integers and doubles behind a class id.
+PETSc gives every rank contiguous rows, and so does plan order. ``MatLoad`` and ``ISLoad`` read the
+files (PETSc manual, MatLoad): a class id, then big-endian 32-bit integers and doubles.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from plancc.plan.plan import Plan
 
 MATRIX, INDEX_SET = 1211216, 1211218
 DENSE = -1
-"""In place of the number of nonzeros: rows of a dense matrix follow."""
+"""Number of nonzeros that stands for a dense matrix."""
 MOST = 2**31 - 1
 
 
 def write(plan: Plan, folder: Path) -> None:
-    """Write the matrix, which rows and which halo every rank has, the ordering, vertex data."""
+    """Write the matrix, each rank's number of rows and halo rows, the ordering, and vertex data."""
     from scipy.sparse import csr_array
 
     n, nnz = plan.num_vertices, plan.header.num_nonzeros

@@ -1,7 +1,7 @@
-"""Graphs of PyTorch Geometric: objects, and files that torch.save wrote. Imports neither library.
+"""Graphs of PyTorch Geometric: objects in memory, and files of torch.save.
 
-``edge_index[0]`` is the source j, ``edge_index[1]`` the target i that aggregates from it, hence
-``A[i, j]``. A sparse ``adj_t`` is ``A`` itself.
+This module imports neither library. ``edge_index[0]`` is the source j and ``edge_index[1]`` is the
+target i, which aggregates from j: hence ``A[i, j]``. A sparse ``adj_t`` is ``A`` itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plancc.interop.torchfile import StoredHetero, StoredObject, load_torch
 
 
 def is_data(obj: Any) -> bool:
-    """Whether an object looks like a Data or a HeteroData, or is its ``to_dict()``."""
+    """Whether an object looks like a Data, a HeteroData, or the ``to_dict()`` of one."""
     if isinstance(obj, Mapping):
         return "edge_index" in obj or "adj_t" in obj or "_global_store" in obj
     has_edges = hasattr(obj, "edge_index") or hasattr(obj, "adj_t")
@@ -26,10 +26,10 @@ def is_data(obj: Any) -> bool:
 
 
 def record_of(obj: Any, where: str) -> Record:
-    """The attributes of a Data by name; of a HeteroData, attributes of its types and relations.
+    """Return the attributes of a Data by name, or of a HeteroData by type and relation.
 
     Raises:
-        InputError: For several graphs, and what is no graph.
+        InputError: For several graphs, and for an object that is no graph.
     """
     if isinstance(obj, StoredObject):
         held = obj.state if isinstance(obj.state, dict) else {}
@@ -53,7 +53,7 @@ def record_of(obj: Any, where: str) -> Record:
 
 
 def _of_several(obj: tuple[Any, ...] | list[Any], where: str) -> Record:
-    """The only graph of a list, or of the (data, slices) of an InMemoryDataset."""
+    """Return the record of the only graph in a list, or in (data, slices) of an InMemoryDataset."""
     whole = not isinstance(obj, list) and 2 <= len(obj) <= 3 and _is_record(obj[0])
     if not whole or any(map(_is_graph, obj[1:])):
         if len(obj) != 1:
@@ -72,14 +72,14 @@ def _is_record(obj: Any) -> bool:
 
 
 def _is_graph(obj: Any) -> bool:
-    """Whether it is a graph, and not the slices of one, whose edge_index is a list."""
+    """Whether an object is a graph; the slices of a graph have a one-dimensional edge_index."""
     if isinstance(obj, Mapping):
         return getattr(obj.get("edge_index"), "ndim", 1) == 2
     return _is_record(obj)
 
 
 def hold(obj: Any) -> Held | None:
-    """A Data or HeteroData, its ``to_dict()``, any object or dict with ``edge_index``; or None."""
+    """Return the `Held` of an object that `is_data` accepts; None for other objects."""
     if not is_data(obj):
         return None
     name = f"PyG {type(obj).__name__}"
@@ -87,12 +87,14 @@ def hold(obj: Any) -> Held | None:
 
 
 def read_record(path: StrPath) -> Record:
-    """What a file holds: a Data or HeteroData, its ``to_dict()``, a dict of tensors, or the
-    ``processed/data.pt`` of an InMemoryDataset of one graph.
+    """Read the record of a file.
+
+    The file holds a Data or HeteroData, the ``to_dict()`` of one, or a dict of tensors; or it is
+    the ``processed/data.pt`` of an InMemoryDataset with one graph.
 
     Raises:
-        InputError: For what is no graph, several graphs, an object that is no tensor.
-        BackendUnavailable: Without torch.
+        InputError: For several graphs, a file without a graph, and objects other than tensors.
+        BackendUnavailable: If torch is not installed.
     """
     return record_of(load_torch(path), os.fspath(path))
 

@@ -1,9 +1,9 @@
-"""Partitions for PyTorch Geometric. Both need torch, and the cache torch_geometric.
+"""Exports of partitions for PyTorch Geometric.
 
-The cache of ClusterData, which then needs no METIS: ``part_P/metis.pt`` holds the permutations of
-nodes and edges (Chiang et al., Cluster-GCN, 2019, as PyTorch Geometric 2.4 and newer store them),
-``data.pt`` the graph that they belong to. A partition for torch_geometric.distributed is what its
-Partitioner writes.
+The first is the cache of ClusterData, which then needs no METIS (Chiang et al., Cluster-GCN, 2019).
+``part_P/metis.pt`` holds the permutations of nodes and edges in the form of PyTorch Geometric 2.4
+and newer, and ``data.pt`` holds the graph. Writing this cache needs torch and torch_geometric. The
+second is a partition for torch_geometric.distributed, as its Partitioner writes. It needs torch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plancc.plan.plan import Plan
 
 
 def write_cluster(plan: Plan, folder: Path) -> None:
-    """Write ``data.pt``, tensors by vertex and the number of vertices, and ``part_P/metis.pt``."""
+    """Write ``data.pt`` with edges and vertex data, and ``part_P/metis.pt``."""
     import torch
     from torch_geometric.loader.cluster import Partition
 
@@ -28,12 +28,12 @@ def write_cluster(plan: Plan, folder: Path) -> None:
         for name, array in vertex_arrays(plan, PYG_NAMES).items()
     }
     del data["vertex"]  # row v is vertex v
-    data["num_nodes"] = plan.num_vertices  # edges do not tell of isolated last vertices
+    data["num_nodes"] = plan.num_vertices  # edges do not show isolated vertices at the end
     data["edge_index"] = torch.from_numpy(np.stack([edges.source, edges.target]))
     data["edge_weight"] = torch.from_numpy(edges.weight)
     torch.save(data, folder / "data.pt")
 
-    # CSR by source in plan order; within a source by target, as ClusterData sorts
+    # CSR by source in plan order; the edges of a source are sorted by target, as in ClusterData
     source, target = place[edges.source], place[edges.target]
     order = np.lexsort((target, source))
     ptr = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=plan.num_vertices))])
@@ -60,14 +60,14 @@ CLUSTER = Export(
 def write_partition(plan: Plan, folder: Path) -> None:
     """Write META.json, the maps of nodes and edges, and a folder per part.
 
-    Nodes have the source's numbers, edges are numbered by source, then target. An edge is with the
-    owner of its target; edges of a part are sorted by target, then source.
+    Nodes have the numbers of the graph's source. Edges are numbered by source, then target. An edge
+    belongs to the owner of its target. The edges of a part are sorted by target, then source.
     """
     import torch
 
     edges, owner = edges_of(plan), plan.owner()
     arrays = vertex_arrays(plan, PYG_NAMES)
-    del arrays["vertex"]  # it is global_id
+    del arrays["vertex"]  # global_id holds the same numbers
     part_of_edge = owner[edges.target]
     order = np.lexsort((edges.source, edges.target, part_of_edge))
     ends = np.cumsum(np.bincount(part_of_edge, minlength=plan.num_parts))

@@ -1,6 +1,6 @@
-"""The graph of a record: edges, number of vertices, weights and vertex data by name.
+"""Records: edges, number of vertices, weights and vertex data of a graph, by name.
 
-What readers of frameworks have in common: each makes a record of what it finds.
+The readers of frameworks make records, and this module makes graphs of them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from plancc.graph.vertexdata import ALIASES, KEYS, MASKS, as_array
 
 Array = npt.NDArray[Any]
 Record = dict[Any, Any]
-"""By name; of a graph of types a record for every type by name, and for every relation by (source,
+"""Arrays by name. For a graph of several vertex types: records by type, and by relation (source,
 name, destination)."""
 _WEIGHTS = ("edge_weight", "edge_attr", "edge-feat")
 _OF_EDGES = (*_WEIGHTS, "edge_feat", "edge_label")
-"""What is taken of edges: weights, features, labels of links."""
+"""Names of data of edges that are read: weights, features, labels of links."""
 _FEATURES = ("features", *ALIASES["features"])
 _OF_VERTICES = (*_FEATURES, *KEYS[1:], *ALIASES["labels"])
 
@@ -41,20 +41,24 @@ _OF_VERTICES = (*_FEATURES, *KEYS[1:], *ALIASES["labels"])
 def graph_of_record(
     record: Record, where: str, source: Source, graph_key: str = "edge_index", **reading: bool
 ) -> Graph:
-    """The graph of a record.
+    """Return the graph of a record.
 
     Parameters:
-        record: ``edge_index`` int[2, edges], or ``adj_t``, a sparse tensor; ``edge_weight``, or
-            ``edge_attr`` or ``edge-feat`` of one column: the values; ``num_nodes``, else as many
-            vertices as the features have rows, or other vertex data that have one for every vertex
-            of ``edge_index``; ``n_id`` or ``ids``, n whole numbers or texts that differ, are the
-            vertices' ids.
-        where: Names the source in messages.
-        graph_key: The name of ``edge_index``.
-        **reading: Flags as `plancc.graph.formats.read_graph` has them.
+        record: A record with these arrays:
+
+            - Edges: ``edge_index``, int[2, edges], or ``adj_t``, a sparse tensor.
+            - Values: ``edge_weight``, or ``edge_attr`` or ``edge-feat`` of one column.
+            - Number of vertices: ``num_nodes``. Without it, the number of rows of the features, or
+              of other vertex data with a row for every vertex of ``edge_index``.
+            - Ids: ``n_id`` or ``ids``, n distinct whole numbers or texts.
+
+        where: Words for the source, for messages.
+        source: Source of the graph.
+        graph_key: Name of ``edge_index`` in the record.
+        **reading: Flags of `plancc.graph.formats.read_graph`.
 
     Raises:
-        InputError
+        InputError: For missing or wrong arrays; the message names the array.
     """
     if is_typed(record):
         return _graph_of_types(record, where, source, **reading)
@@ -76,7 +80,7 @@ def graph_of_record(
 
 
 def _graph_of_types(record: Record, where: str, source: Source, **reading: bool) -> Graph:
-    """The graph of the records of types and relations."""
+    """Return the graph of records by type and by relation."""
     for flag in ("symmetrize", "transpose"):
         if reading.get(flag):
             raise InputError(f"{where}: a graph of types is read without `{flag}`")
@@ -103,12 +107,12 @@ def _graph_of_types(record: Record, where: str, source: Source, **reading: bool)
 
 
 def edge_index_of(edge_index: Any, where: str) -> IntArray:
-    """An edge_index as integers of shape (2, edges)."""
+    """Return an edge_index as int[2, edges]; InputError for another type or shape."""
     return check_edge_index(as_array(edge_index, f"{where}: 'edge_index'"), where)
 
 
 def _check_ends(pair: tuple[IntArray, IntArray], num_vertices: int, what: str, cure: str) -> None:
-    """InputError for a vertex number that is out of range; the message says where it is."""
+    """Raise InputError for a vertex number out of range; the message has its place."""
     for side, ends in enumerate(pair):
         if (k := first_outside(ends, num_vertices)) is not None:
             wrong = np.count_nonzero((ends < 0) | (ends >= num_vertices))
@@ -120,7 +124,7 @@ def _check_ends(pair: tuple[IntArray, IntArray], num_vertices: int, what: str, c
 
 
 def _cure(record: Record, num_vertices: int) -> str:
-    """What says how many vertices there are, and what to do if it is too few."""
+    """Return words for the array that shows the number of vertices, and advice if it is too low."""
     if record.get("num_nodes") is not None:
         return f"'num_nodes' is {num_vertices:,}; give the number of all vertices"
     shapes = {name: getattr(record.get(name), "shape", None) for name in (*_OF_VERTICES, *MASKS)}
@@ -157,9 +161,11 @@ def _num_vertices(record: Record, row: IntArray, col: IntArray, where: str) -> i
 def _weights(
     record: Record, edges: int, where: str, vertices: int = -1
 ) -> tuple[str, Array | None]:
-    """Name of the edges' values, and one for each edge.
+    """Return the name and the array, number[edges], of the edges' values; "" and None for none.
 
-    `vertices`: Rows of what is of vertices; -1: the record has no vertex data.
+    Parameters:
+        edges: Number of edges.
+        vertices: Number of rows of vertex data; -1 if the record has no vertex data.
     """
     taken: tuple[str, Array | None] = "", None
     for name in _WEIGHTS:
@@ -187,14 +193,15 @@ def _weights(
         and not str(name).endswith("index")
     ]
     if others:
-        warn(f"{where}: not taken: {', '.join(others)} of edges; 'edge_weight' is their weight")
+        warn(f"{where}: ignored: {', '.join(others)} of edges; 'edge_weight' is their weight")
     return taken
 
 
 def edges_of_record(record: Record, where: str, graph_key: str = "edge_index") -> Any:
-    """The edges of a record with features, or with weights; None without these or in ``adj_t``.
+    """Return the `EdgeFeatures` of a record: its features or weights; None if it has neither.
 
-    Of a graph of types the features by relation.
+    A record with ``adj_t`` has none. For a graph of several vertex types, return the features by
+    relation.
     """
     if is_typed(record):
         every = (name for name in record if isinstance(name, tuple))
@@ -216,7 +223,7 @@ def edges_of_record(record: Record, where: str, graph_key: str = "edge_index") -
 
 
 def _of_sparse(matrix: Any, where: str) -> tuple[int, IntArray, IntArray, Array | None]:
-    """(n, row, column, values) of a sparse tensor of torch."""
+    """Return (n, row, column, values) of a sparse tensor of torch; values are None if all are 1."""
     what = f"{where}: 'adj_t'"
     shape = tuple(getattr(matrix, "shape", ()))
     square = len(shape) > 1 and shape[0] == shape[1] and shape[2:] in ((), (1,))
@@ -230,12 +237,12 @@ def _of_sparse(matrix: Any, where: str) -> tuple[int, IntArray, IntArray, Array 
 
 
 def is_typed(record: Mapping[Any, Any]) -> bool:
-    """Whether a record is of a graph of types."""
+    """Whether a record has relations: it is of a graph of several vertex types."""
     return any(isinstance(name, tuple) for name in record)
 
 
 def held_record(record: Record, name: str, format: str) -> Held:
-    """The graph in memory that a record is of."""
+    """Return the `Held` of a record."""
     return Held(
         name,
         partial(graph_of_record, record, name, Source(name, format=format)),
@@ -247,12 +254,12 @@ def held_record(record: Record, name: str, format: str) -> Held:
 def format_of_records(
     name: str, read_record: Callable[[StrPath], Record], extensions: tuple[str, ...], **others: Any
 ) -> Format:
-    """The format of files that hold one record each.
+    """Return the format of files that hold one record each.
 
     Parameters:
-        name: Of the format.
-        read_record: Returns the record of a file.
-        extensions, others: As of `Format`; with the reading option "keys", its "graph" names
+        name: Name of the format.
+        read_record: Function that reads the record of a file.
+        extensions, others: See `Format`. If `options` has "keys", ``keys["graph"]`` is the name of
             ``edge_index``.
     """
 
@@ -261,7 +268,7 @@ def format_of_records(
         record, where = read_record(path), os.fspath(path)
         if record.get("edge_label_index") is not None:
             links = "'edge_label_index', links to learn (`links` takes them from .npz)"
-            warn(f"{where}: not taken: {links}")
+            warn(f"{where}: ignored: {links}")
         return graph_of_record(record, where, source, key, **flags)
 
     def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Record:

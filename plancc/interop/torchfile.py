@@ -1,6 +1,7 @@
-"""Files of torch.save, read by torch.load with ``weights_only``: tensors, numpy arrays and plain
-containers, no code of the file's choice. Objects of PyTorch Geometric become `StoredObject`, which
-holds their state, so that neither that library nor its code is needed.
+"""Reader of torch.save's files: tensors, NumPy arrays and plain containers.
+
+torch.load reads with ``weights_only``, so a file cannot run code. An object of PyTorch Geometric
+becomes a `StoredObject` with the object's state, so PyTorch Geometric is not needed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from plancc.text import shown
 
 
 class StoredObject:
-    """An object of PyTorch Geometric in a file: its `state`, and nothing of its code."""
+    """An object of PyTorch Geometric in a file, reduced to its `state`."""
 
     state: Any = None
 
@@ -52,12 +53,12 @@ _STORED = (
 
 
 def load_torch(path: StrPath) -> Any:
-    """What torch.save wrote into a file.
+    """Read a file of torch.save.
 
     Raises:
-        InputError: For a damaged file, or one that holds anything but tensors, arrays, containers
-            and what PyTorch Geometric stores a graph in.
-        BackendUnavailable: Without torch.
+        InputError: For a damaged file, and for a file that holds anything but tensors, arrays,
+            containers and PyTorch Geometric's classes of graphs.
+        BackendUnavailable: If torch is not installed.
     """
     check_readable(path)
     name = os.fspath(path)
@@ -76,12 +77,12 @@ def load_torch(path: StrPath) -> Any:
             return held
     except (InputError, MemoryError):
         raise
-    except Exception as error:  # torch raises what its parsers raise
+    except Exception as error:  # torch passes on any error of its parsers
         raise InputError(f"{name}: {_UNREADABLE}: {_why_not(str(error), name)}") from error
 
 
 def _why_not(error: str, name: str) -> str:
-    """Why torch cannot read a file, by its words."""
+    """Return a sentence that says why torch cannot read a file, from torch's message."""
     if named := re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", error):
         kind = shown(named[1], 60)
         return f"it holds an object of '{kind}'; only tensors are read: save data.to_dict()"
@@ -94,7 +95,7 @@ def _why_not(error: str, name: str) -> str:
 
 
 _ZIP, _PICKLE = b"PK", b"\x80\x02"
-"""How files of torch.save begin, of today and of before torch 1.6."""
+"""First bytes of torch.save's files: today, and before torch 1.6."""
 
 
 def _start(name: str) -> bytes:
@@ -105,12 +106,12 @@ def _start(name: str) -> bytes:
 def _is_archive(name: str) -> bool:
     try:
         return zipfile.is_zipfile(name)
-    except zipfile.BadZipFile as error:  # of several disks
+    except zipfile.BadZipFile as error:  # an archive over several disks
         raise InputError(f"{name}: {_DAMAGED}") from error
 
 
 def _check_sums(name: str) -> None:
-    """InputError if a part of the archive has another checksum than it was saved with."""
+    """Raise InputError if a file in the archive does not have its stored checksum."""
     if not _is_archive(name):
         return
     try:
@@ -130,7 +131,10 @@ _DAMAGED = f"{_UNREADABLE}: it is damaged"
 
 
 def _check_stored(held: Any, name: str) -> None:
-    """Refuse tensors of more entries than are stored: by strides of 0 any shape is one number."""
+    """Raise InputError for a tensor with more entries than are stored.
+
+    With strides of 0, a tensor of any shape may store one number.
+    """
     found, seen = [held], set[int]()
     while found:
         each = found.pop()
@@ -155,7 +159,7 @@ def _check_stored(held: Any, name: str) -> None:
 
 
 def _stored_parts(tensor: Any) -> list[Any]:
-    """The dense tensors that a tensor consists of."""
+    """Return the dense tensors of which a tensor consists."""
     layout = str(tensor.layout).removeprefix("torch.")
     if layout == "sparse_coo":
         return [tensor._indices(), tensor._values()]
@@ -167,20 +171,23 @@ def _stored_parts(tensor: Any) -> list[Any]:
 
 
 def _no_default(*_: Any) -> dict[Any, Any]:
-    """What stands in for a defaultdict, which weights_only cannot fill."""
+    """Return a dict in place of a defaultdict, which weights_only cannot fill."""
     return OrderedDict()
 
 
 def _member(kind: Any, name: Any) -> StoredObject:
-    """What stands in for getattr, by which Python 3.11.0 to 3.11.3 name a member of an enum."""
+    """Stand in for getattr, by which Python 3.11.0 to 3.11.3 name a member of an enum."""
     if kind is not StoredObject or not isinstance(name, str):
-        raise ValueError("Unsupported class getattr")  # in torch's words for what it refuses
+        raise ValueError("Unsupported class getattr")  # torch's own words for a refused class
     return StoredObject()
 
 
 @contextlib.contextmanager
 def _only_these(serialization: Any, known: list[Any]) -> Iterator[None]:
-    """Let files name these and nothing that other libraries have registered (torch >= 2.6)."""
+    """Within the context, files may name only `known`, not classes of other libraries.
+
+    Other libraries may register classes with torch 2.6 and newer.
+    """
     if not hasattr(serialization, "get_unsafe_globals_in_checkpoint"):
         yield
         return
@@ -195,7 +202,7 @@ def _only_these(serialization: Any, known: list[Any]) -> Iterator[None]:
 
 
 def _numpy_globals() -> list[Any]:
-    """What a pickled array of numbers consists of."""
+    """Return the classes and functions that a pickled array of numbers names."""
     from _codecs import encode
 
     made: Any = np.zeros(0).__reduce__()[0]

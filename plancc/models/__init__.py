@@ -1,7 +1,7 @@
-"""Models: what is partitioned. A model turns a normalised matrix into a `Problem`.
+"""The registry of models. A model turns a normalised matrix into a `Problem` to partition.
 
 Every model is a `plancc.models.base.Model`: a frozen dataclass whose fields are its options, and
-whose class attributes say what it is. Models know no partitioner's library, plan or file format.
+whose class attributes describe it. Models know no partitioner's library, plan or file format.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ MODELS = Registry(
     subclass_of="plancc.models.base:Model",
 )
 PROBLEMS = (Assignment, Hypergraph, WeightedGraph)
-"""What models of row plans build."""
+"""Types of problems that models of row plans build."""
 DEFAULT_MODEL = "hp"
-"""Model of those who name none."""
+"""Name of the model if the user names none."""
 
 
 def make_model(name: str, options: Mapping[str, Any]) -> Model:
-    """The model `name` with its options; InputError for one that it does not have, or lacks."""
+    """Make the model `name`; InputError for an unknown or a missing option."""
     model_class: type[Model] = MODELS[name]
     known = model_class.option_fields()
     for option in options:
@@ -77,15 +77,17 @@ def build_problem(
     seed: int,
     takes: tuple[type, ...] = PROBLEMS,
 ) -> Any:
-    """What a model builds, which is one of the types that its caller takes.
+    """Call `Model.build`, and check the type of the problem.
 
     Parameters:
-        model: Perhaps a third party's.
-        matrix, num_parts, balance, seed: As of `Model.build`.
+        model: The model, which may be a third party's.
+        matrix, num_parts, balance, seed: See `Model.build`.
+        takes: Types of problems that the caller can use.
 
     Raises:
-        InputError: What the model refuses.
-        BackendError: If it builds anything else; the message names model, package, file and line.
+        InputError: If the model refuses the matrix or the parameters.
+        BackendError: If the problem has another type; the message names the model, its package,
+            file and line.
     """
     problem = model.build(matrix, num_parts, balance=balance, seed=seed)
     if not isinstance(problem, takes):

@@ -1,4 +1,4 @@
-"""Which models compete where the user leaves the choice: model ``auto``."""
+"""Model ``auto``: several models compete, and the best plan wins."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ CANDIDATES = (
     *("hp", "medium-grain", "libra"),
     *("cagnet-1d", "cagnet-1.5d", "cagnet-2d", "cagnet-3d", "mop"),
 )
-"""Models that compete where none are named: a layout each, the first for rows."""
+"""Models that compete by default; the first is the model of row plans."""
 
 
 @dataclass(frozen=True)
 class AutoModel(Model):
-    """Best of several models by the objective.
+    """The best of several models by the objective.
 
     Attributes:
-        candidates: Names of models, each in the best of its `forms`. None: `CANDIDATES`, of which
-            only the most promising are searched for.
+        candidates: Names of models, each tried in its `forms`. None: `CANDIDATES`; then only the
+            most promising of them are searched.
     """
 
     layout: ClassVar[str] = "any"
@@ -43,11 +43,11 @@ class AutoModel(Model):
     )
 
     def names(self) -> tuple[str, ...]:
-        """The candidates, each once."""
+        """Names of the candidates, without repetition."""
         given = CANDIDATES if self.candidates is None else self.candidates
         names = given.split(",") if isinstance(given, str) else given
         return tuple(dict.fromkeys(name.strip() for name in names))
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """InputError: each candidate has another problem (`plancc.owners.choice.choose`)."""
+        """Raise InputError: every candidate builds its own problem (`plancc.owners.choice`)."""
         raise InputError("model 'auto' has no problem of its own: it compares other models' plans")

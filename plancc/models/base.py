@@ -1,4 +1,4 @@
-"""What every model is, and what it says of itself."""
+"""The base classes of models, whose class attributes describe a model to the rest of plancc."""
 
 from __future__ import annotations
 
@@ -20,35 +20,36 @@ if TYPE_CHECKING:
 class Model(ABC):
     """A frozen dataclass that turns a normalised matrix into a `Problem`; its fields are options.
 
-    The class attributes say what a model is. The pipeline, the search, sweeps, process grids and
-    the command line read them, and do not ask for a model's name.
+    The class attributes describe the model. The pipeline, the search, sweeps, process grids and the
+    command line read these attributes, and never compare a model's name.
 
     Attributes:
-        layout: Layout of its plans: "row", "edge", "grid", "feature", or "any" (it chooses among
-            models).
-        problem: What it hands to a partitioner: `Hypergraph` or `WeightedGraph` (models of layout
-            "edge" wrap theirs in an `EdgeProblem`). None: it assigns owners without a partitioner.
-        searched: Whether `plancc.search` looks for owners, unless the user names a partitioner.
-        default_objective: What is minimised where the user names no objective; None: nothing is.
-        own_objectives: Objectives besides the search's, which its partitioner minimises
-            (`with_objective`). A model whose default is one of them is searched on request only.
-        minimised: Objectives that its problem states exactly, so that a partitioner's answer needs
+        layout: Layout of the model's plans: "row", "edge", "grid" or "feature"; "any": the model
+            chooses among models.
+        problem: Type of the problem for a partitioner, `Hypergraph` or `WeightedGraph`. Models of
+            layout "edge" wrap it in an `EdgeProblem`. None: the model assigns owners itself.
+        searched: Whether `plancc.search` searches for owners, unless the user names a partitioner.
+        default_objective: The objective if the user names none; None: nothing is minimised.
+        own_objectives: Objectives, besides those of the search, that the model's partitioner
+            minimises (`with_objective`). If the default objective is among them, the model is
+            searched on request only.
+        minimised: Objectives that the problem states exactly, so that a partitioner's result needs
             no refinement.
-        starts_from_cut: Whether a search starts from few cut edges of the graph, by the quickest
-            partitioner. False: from a partition of the model's own problem.
+        starts_from_cut: Whether a search starts from few cut edges of the graph, found by the
+            fastest partitioner. False: from a partition of the model's own problem.
         of_batches: Whether the objective is the expected volume of mini-batches (classes derived
             from `StochasticModel` only).
-        competes: Whether model auto may try it.
-        swept: Whether it gives owners for any number of ranks, so that a sweep can predict
-            it.
+        competes: Whether model auto may try the model.
+        swept: Whether the model gives owners for any number of ranks, so that a sweep can predict
+            its plans.
         assigns_blocks: Whether a row model can assign rows to the blocks of a process grid.
-        even_random: Whether rows are owned at random in equal numbers: the halo then follows from
-            sizes alone.
+        even_random: Whether owners are random and parts have equal numbers of rows. The number of
+            halo rows then follows from sizes alone.
         follows_capacities: Whether a model that assigns owners itself makes parts in proportion to
-            the capacities of its balance, or leaves sizes to the user. What is searched or
-            partitioned always is.
-        on_ranks: Whether several ranks can compile it together (`plancc.distributed`): it is
-            searched by the volume of row plans, or `build` looks at no column.
+            the capacities of its balance, or leaves sizes to the user. Models that are searched or
+            partitioned always follow capacities.
+        on_ranks: Whether several ranks can compile the model together (`plancc.distributed`). The
+            model is then searched by the volume of row plans, or `build` reads no column.
     """
 
     layout: ClassVar[str] = "row"
@@ -68,33 +69,37 @@ class Model(ABC):
 
     @abstractmethod
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """What is partitioned, or the owners.
+        """Return the problem to partition, or the owners.
 
         Parameters:
             matrix: The normalised matrix.
+            num_parts: Number of parts.
+            balance: What parts share evenly.
+            seed: Seed of random choices.
 
         Raises:
-            InputError: `num_parts` is not in 1..num_vertices, or `balance` cannot be had.
+            InputError: If `num_parts` is not in 1..num_vertices, or if the model cannot keep
+                `balance`.
         """
 
     @classmethod
     def takes_capacities(cls) -> bool:
-        """Whether parts can be of unequal size."""
+        """Whether parts can have unequal sizes."""
         return cls.follows_capacities or cls.searched or cls.problem is not None
 
     @classmethod
     def option_fields(cls) -> dict[str, Field[Any]]:
-        """The options that `from_options` takes, by name."""
+        """Fields of the options that `from_options` takes, by name."""
         return {each.name: each for each in options_of(cls)}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """The model with some of its `option_fields`; the others take their defaults."""
+        """Make the model with the given options; other options keep their defaults."""
         return cls(**options)
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Options of every form in which model auto tries it on `num_ranks` ranks."""
+        """Options of every form of the model that model auto tries on `num_ranks` ranks."""
         return [{}]
 
     def with_objective(self, objective: str) -> Self:
@@ -102,27 +107,27 @@ class Model(ABC):
         return self
 
     def with_data(self, vertex_data: VertexData) -> Self:
-        """The same model where it needs masks or clusters; by default it does not."""
+        """The same model with masks and clusters, if the model needs them; by default, itself."""
         return self
 
     def taken(self, matrix: Graph, num_parts: int) -> dict[str, Any]:
-        """Values that stand for options left to the model, for the provenance."""
+        """Values that the model chose for options that the user left out, for the provenance."""
         return {}
 
     def check(self, graph: Graph, num_parts: int) -> None:  # noqa: B027  most have nothing to do
-        """Refuse, before the graph is normalised, what can be refused by its number of vertices."""
+        """Refuse options that do not fit the graph's vertices, before the graph is normalised."""
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Why the model is not made for such a matrix and what to choose; "" where it is."""
+        """Say why the model does not suit such a matrix, and what to choose; "" if it suits."""
         return ""
 
 
 class EdgeModel(Model):
-    """A model of owners of rows and of single nonzeros, whose plans have an expand and a fold.
+    """A model that gives owners to rows and to single nonzeros; its plans have expand and fold.
 
     Attributes:
-        partitioned_first: Whether a search starts from a partition of the model's own problem, not
-            from a search by rows.
+        partitioned_first: Whether a search starts from a partition of the model's own problem.
+            False: from a search by rows.
     """
 
     layout: ClassVar[str] = "edge"

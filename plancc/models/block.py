@@ -1,4 +1,4 @@
-"""Contiguous blocks of rows, balanced by vertex weight: model ``block``."""
+"""Model ``block``: contiguous blocks of rows, balanced by vertex weight."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def block_owner(
     """Cut ``0..n-1`` into `num_parts` nonempty runs of about the same weight.
 
     Cut k is where the running weight is closest to ``k / num_parts`` of the total, or to the share
-    of the first k `capacities`, moved as little as needed for every run to hold a vertex.
+    of the first k `capacities`. Cuts move as little as needed for every run to have a vertex.
 
     Parameters:
-        weights (int64[n]): All zero: rows are shared evenly.
-        num_parts: At most n.
-        capacities: None: all alike.
+        weights (int64[n]): Weights of the vertices. If all are 0, every vertex weighs 1.
+        num_parts: Number of runs, at most n.
+        capacities: Relative weights of the runs; None: all runs are alike.
 
     Returns:
-        int32[n], nondecreasing
+        Part of every vertex, int32[n], nondecreasing.
     """
     n = len(weights)
     if not weights.any():
@@ -59,7 +59,7 @@ class BlockModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Cut the given order into blocks of about the same weight; `seed` is not used."""
+        """Cut the source's order into blocks of about the same weight; `seed` is not used."""
         check_num_parts(matrix.num_vertices, num_parts)
         weights = combined(vertex_weights(matrix, balance))
         return Assignment(block_owner(weights, num_parts, capacities_of(balance)))

@@ -1,4 +1,4 @@
-"""Capacities: how much larger than others the parts of a partition may be."""
+"""Capacities: relative sizes of the parts of a partition."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from plancc.errors import InputError
 from plancc.graph.textfile import data_lines, fail, read_bytes, read_number
 
 Capacities = tuple[float, ...] | None
-"""A number above 0 for every part, to which its even share is in proportion; None: all alike."""
+"""A number above 0 for every part; a part's even share is proportional to it. None: all alike."""
 
 
 def check_capacities(
     capacities: Sequence[float] | npt.NDArray[np.float64], num_parts: int | None = None
 ) -> tuple[float, ...]:
-    """The capacities as floats.
+    """Check capacities, and return them as floats.
 
     Parameters:
-        num_parts: How many there must be.
+        capacities: The numbers.
+        num_parts: Expected length of the list; None: any length.
 
     Raises:
-        InputError: No numbers, another number of them than `num_parts`, one that is not finite and
+        InputError: If the list is empty, has another length, or has a number that is not finite and
             above 0.
     """
-    shape = np.array(capacities, dtype=object).shape  # lists of several lengths have one too
+    shape = np.array(capacities, dtype=object).shape  # ragged lists have a shape too
     if isinstance(capacities, str) or len(shape) != 1 or shape[0] == 0:
         raise InputError(
             f"`capacities` {capacities!r}: a list of numbers above 0 is needed, one for every part"
@@ -45,10 +46,10 @@ def check_capacities(
 
 
 def relative_capacities(num_parts: int, capacities: Capacities) -> npt.NDArray[np.float64]:
-    """Capacities over their mean, float64[num_parts]; exactly 1 where all are alike.
+    """Capacities divided by their mean, float64[num_parts]; exactly 1 if all are alike.
 
     Raises:
-        InputError: There are capacities of another number of parts.
+        InputError: If the number of capacities is not `num_parts`.
     """
     if capacities is None:
         return np.ones(num_parts)
@@ -57,11 +58,11 @@ def relative_capacities(num_parts: int, capacities: Capacities) -> npt.NDArray[n
 
 
 def read_capacities(path: str | os.PathLike[str]) -> tuple[float, ...]:
-    """Capacities from a text file: numbers with blanks, commas or line ends between them.
+    """Read capacities from a text file: numbers with blanks, commas or line ends between them.
 
     Raises:
-        InputError: The file cannot be read or has no numbers; a word that is no finite number above
-            0, with its line.
+        InputError: If the file cannot be read or has no numbers, or if a word is not a finite
+            number above 0; the message names the line.
     """
     found = []
     for line, text in data_lines(path, read_bytes(path).splitlines(), comments=(b"#",)):

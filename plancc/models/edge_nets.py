@@ -1,4 +1,4 @@
-"""Nets of the models of edge plans, in numba."""
+"""Kernels that build the nets of medium-grain models."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from plancc.kernel import njit
 def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
     """Whether the column of every nonzero is lighter than its row: bool[num_nonzeros].
 
-    Of equal ones the lower number counts as lighter, so that a symmetric pattern is split
-    symmetrically; a nonzero of the diagonal goes with its row.
+    If both weigh the same, the lower number counts as lighter, so that a symmetric pattern is split
+    symmetrically. A nonzero of the diagonal goes with its row.
 
     Parameters:
-        indptr: int64[n + 1].
-        indices: int32[num_nonzeros].
-        in_row, in_column (int64[n]): Nonzeros.
+        indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern.
+        in_row, in_column (int64[n]): Number of nonzeros of every row, and of every column.
     """
     with_column = np.empty(len(indices), dtype=np.bool_)
     for i in range(len(indptr) - 1):
@@ -31,19 +30,19 @@ def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
-    """Expand nets of the columns, then fold nets of the rows, without nets of one pin.
+    """Build the expand nets of columns, then the fold nets of rows, without nets of one pin.
 
     Parameters:
-        indptr: int64[n + 1].
-        indices: int32[num_nonzeros], unique in every row.
-        with_column: bool[num_nonzeros], False on the diagonal.
+        indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern, columns unique in a row.
+        with_column (bool[num_nonzeros]): Whether a nonzero goes with its column; False on the
+            diagonal.
 
     Returns:
-        net_ptr: int64[num_nets + 1]
-        pins (int32[num_pins]): Of every net its column or row itself comes first.
+        net_ptr (int64[num_nets + 1]): Offsets of the nets' pins.
+        pins (int32[num_pins]): Pins; the first pin of a net is its own column or row.
         source (int32[num_nets]): The column or row of every net.
-        weight (int64[n]): Nonzeros that go with every vertex.
-        nonzero_vertex (int32[num_nonzeros]): With which.
+        weight (int64[n]): Number of nonzeros that go with every vertex.
+        nonzero_vertex (int32[num_nonzeros]): The vertex that every nonzero goes with.
     """
     n = len(indptr) - 1
     # Nets 0..n-1 are columns (expand), n..2n-1 rows (fold); each has its own vertex as a pin.
@@ -57,7 +56,8 @@ def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
             nonzero_vertex[k] = v
             weight[v] += 1
             if i != j:
-                # At its column a nonzero is a partial sum of the row, at its row it reads a column.
+                # A nonzero with its column adds a pin to the row's fold net: a partial sum.
+                # A nonzero with its row adds a pin to the column's expand net: a row of H to read.
                 size[n + i if with_column[k] else j] += 1
     num_nets = 0
     for e in range(2 * n):

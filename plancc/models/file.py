@@ -1,4 +1,4 @@
-"""Owners made elsewhere: model ``file``."""
+"""Model ``file``: owners that the user gives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plancc.models.weights import Balance, check_num_parts
 
 @dataclass(frozen=True, eq=False)
 class FileModel(Model):
-    """Part vector from a file or an array.
+    """Owners from a part vector in a file or an array.
 
     Attributes:
         part (path or int[num_vertices]): Part of every vertex, counted from 0.
@@ -46,8 +46,9 @@ class FileModel(Model):
         """Take the given owners; `balance` and `seed` are not used.
 
         Raises:
-            InputError: No part vector, one of the wrong length, not whole numbers, or a part number
-                outside 0..num_parts-1 (the message names the first such vertex).
+            InputError: If there is no part vector, if it has a wrong length or numbers that are not
+                whole, or if a part number is outside 0..num_parts-1 (the message names the first
+                such vertex).
         """
         return Assignment(part_vector(self.part, matrix.num_vertices, num_parts))
 
@@ -55,10 +56,13 @@ class FileModel(Model):
 def part_vector(
     part: str | os.PathLike[str] | npt.ArrayLike, num_vertices: int, num_parts: int, least: int = 0
 ) -> npt.NDArray[np.int32]:
-    """The part of every vertex, from a file or an array: int32[num_vertices].
+    """Read and check the part of every vertex, from a file or an array: int32[num_vertices].
 
     Parameters:
-        least: Smallest number; -1 where a vertex may have no part.
+        part: The file's path, or the array.
+        num_vertices: Expected length.
+        num_parts: Part numbers are below it.
+        least: Smallest allowed number; -1 if a vertex may have no part.
 
     Raises:
         InputError: See `FileModel.build`.

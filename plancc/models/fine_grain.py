@@ -1,4 +1,4 @@
-"""Fine-grain model of edge plans: ``fine-grain``."""
+"""Model ``fine-grain`` of edge plans: a hypergraph with a vertex for every nonzero."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.base import EdgeModel
-from plancc.models.crowd import Crowd
+from plancc.models.full_rows import FullRows
 from plancc.models.medium_grain import INSTEAD_OF_SEARCH, check_nonzeros_balanced
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
 MAX_NUM_VERTICES = 2**31 - 1
-"""Most vertices of the hypergraph: pins are int32."""
+"""Most vertices of the hypergraph, since pins are int32."""
 
 
 @dataclass(frozen=True)
@@ -24,19 +24,19 @@ class FineGrainModel(EdgeModel):
     """Hypergraph with one vertex per nonzero, one net per column and one per row.
 
     After Catalyurek and Aykanat, "A fine-grain hypergraph model for 2D decomposition of sparse
-    matrices" (IPDPS 2001). Nonzero (i, j) is a pin of the expand net of column j, whose parts need
-    row j of H, and of the fold net of row i, whose parts have a partial sum of row i. The nonzero
-    (i, i) of the diagonal is a pin of both nets of i, and its part owns row i of H and of the
-    product; where it is missing, a vertex of weight 0 stands in for it::
+    matrices" (IPDPS 2001). Nonzero (i, j) is a pin of two nets. Parts in the expand net of column j
+    need row j of H. Parts in the fold net of row i have a partial sum of row i. The diagonal
+    nonzero (i, i) is a pin of both nets of i, and its part owns row i of H and of the product. If
+    (i, i) is missing, a vertex of weight 0 takes its place::
 
                    0  1  2          expand net of column 1   {b (0, 1), d (2, 1), e (1, 1)}
             0      a  b  .          fold net of row 2        {c (2, 0), d (2, 1), f (2, 2)}
             1      .  e  .          f is not a nonzero: it weighs 0, and its part owns row 2
             2      c  d [f]
 
-    So the connectivity - 1 of the nets of i is what its owner sends and receives, and their sum is
-    the volume of expand and fold. Every edge plan is a partition of this hypergraph, which has as
-    many vertices as the matrix has nonzeros: it fits smaller graphs only.
+    So the connectivity - 1 of the two nets of i is the number of rows that its owner sends and
+    receives, and the sum over all nets is the volume of expand and fold. Every edge plan is a
+    partition of this hypergraph. It suits smaller graphs only, since every nonzero is a vertex.
     """
 
     problem: ClassVar[type[Hypergraph]] = Hypergraph
@@ -45,23 +45,23 @@ class FineGrainModel(EdgeModel):
     partitioned_first: ClassVar[bool] = True
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Full rows and columns: a partitioner gains little on that many nonzeros."""
-        crowd = Crowd.of(matrix, num_parts)
-        if crowd is None:
+        """Refuse matrices with full rows and columns, where a partitioner gains little."""
+        full = FullRows.of(matrix, num_parts)
+        if full is None:
             return ""
-        return f"model 'fine-grain' is not made for this graph: {crowd}; {INSTEAD_OF_SEARCH}"
+        return f"model 'fine-grain' is not made for this graph: {full}; {INSTEAD_OF_SEARCH}"
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> EdgeProblem:
         """Build the problem; `seed` is not used.
 
-        Vertex k is nonzero k of the CSR, then come missing diagonals. Nets of columns come
-        before nets of rows; nets of one pin are left out. Sources are the diagonal's vertices.
+        Vertex k is nonzero k of the CSR; missing diagonals follow. Nets of columns come before nets
+        of rows; nets of one pin are left out. The source of a net is the diagonal's vertex.
 
         Raises:
-            InputError: `num_parts` is not in 1..num_vertices, `balance` is not "nnz", or nonzeros
-                and missing diagonals are more than `MAX_NUM_VERTICES`.
+            InputError: If `num_parts` is not in 1..num_vertices, if `balance` is not "nnz", or if
+                there are more than `MAX_NUM_VERTICES` nonzeros and missing diagonals.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("fine-grain", balance)

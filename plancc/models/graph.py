@@ -1,4 +1,4 @@
-"""Undirected graph model: ``gp`` of Demirci et al. 2022, section 4.3.1."""
+"""Model ``gp``: the undirected graph of Demirci et al. 2022, section 4.3.1."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ OBJECTIVES = ("cut", "volume")
 
 @dataclass(frozen=True)
 class GraphModel(Model):
-    """Few cut edges of the undirected graph with {i, j} wherever A has (i, j) or (j, i).
+    """The undirected graph with an edge {i, j} if A has (i, j) or (j, i), split by few cut edges.
 
-    Every edge costs 1, also where only one direction is present: the paper charges each
-    undirected edge for rows i and j in both directions, a constant, hence ``w(v_i, v_j) = 1``.
-    So the cut overestimates the rows moved; ``objective="volume"`` counts them exactly for a
-    symmetric pattern.
+    Every edge costs 1, even if A has only one direction: the paper charges each undirected edge a
+    constant for rows i and j in both directions, ``w(v_i, v_j) = 1``. So the cut overestimates the
+    number of rows moved. With ``objective="volume"`` the cost is this number exactly if the pattern
+    is symmetric.
 
     Attributes:
-        objective: {"cut", "volume"}.
+        objective: "cut" or "volume".
     """
 
     problem: ClassVar[type[WeightedGraph]] = WeightedGraph

@@ -1,4 +1,4 @@
-"""Writing hMETIS ``.hgr`` files: hypergraphs for partitioners that plancc does not drive.
+"""Write hypergraphs as hMETIS ``.hgr`` files, for partitioners that plancc does not run.
 
 NETS VERTICES FMT           FMT: 10 vertex weights, 11 net costs too
 [cost] pin pin ...          one line per net, 1-based
@@ -21,12 +21,12 @@ from plancc.models.problem import Hypergraph
 def write_hmetis(hypergraph: Hypergraph, path: StrPath) -> None:
     """Write a hypergraph for hMETIS, PaToH's converters, KaHyPar or Mt-KaHyPar.
 
-    Vertex weights are always written, net costs where there are any. Nets without a pin, which
-    the format cannot hold and which never cost anything, are left out.
+    Vertex weights are always written, net costs if the hypergraph has them. Nets without a pin are
+    left out: the format cannot hold them, and they never cost anything.
 
     Raises:
-        InputError: If no net has a pin, or vertices have several weights, which the format cannot
-            hold.
+        InputError: If no net has a pin, or if vertices have several weights, which the format
+            cannot hold.
         OutputError: If the file cannot be written.
     """
     weights = hypergraph.vertex_weights.astype(np.int64, copy=False)

@@ -1,4 +1,4 @@
-"""Column-net hypergraph model: ``hp`` of Demirci et al. 2022, section 4.3.2."""
+"""Model ``hp``: the column-net hypergraph of Demirci et al. 2022, section 4.3.2."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from plancc.models.weights import Balance, check_num_parts, vertex_weights
 
 @dataclass(frozen=True)
 class HypergraphModel(Model):
-    """Column-net hypergraph: its cut, the sum of connectivity - 1, is the rows moved.
+    """The column-net hypergraph, whose connectivity-1 cut is the number of rows moved.
 
-    ``pins(n_j) = {i : A[i, j] != 0} + {j}`` (equation 10; the paper's matrix always holds its
-    diagonal, here j is added where it does not, since the owner of row j is where row j starts).
-    A part in the connectivity set of n_j either owns row j or receives it once, so equation 11
-    with unit costs counts the rows moved exactly, for directed matrices too::
+    ``pins(n_j) = {i : A[i, j] != 0} + {j}`` (equation 10). The paper's matrix always has its
+    diagonal. Here j is added if the diagonal is missing, since row j travels from its owner. A part
+    with a pin of n_j either owns row j or receives it once. So equation 11 with unit costs counts
+    the rows moved exactly, for directed matrices too::
 
             column j of A         net n_j, owners in brackets
             i=0  .                pins {1 [P0], 2 [P1], 3 [P1], j=4 [P2]}
@@ -49,6 +49,6 @@ class HypergraphModel(Model):
 
 
 def hypergraph_of(matrix: Graph, limits: Limits) -> Hypergraph:
-    """The column nets of a matrix; its vertices weigh what the parts share by the limits."""
+    """The column-net hypergraph of a matrix, with the vertex weights of the limits."""
     problem = HypergraphModel().build(matrix, limits.num_parts, balance="nnz", seed=0)
     return replace(problem, vertex_weights=limits.vertex_weights)

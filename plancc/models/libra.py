@@ -1,4 +1,4 @@
-"""Greedy vertex-cut of edge plans: ``libra``."""
+"""Model ``libra``: a greedy vertex cut for edge plans."""
 
 from __future__ import annotations
 
@@ -15,47 +15,49 @@ from plancc.models.problem import Assignment
 from plancc.models.weights import Balance, check_num_parts
 
 SLACK = 0.01
-"""How far above the mean a part's nonzeros may go before other parts are asked."""
+"""Relative excess of a part's nonzeros over the mean, above which the part takes no edge."""
 
 
 @dataclass(frozen=True)
 class LibraModel(EdgeModel):
-    """Greedy vertex-cut: every edge goes to the least loaded part that is relevant to it.
+    """A greedy vertex cut: every edge goes to the least loaded part that holds one of its ends.
 
-    Libra (Xie, Yan, Li and Zhang, "Distributed power-law graph computing", NIPS 2014) as Md et al.
-    2021 uses it (section 5.1). Nonzeros (i, j) and (j, i) are one edge and stay together; one
-    without the other is an edge by itself. A part *holds* a vertex if it has an edge of it. The
-    candidates of an edge are, in turn,
+    This is Libra (Xie, Yan, Li and Zhang, "Distributed power-law graph computing", NIPS 2014) as
+    Md et al. 2021 use it (section 5.1). Nonzeros (i, j) and (j, i) are one edge and stay together.
+    A nonzero without its mirror is an edge by itself. A part *holds* a vertex if it has an edge of
+    the vertex. An edge has four lists of candidates:
 
     1. the parts that hold both ends,
-    2. parts that hold the end with fewer nonzeros,
-    3. parts that hold the other end,
-    4. all parts;
+    2. the parts that hold the end with fewer nonzeros,
+    3. the parts that hold the other end,
+    4. all parts.
 
-    it goes to the least loaded of the first candidates with room. Load is counted in nonzeros; a
-    vertex' diagonal counts at the first part that holds it. Two things are not Libra's:
+    The edge goes to the least loaded part of the first list in which a part has room. Load counts
+    nonzeros; a vertex' diagonal counts for the first part that holds the vertex. Two rules differ
+    from Libra:
 
-    - A part has room up to ``1 + SLACK`` times the mean. Libra has no bound, and in an unlucky
-      order, such as row by row, ends with nearly all edges in one part.
-    - Edges come vertex by vertex, those with fewer nonzeros first, each edge with the first of its
-      ends. Md et al. 2021 shuffle the edges; on graphs with skewed degrees that takes 15 to 25%
+    - A part has room up to ``1 + SLACK`` times the mean. Libra has no bound. In an unlucky order,
+      such as row by row, Libra puts nearly all edges into one part.
+    - Edges come vertex by vertex, vertices with fewer nonzeros first; an edge comes with its first
+      end. Md et al. 2021 shuffle the edges. On graphs with skewed degrees a shuffle takes 15 to 25%
       more copies, at the same balance.
 
-    The row of a vertex is owned by a part that holds it: vertices with fewer such parts choose
-    first, and take the one with the least nonzeros and rows. Vertices without an edge fill up.
+    A part that holds a vertex owns the vertex' row. Vertices that fewer parts hold choose first,
+    and take the part with the fewest nonzeros and rows. Vertices without an edge come last, and
+    take the least loaded part.
     """
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Assign all nonzeros and rows; `seed` orders vertices with as many nonzeros.
+        """Assign all nonzeros and rows; `seed` orders vertices with equal numbers of nonzeros.
 
-        The copies take ``num_parts / 8`` bytes per vertex.
+        The bits of holding parts take ``num_parts / 8`` bytes per vertex.
 
         Returns:
-            Notes, as in table 4 of Md et al. 2021: ``replication_factor``, the mean number of parts
-            that hold a vertex with an edge; ``edge_imbalance``, max / mean - 1 of the nonzeros off
-            the diagonal. Both are left out if there is no edge.
+            Owners, with notes as in table 4 of Md et al. 2021: ``replication_factor``, the mean
+            number of parts that hold a vertex with an edge; ``edge_imbalance``, max / mean - 1 of
+            the nonzeros off the diagonal. Without an edge, there are no notes.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("libra", balance)

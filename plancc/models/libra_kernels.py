@@ -1,4 +1,4 @@
-"""Loops of the greedy vertex-cut, in numba."""
+"""Kernels of the greedy vertex cut of model ``libra``."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ import numpy as np
 from plancc.kernel import njit
 
 _LOAD = 2**26
-"""Load and number of a part are one key, ``load * _LOAD + part``: the least is the first of the
-least loaded parts. Larger than any number of parts."""
+"""Packs load and number of a part into one key, ``load * _LOAD + part``. The least key belongs to
+the first of the least loaded parts. `_LOAD` is larger than any number of parts."""
 _NONE = np.iinfo(np.int64).max
 
 
 @njit(cache=True, nogil=True)
 def degrees(indptr: Any, indices: Any) -> Any:
-    """Nonzeros off the diagonal, and whether the diagonal is stored.
+    """Count nonzeros off the diagonal, and find stored diagonals.
 
     Parameters:
-        indptr: int64[n + 1].
-        indices: int32[nnz].
+        indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern.
 
     Returns:
-        in_row, in_column : int64[n]
-        diagonal: bool[n]
+        in_row, in_column (int64[n]): Nonzeros off the diagonal of every row, and of every column.
+        diagonal (bool[n]): Whether the diagonal entry is stored.
     """
     n = len(indptr) - 1
     in_row, in_column = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
@@ -35,19 +34,19 @@ def degrees(indptr: Any, indices: Any) -> Any:
                 diagonal[i] = True
             else:
                 in_column[indices[k]] += 1
-        # all of the row but the diagonal
+        # all nonzeros of the row except the diagonal
         in_row[i] = indptr[i + 1] - indptr[i] - diagonal[i]
     return in_row, in_column, diagonal
 
 
 class Ahead(NamedTuple):
-    """The nonzeros between a vertex and vertices of a higher rank, by column.
+    """The nonzeros of every column whose row has a higher rank than the column.
 
     Attributes:
-        start, end (int64[n]): The nonzeros (i, j) of column j with a higher rank of i are
-            ``start[j]:end[j]`` of `pairs`.
-        pairs (int32[nnz, 2], or int64 where nnz is 2**31 or more): Ascending i, which the owner
-            replaces once it is known, and the nonzero's place in CSR.
+        start, end (int64[n]): ``pairs[start[j]:end[j]]`` are the nonzeros (i, j) of column j with
+            ``rank[i] > rank[j]``.
+        pairs (int32[nnz, 2], or int64 if nnz is 2**31 or more): Pairs (i, place of the nonzero in
+            CSR), i ascending. `assign_edges` replaces i by the nonzero's owner.
     """
 
     start: Any
@@ -56,13 +55,12 @@ class Ahead(NamedTuple):
 
 
 def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
-    """`Ahead` of a pattern.
+    """Build `Ahead` for a pattern.
 
     Parameters:
-        indptr: int64[n + 1].
-        indices: int32[nnz].
-        in_column (int64[n]): Of `degrees`.
-        rank: int32[n].
+        indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern.
+        in_column (int64[n]): Returned by `degrees`.
+        rank (int32[n]): Rank of every vertex.
     """
     start = np.cumsum(in_column) - in_column
     end = start.copy()
@@ -74,11 +72,11 @@ def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
 
 @njit(cache=True, nogil=True)
 def _fill(indptr: Any, indices: Any, rank: Any, end: Any, pairs: Any) -> None:
-    """Put the nonzeros into the `pairs` of their columns; `end` moves from start to end."""
+    """Fill `pairs` column by column; ``end[j]`` moves from the start to the end of column j."""
     for i in range(len(rank)):
         for k in range(indptr[i], indptr[i + 1]):
             j = indices[k]
-            # Only nonzeros whose column comes first: rows visited later see them from there.
+            # keep only nonzeros whose column has the lower rank
             if rank[j] < rank[i]:
                 pairs[end[j], 0] = i
                 pairs[end[j], 1] = k
@@ -98,26 +96,25 @@ def assign_edges(
     num_parts: int,
     nonzero_owner: Any,
 ) -> Any:
-    """Part of every edge by the rule of `LibraModel`; `assign_rest` completes `nonzero_owner`.
+    """Assign every edge to a part by the rule of `LibraModel`; `assign_rest` completes the result.
 
     Parameters:
         by_rank (int32[n]): The vertices in ascending number of nonzeros.
-        rank (int32[n]): Its inverse.
-        indptr: int64[n + 1].
-        indices: int32[nnz], ascending in every row.
-        ahead (Ahead): Owners take the place of rows.
-        diagonal: bool[n].
+        rank (int32[n]): Rank of every vertex, the inverse of `by_rank`.
+        indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern, columns ascending in a row.
+        ahead (Ahead): In `pairs`, owners replace rows here.
+        diagonal (bool[n]): Whether the diagonal entry is stored.
         held (uint64[n, num_parts / 64, rounded up]): By rank, a bit for each part that holds the
-            vertex; zeros, filled in here.
-        room: Nonzeros that a part may have while others are relevant.
-        nonzero_owner: int32[nnz].
+            vertex. Zeros at first, filled here.
+        room: Most nonzeros of a part that has room.
+        nonzero_owner (int32[nnz]): Filled here for nonzeros whose row has the lower rank.
 
     Returns:
-        int64[num_parts]: Nonzeros off the diagonal.
+        int64[num_parts]: Nonzeros of every part off the diagonal.
     """
     pairs = ahead.pairs
     key = np.arange(num_parts)
-    first = np.zeros(num_parts, dtype=np.int64)  # diagonals among the load
+    first = np.zeros(num_parts, dtype=np.int64)  # diagonals in the load of every part
     seen = np.zeros(len(by_rank), dtype=np.bool_)
     low, place = np.int64(0), np.int64(0)
     # Vertices in ascending number of nonzeros; each assigns its edges to vertices of a higher
@@ -128,7 +125,7 @@ def assign_edges(
         a, a_end = indptr[u], indptr[u + 1]
         b, b_end = ahead.start[u], ahead.end[u]
         while True:
-            while a < a_end and rank[indices[a]] <= r:  # visited, or the diagonal
+            while a < a_end and rank[indices[a]] <= r:  # skip vertices of lower rank, and u itself
                 a += 1
             if a == a_end and b == b_end:
                 break
@@ -140,13 +137,14 @@ def assign_edges(
             s = np.int64(rank[v])
             weight = np.int64(in_row) + np.int64(in_column)
 
-            # The keys of parts without room are `full` and more.
+            # A part has no room if its key is `full` or more.
             full = (room - weight + 1) * _LOAD
             # 1. the least loaded part that holds both ends
             best = _least_of(held, r, s, key)
             old = best < full
             if not old:
-                # 2. that holds the end with fewer nonzeros; 3. the other end; 4. any part
+                # 2. the least loaded part that holds the end with fewer nonzeros, 3. the other
+                # end, 4. any part
                 best = _least_of(held, r, r, key)
                 if best >= full:
                     best = _least_of(held, s, s, key)
@@ -155,13 +153,13 @@ def assign_edges(
                     best = key[place]
             c = best % _LOAD
             key[c] += weight * _LOAD
-            if not old:  # else c holds both
+            if not old:  # c did not hold both ends
                 # Set the bit of part c: 64 parts in a word.
                 for x in (r, s):
                     held[x, c // 64] |= np.uint64(1) << np.uint64(c % 64)
                     if not seen[x]:
                         seen[x] = True
-                        # A vertex brings its diagonal to the first part that holds it.
+                        # The diagonal of a vertex goes to the first part that holds the vertex.
                         stored = diagonal[by_rank[x]]
                         key[c] += stored * _LOAD
                         first[c] += stored
@@ -178,15 +176,14 @@ def assign_edges(
 def assign_rest(
     indptr: Any, indices: Any, ahead: Any, diagonal: Any, owner: Any, nonzero_owner: Any
 ) -> None:
-    """Fill in what `ahead` has, and the diagonal, which goes with its row.
+    """Copy the owners in `ahead` to `nonzero_owner`, and give diagonals to the rows' owners.
 
     Parameters:
-        indptr: int64[n + 1].
-        indices: int32[nnz], ascending in every row.
-        ahead (Ahead): With owners.
-        diagonal: bool[n].
-        owner (int32[n]): Of the rows.
-        nonzero_owner: int32[nnz].
+        indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern, columns ascending in a row.
+        ahead (Ahead): With owners in `pairs`, as `assign_edges` leaves it.
+        diagonal (bool[n]): Whether the diagonal entry is stored.
+        owner (int32[n]): Owner of every row.
+        nonzero_owner (int32[nnz]): Completed here.
     """
     pairs = ahead.pairs
     for i in range(len(owner)):
@@ -199,7 +196,7 @@ def assign_rest(
 
 @njit(cache=True, nogil=True)
 def num_held(held: Any) -> Any:
-    """How many parts hold every vertex, int32[n], by rank."""
+    """Number of parts that hold each vertex, int32[n], by rank."""
     count = np.zeros(len(held), dtype=np.int32)
     for r in range(len(held)):
         for w in range(held.shape[1]):
@@ -209,13 +206,14 @@ def num_held(held: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def choose_owners(order: Any, held: Any, load: Any) -> Any:
-    """Owner of every vertex, int32[n], by rank: of the parts that hold it the least loaded.
+    """Owner of every vertex, int32[n], by rank: the least loaded part that holds the vertex.
+
+    A vertex that no part holds takes the least loaded of all parts.
 
     Parameters:
-        order (int64[n]): Ranks, in the order in which vertices choose; vertices that no part holds
-            take the least loaded of all.
-        held: As `assign_edges` fills it.
-        load (int64[num_parts]): Of the edges; a row counts 1.
+        order (int64[n]): Ranks of the vertices, in the order in which they choose.
+        held: See `assign_edges`.
+        load (int64[num_parts]): Nonzeros of the parts. Here every owned row adds 1.
     """
     key = load * _LOAD + np.arange(len(load))
     owner = np.empty(len(order), dtype=np.int32)
@@ -232,10 +230,11 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _least(key: Any, low: int, place: int) -> Any:
-    """The load and the number of the first of the least loaded parts.
+    """Load and number of the first of the least loaded parts.
 
-    Loads only grow, and nowhere is one below `low` nor, before `place`, one at `low`: called with
-    what it returned, it takes in all as many steps as the loads have grown.
+    The caller passes the previous result as `low` and `place`. Loads only grow, so no load is below
+    `low`, and no part before `place` has the load `low`. All calls together take at most as many
+    steps as the loads have grown.
     """
     while key[place] >= (low + 1) * _LOAD:
         place += 1
@@ -246,7 +245,7 @@ def _least(key: Any, low: int, place: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _least_of(held: Any, r: int, s: int, key: Any) -> Any:
-    """The least key of the parts that hold both ranks, or `_NONE`."""
+    """The least key of the parts that hold the vertices of both ranks, or `_NONE`."""
     best = np.int64(_NONE)
     for w in range(held.shape[1]):
         bits = held[r, w] & held[s, w]
@@ -259,7 +258,7 @@ def _least_of(held: Any, r: int, s: int, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _num_bits(bits: Any) -> Any:
-    """How many bits of a uint64 are set."""
+    """Number of bits that are set in a uint64."""
     ones, twos, fours = 0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F
     bits -= (bits >> np.uint64(1)) & np.uint64(ones)
     bits = (bits & np.uint64(twos)) + ((bits >> np.uint64(2)) & np.uint64(twos))

@@ -1,4 +1,4 @@
-"""What parts share evenly, and how heavy each of them may be."""
+"""`Limits`: the weights that parts share evenly, and the most weight of every part."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import numpy.typing as npt
 from plancc.models.capacities import Capacities, relative_capacities
 
 SLACK = 0.01
-"""Distance of the target below the limit, over an even share."""
+"""Distance of the target below the limit, relative to an even share."""
 ROUNDING = 1e-12
-"""Relative error of shares that are no whole numbers."""
+"""Relative error of shares that are not whole numbers."""
 
 
 class Bounds(NamedTuple):
-    """What parts may weigh in a sweep: the limits as kernels take them, all float64.
+    """Limits of the parts' weights in a sweep, for kernels; all float64, for c constraints.
 
     Attributes:
-        target ([num_parts, c]): Weight up to which a part costs nothing.
-        price (as target): Half of it times the square of the weight above the target is what a part
-            costs.
-        cap (as target): No move fills a part above it.
-        scale ([num_parts]): Weights of two parts are compared times this: 1 over their capacities,
-            times the mean.
+        target ([num_parts, c]): Weight up to which a part has no penalty.
+        price ([num_parts, c]): Price of overweight: the penalty of a part is
+            ``price / 2 * (weight - target)**2``.
+        cap ([num_parts, c]): No move may fill a part above this weight.
+        scale ([num_parts]): Mean capacity over the part's capacity. Kernels compare the weights of
+            two parts after this scaling.
     """
 
     target: Any
@@ -37,21 +37,23 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """The weights that parts share evenly, and how heavy every part may be.
+    """The weights that parts share evenly, and the most weight of every part.
 
-    Numbers of parts are [num_parts, c], numbers of all parts together [c], for c constraints.
+    With c constraints, figures of single parts are [num_parts, c], figures of all parts together
+    are [c].
 
     Attributes:
-        weights (int64[n, c]): Of the vertices (or nonzeros), not negative; int64[n] is taken as a
-            column.
-        epsilon (float64[c]): Allowed imbalance, max / mean - 1; one number is taken for all
+        weights (int64[n, c]): Weights of the vertices (or nonzeros), not negative. int64[n] becomes
+            one column.
+        num_parts: Number of parts.
+        epsilon (float64[c]): Allowed imbalance, max / mean - 1. A single number holds for all
             constraints.
-        capacities: To which the even shares of the parts are in proportion; None: all alike.
-        names: Of the constraints.
-        relative (float64[num_parts]): Capacities over their mean; 1 where all parts are alike.
+        capacities: Relative sizes of the parts; None: all alike.
+        names: Names of the constraints.
+        relative (float64[num_parts]): Capacities divided by their mean; 1 if all parts are alike.
 
     Raises:
-        InputError: There are capacities of another number of parts.
+        InputError: If the number of capacities is not `num_parts`.
     """
 
     weights: npt.NDArray[np.int64]
@@ -77,29 +79,29 @@ class Limits:
     def of_nonzeros(
         cls, number: int, num_parts: int, epsilon: float, capacities: Capacities = None
     ) -> Limits:
-        """Limits of nonzeros that have an owner each: every one weighs 1."""
+        """Limits for partitions of nonzeros, where every nonzero weighs 1."""
         ones = np.broadcast_to(np.int64(1), number)  # takes no memory
         return cls(ones[:, None], num_parts, epsilon, capacities, ("nnz",))
 
     @property
     def vertex_weights(self) -> npt.NDArray[np.int64]:
-        """The weights as a problem has them: int64[n], or int64[n, c] for several constraints."""
+        """The weights in the form of a `Problem`: int64[n], or int64[n, c] for c > 1."""
         several = len(self.names) > 1
         return self.weights if several else np.ascontiguousarray(self.weights[:, 0])
 
     @property
     def unequal(self) -> bool:
-        """Whether some parts are to be larger than others."""
+        """Whether the even shares of some parts are larger than others."""
         return bool((self.relative != 1).any())
 
     @property
     def described(self) -> str:
-        """Names and allowed imbalances, for messages."""
+        """Names and allowed imbalances of the constraints, for messages."""
         pairs = zip(self.names, self.epsilon, strict=True)
         return ", ".join(f"{name} {epsilon:g}" for name, epsilon in pairs)
 
     def apart(self) -> list[Limits]:
-        """Every constraint by itself."""
+        """Limits with one constraint each."""
         return [
             replace(
                 self, weights=self.weights[:, k : k + 1], epsilon=self.epsilon[k], names=(name,)
@@ -114,22 +116,23 @@ class Limits:
 
     @cached_property
     def share(self) -> npt.NDArray[np.float64]:
-        """Even share of the total, of parts."""
+        """Even share of every part: float64[num_parts, c]."""
         return self.total / self.num_parts * self.relative[:, None]
 
     @cached_property
     def even(self) -> npt.NDArray[np.int64]:
-        """`share`, rounded up."""
+        """`share`, rounded up: int64[num_parts, c]."""
         if self.unequal:
             return np.ceil(self.share * (1 - ROUNDING)).astype(np.int64)
         return np.zeros(self.share.shape, np.int64) - (-self.total // self.num_parts)
 
     @cached_property
     def least(self) -> npt.NDArray[np.int64]:
-        """Weights that parts must be allowed: no partition is below all of one constraint's.
+        """Least weights that can be allowed to the parts, int64[num_parts, c].
 
-        Where all parts are alike, `least_maximum` for each. Else the even share times
-        `least_factor`, and the lightest vertex, since no part is empty.
+        In every partition, some part is at least this heavy. If all parts are alike, this is
+        `least_maximum`. Otherwise it is the even share times `least_factor`, but at least the
+        lightest vertex, since no part is empty.
         """
         columns = self.weights.T
         if not self.unequal:
@@ -142,7 +145,7 @@ class Limits:
 
     @property
     def least_imbalance(self) -> npt.NDArray[np.float64]:
-        """Imbalance that no partition is below: float64[c]; 0 where there is no weight at all."""
+        """Lower bound of the imbalance of any partition, float64[c]; 0 if all weights are 0."""
         total = np.maximum(self.total, 1)
         if not self.unequal:
             found = self.least[0] * self.num_parts / total
@@ -154,48 +157,48 @@ class Limits:
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.float64]:
-        """``(1 + epsilon) * even``, rounded down, since weights are whole numbers; of parts."""
+        """``(1 + epsilon) * even``, rounded down since weights are whole: float64[num_parts, c]."""
         return np.asarray(np.floor((1 + self.epsilon) * self.even + 1e-9))
 
     @cached_property
     def limit(self) -> npt.NDArray[np.float64]:
-        """`allowed`, or `least` if that is more: no part should be heavier."""
+        """Most weight of every part, the larger of `allowed` and `least`: float64[num_parts, c]."""
         return np.maximum(self.allowed, self.least)
 
     @cached_property
     def target(self) -> npt.NDArray[np.float64]:
-        """Passes price the weight of a part above it."""
+        """Weight above which passes price a part: float64[num_parts, c]."""
         return np.asarray(self.allowed - SLACK * self.even)
 
     def bounds(self, price: npt.NDArray[np.float64], cap: Any = None, target: Any = None) -> Bounds:
-        """Bounds of a sweep: no `cap` is none at all, no `target` is `Limits.target`."""
+        """Bounds of a sweep; None for `cap` is no cap, None for `target` is `Limits.target`."""
         cap = np.full(self.limit.shape, np.inf) if cap is None else cap
         return Bounds(self.target if target is None else target, price, cap, 1 / self.relative)
 
     def load(self, owner: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """Weights of the parts, int64[num_parts, c]; `owner`: int32[n]."""
+        """Weights of the parts, int64[num_parts, c], for the owners int32[n]."""
         return part_weights(owner, self.weights, self.num_parts)
 
     def overload(self, loads: npt.NDArray[np.int64]) -> float:
-        """Weight of all parts above the limit, over their even shares, added up.
+        """Sum over parts of the weight above the limit, in units of the part's even share.
 
-        `loads`: weights of the parts, int64[num_parts, c], or int64[num_parts] of one constraint.
+        `loads`: weights of the parts, int64[num_parts, c], or int64[num_parts] for one constraint.
         """
         over = np.maximum(loads.reshape(self.limit.shape) - self.limit, 0)
         of_one = (over / self.relative[:, None]).sum(axis=0)
         return float((of_one / np.maximum(-(-self.total // self.num_parts), 1)).sum())
 
     def imbalance(self, loads: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Largest of the parts' weights over their even shares, less 1: float64[c].
+        """Largest ratio of a part's weight to its even share, minus 1: float64[c].
 
-        0 where there is no weight at all. `loads` as of `overload`.
+        0 if all weights are 0. For `loads`, see `overload`.
         """
         loads = loads.reshape(self.share.shape)
         fullest = (loads / self.relative[:, None]).max(axis=0) * self.num_parts
         return np.where(self.total > 0, fullest / np.maximum(self.total, 1) - 1.0, 0.0)
 
     def reached(self, owner: npt.NDArray[np.int32]) -> list[float]:
-        """`imbalance` of the parts of an owner each, int32[n]."""
+        """`imbalance` of the partition with the owners int32[n], for every constraint."""
         return self.imbalance(self.load(owner)).tolist()
 
 
@@ -205,8 +208,8 @@ def part_weights(
     """Sum of the weights of every part's vertices, exact.
 
     Parameters:
-        owner: int32[n].
-        weights: int64[n] or int64[n, c].
+        owner (int32[n]): Part of every vertex.
+        weights (int64[n] or int64[n, c]): Weights of the vertices.
 
     Returns:
         int64[num_parts] or int64[num_parts, c]
@@ -218,14 +221,14 @@ def part_weights(
 
 
 def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
-    """What the heaviest part of any partition weighs at least.
+    """Lower bound of the weight of the heaviest part in any partition.
 
-    The largest of three: ``ceil(total / num_parts)``, since weights are whole numbers; the
-    heaviest vertex; and, since two of the ``num_parts + 1`` heaviest vertices share a part, the
-    sum of the two lightest among these. 0 where there is nothing to share.
+    It is the largest of three numbers: ``ceil(total / num_parts)``, since weights are whole
+    numbers; the heaviest vertex; and the sum of the two lightest among the ``num_parts + 1``
+    heaviest vertices, since two of these share a part. 0 if all weights are 0.
 
     Parameters:
-        weights: int64[n], not negative.
+        weights (int64[n]): Weights of the vertices, not negative.
     """
     heaviest, even = int(weights.max(initial=0)), -(-int(weights.sum()) // num_parts)
     if 2 * heaviest > even and len(weights) > num_parts:
@@ -236,15 +239,16 @@ def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
 
 
 def least_factor(weights: npt.NDArray[np.int64], relative: npt.NDArray[np.float64]) -> float:
-    """How many times its even share some part weighs at least, in every partition.
+    """Lower bound, over all partitions, of the largest ratio of a part's weight to its even share.
 
-    With the even shares s_1 >= s_2 >= ... and the weights w_1 >= w_2 >= ...: of the k heaviest
-    vertices two share a part, which is no larger than s_1, or they are in k parts, one of which is
-    no larger than s_k. So some part weighs ``min(w_k / s_k, (w_{k-1} + w_k) / s_1)`` times its
-    share at least, where the first is left out for more vertices than parts; and 1, of course.
+    Let the even shares be s_1 >= s_2 >= ... and the weights w_1 >= w_2 >= .... Take the k heaviest
+    vertices. Either two of them share a part, whose even share is at most s_1. Or they are in k
+    different parts, and one of these has an even share of at most s_k. So some part weighs at least
+    ``min(w_k / s_k, (w_{k-1} + w_k) / s_1)`` times its share; for k above the number of parts only
+    the second term counts. The bound is at least 1.
 
     Parameters:
-        weights: int64[n], not negative.
+        weights (int64[n]): Weights of the vertices, not negative.
         relative (float64[num_parts]): Capacities over their mean.
     """
     total, num_parts = int(weights.sum()), len(relative)
@@ -260,5 +264,5 @@ def least_factor(weights: npt.NDArray[np.int64], relative: npt.NDArray[np.float6
 
 
 def _lightest(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The least weight of every constraint: int64[c]; 0 where there is none."""
+    """The least weight of a vertex for every constraint, int64[c]; 0 without vertices."""
     return np.asarray(weights.min(axis=0) if len(weights) else np.zeros(weights.shape[1], np.int64))

@@ -1,4 +1,4 @@
-"""Medium-grain model of edge plans: ``medium-grain``."""
+"""Model ``medium-grain`` of edge plans: nonzeros go with their row or their column."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.base import EdgeModel
-from plancc.models.crowd import Crowd
 from plancc.models.edge_nets import lighter_side, split_nets
+from plancc.models.full_rows import FullRows
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
 INSTEAD_OF_SEARCH = "take a process grid for many rows alike, or these owners of libra"
-"""What a model of single nonzeros says where it does not search (`Crowd`)."""
+"""Advice of a model of single nonzeros if it does not suit a matrix (`FullRows`)."""
 
 
 @dataclass(frozen=True)
 class MediumGrainModel(EdgeModel):
-    """Every nonzero goes with its row or with its column, whichever is lighter.
+    """A hypergraph in which every nonzero goes with the lighter of its row and its column.
 
     After Pelt and Bisseling, "A medium-grain method for fast 2D bipartitioning of sparse matrices"
-    (IPDPS 2014), made conformal: row i of H and row i of the product have one owner, so vertex i
-    stands for both, and for the nonzeros that go with row i or with column i::
+    (IPDPS 2014), made conformal: row i of H and row i of the product have the same owner. So vertex
+    i stands for both rows, and for the nonzeros that go with row i or with column i::
 
-        a hub's row:  x x x x x x    its nonzeros go with the columns: the row is folded,
-        a hub's column likewise is expanded, and no part has to hold a hub
+        a hub's row:     x x x x x x    its nonzeros go with their columns, and the row is folded
+        a hub's column:                 its nonzeros go with their rows, and the column is expanded
 
-    Rows and columns are as heavy as they have nonzeros; of equal ones the one of the lower number
-    counts as lighter. The diagonal goes with the rows. `split_problem` has the hypergraph.
+    So no part has to hold a whole hub. The weight of a row or column is its number of nonzeros; if
+    both weigh the same, the lower number counts as lighter. The diagonal goes with the rows.
+    `split_problem` builds the hypergraph.
     """
 
     problem: ClassVar[type[Hypergraph]] = Hypergraph
@@ -48,19 +49,15 @@ class MediumGrainModel(EdgeModel):
         return split_problem(matrix, lighter_columns(matrix))
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """A clique: its nets have pins in nearly every part."""
-        crowd = Crowd.of(matrix, num_parts)
-        if crowd is None or crowd.hubs:
+        """Refuse cliques, whose nets have pins in nearly every part."""
+        full = FullRows.of(matrix, num_parts)
+        if full is None or full.hubs:
             return ""
-        return f"model 'medium-grain' is not made for this graph: {crowd}; {INSTEAD_OF_SEARCH}"
+        return f"model 'medium-grain' is not made for this graph: {full}; {INSTEAD_OF_SEARCH}"
 
 
 def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
-    """Refuse any balance but that of the nonzeros.
-
-    Raises:
-        InputError
-    """
+    """Raise InputError unless `balance` is "nnz" alone."""
     if isinstance(balance, str):
         balance = Balance.parse(balance)
     if balance.names != ("nnz",):
@@ -74,20 +71,20 @@ def lighter_columns(matrix: Graph) -> npt.NDArray[np.bool_]:
 
 
 def split_problem(matrix: Graph, with_column: npt.NDArray[np.bool_]) -> EdgeProblem:
-    """The hypergraph of a split: its connectivity - 1 is the volume of expand and fold.
+    """Build the hypergraph of a split. Its connectivity-1 cut is the volume of expand and fold.
 
     ========================  ==================================================================
-    vertex i                  the owner of row i of H and of the product, and of the nonzeros that
-                              go with row i or with column i: as many are its weight
-    expand net of column j    j, which has row j of H, and ``{i : (i, j) goes with row i}``, which
-                              need it
-    fold net of row i         i, which wants the sum, and ``{j : (i, j) goes with column j}``,
+    vertex i                  row i of H and of the product, and the nonzeros that go with row i or
+                              with column i; its weight is the number of these nonzeros
+    expand net of column j    pins: j, which has row j of H, and ``{i : (i, j) goes with row i}``,
+                              which need row j
+    fold net of row i         pins: i, which needs the sum, and ``{j : (i, j) goes with column j}``,
                               which have partial sums
     ========================  ==================================================================
 
-    A part that holds nonzeros of column j with several rows, or owns j, is counted once in the
-    net of j, as it receives row j once; in the fold likewise. Nets of one pin are left out; the
-    sources are j and i.
+    A part counts once in the net of column j, even if it has several pins of the net, since it
+    receives row j once. The same holds for the fold. Nets of one pin are left out. The source of a
+    net is j, or i.
 
     Parameters:
         with_column (bool[num_nonzeros]): Whether a nonzero goes with its column; False on the

@@ -1,4 +1,4 @@
-"""Nets from the columns of a pattern or of batches, in numba."""
+"""Kernels that build column nets from a pattern or from batches, and merge equal nets."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from plancc.sampling.counter import GAMMA, mix
 
 @njit(cache=True)
 def column_nets(indptr: Any, indices: Any) -> Any:
-    """Nets of a CSR pattern's columns, each with its own row, without nets of one pin.
+    """Build the nets of a pattern's columns: rows with a nonzero, and the column's own row.
 
-    Rows are visited in order, so pins come out sorted; a missing diagonal entry is put in when
-    its row is visited.
+    Nets of one pin are left out. Rows are visited in ascending order, so the pins of a net ascend,
+    the own row included.
 
     Parameters:
-        indptr: int64[n + 1].
-        indices: int32[num_nonzeros], unique in every row.
+        indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern, columns unique in a row.
 
     Returns:
-        net_ptr: int64[num_nets + 1], nets in the order of the columns
-        pins: int32[num_pins]
+        net_ptr (int64[num_nets + 1]): Offsets of the nets' pins; nets are in the order of columns.
+        pins (int32[num_pins]): Rows.
         column (int32[num_nets]): The column of every net.
     """
     n = len(indptr) - 1
@@ -44,7 +43,7 @@ def column_nets(indptr: Any, indices: Any) -> Any:
         num_nets += size[j] > 1
     net_ptr = np.zeros(num_nets + 1, dtype=np.int64)
     column = np.empty(num_nets, dtype=np.int32)
-    # `end[j]`: where the next pin of net j goes; -1: the net has one pin and is left out.
+    # `end[j]`: place of the next pin of net j; -1 if the net has one pin and is left out.
     end = np.full(n, -1, dtype=np.int64)
     net = 0
     for j in range(n):
@@ -72,19 +71,20 @@ def column_nets(indptr: Any, indices: Any) -> Any:
 
 
 def merge_equal_nets(net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any) -> Any:
-    """Nets with the same pins, and the same sizes and source where they are known, become one.
+    """Merge nets with equal pins, and with equal sizes and sources if given; add up their costs.
 
-    They are judged by their number of pins and a 64-bit hash of all the rest; costs are added up.
+    Nets count as equal if they have the same number of pins and the same 64-bit hash of pins, sizes
+    and source.
 
     Parameters:
-        net_ptr: int64[num_nets + 1].
-        pins: int32[num_pins].
-        size: int32[num_pins], or int32[0] where they are not known.
-        cost: int64[num_nets].
-        source: int32[num_nets], or int32[0] where they are not known.
+        net_ptr (int64[num_nets + 1]): Offsets of the nets' pins.
+        pins (int32[num_pins]): Pins.
+        size (int32[num_pins], or int32[0]): Sizes of the pins, if known.
+        cost (int64[num_nets]): Costs of the nets.
+        source (int32[num_nets], or int32[0]): Sources of the nets, if known.
 
     Returns:
-        net_ptr, pins, size, cost, source: In an order of their own.
+        net_ptr, pins, size, cost, source of the merged nets, in another order.
     """
     mark = _marks(net_ptr, pins, size, source)
     order = np.lexsort((mark, np.diff(net_ptr)))
@@ -93,19 +93,19 @@ def merge_equal_nets(net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any)
 
 @njit(cache=True, nogil=True)
 def _mixed(x: int) -> Any:
-    """A hash of a small number: that place in the sequence of splitmix64."""
+    """A hash of a small number x: entry x of the sequence of splitmix64."""
     return mix(np.uint64(x) * GAMMA)
 
 
 @njit(cache=True, nogil=True)
 def _marks(net_ptr: Any, pins: Any, size: Any, source: Any) -> Any:
-    """A hash of pins, sizes and source of every net, whatever the order of the pins: uint64."""
+    """Hash of every net's pins, sizes and source, uint64[num_nets]; independent of pin order."""
     mark = np.empty(len(net_ptr) - 1, dtype=np.uint64)
     for e in range(len(mark)):
         code = np.uint64(0)
         for k in range(net_ptr[e], net_ptr[e + 1]):
             weight = np.uint64(size[k] if len(size) > 0 else 1)
-            # A sum of hashes does not depend on the order of pins; odd factors tell sizes apart.
+            # A sum of hashes does not depend on the order of pins; odd factors distinguish sizes.
             code += _mixed(pins[k]) * (np.uint64(2) * weight - np.uint64(1))
         if len(source) > 0:
             code ^= _mixed(-source[e] - 2)
@@ -117,7 +117,7 @@ def _marks(net_ptr: Any, pins: Any, size: Any, source: Any) -> Any:
 def _merge_sorted(
     net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any, mark: Any, order: Any
 ) -> Any:
-    """Nets with as many pins and the same mark become one; `order` puts them side by side."""
+    """Merge nets with equal numbers of pins and equal marks; `order` makes them neighbours."""
     sourced, sized = len(source) > 0, len(size) > 0
     first = np.empty(len(order), dtype=np.int64)
     total = np.empty(len(order), dtype=np.int64)
@@ -150,19 +150,19 @@ def _merge_sorted(
 
 
 MAX_WAITING = 1024
-"""Blocks whose nets wait to be merged."""
+"""Most blocks whose nets are not merged yet."""
 
 
 class NetUnion:
-    """Column nets of many blocks; equal ones are merged and counted.
+    """Column nets of many blocks. Equal nets are merged, and their number is the net's cost.
 
     Parameters:
-        indptr, indices (int64[n + 1], int32[num_nonzeros]): Pattern that the blocks are of, to tell
-            what has been seen.
+        indptr, indices (int64[n + 1], int32[num_nonzeros]): Pattern of the whole matrix, to count
+            the vertices and nonzeros that occur in blocks.
 
     Attributes:
-        num_nets (int): Of all blocks, before merging, including nets of one pin.
-        num_pins (int): Held at the moment.
+        num_nets (int): Nets of all blocks before merging, with nets of one pin.
+        num_pins (int): Pins that are in memory now.
     """
 
     def __init__(self, indptr: Any, indices: Any) -> None:
@@ -177,7 +177,7 @@ class NetUnion:
         self.num_pins = 0
 
     def add(self, block: BatchLayer) -> None:
-        """Add the nets of a block; merges whenever as many pins are new as were left last time."""
+        """Add the nets of a block; merge when pins have doubled since the last merge."""
         found = _block_nets(
             block.rows,
             block.ptr,
@@ -196,7 +196,7 @@ class NetUnion:
             self.merged()
 
     def merged(self) -> tuple[Any, Any, Any, Any]:
-        """All nets so far: net_ptr, pins, cost, source."""
+        """Merge all nets so far; return net_ptr, pins, cost, source."""
         ptrs, pins, costs, sources = zip(*self._waiting, strict=True)
         sizes = np.concatenate([np.diff(ptr) for ptr in ptrs])
         ptr, pin, _, cost, source = merge_equal_nets(
@@ -212,12 +212,12 @@ class NetUnion:
 
     @property
     def vertices_seen(self) -> int:
-        """Vertices that a block has a nonzero of."""
+        """Number of vertices with a nonzero in some block."""
         return int(self._seen_vertex.sum())
 
     @property
     def nonzeros_seen(self) -> float:
-        """Share of the nonzeros off the diagonal that were in a block; 1 if there are none."""
+        """Share of the nonzeros off the diagonal that occur in some block; 1 without nonzeros."""
         rows = np.repeat(np.arange(len(self._indptr) - 1), np.diff(self._indptr))
         off = rows != self._indices
         return float(self._seen_nonzero[off].mean()) if off.any() else 1.0
@@ -234,13 +234,13 @@ def _block_nets(
     seen_vertex: Any,
     seen_nonzero: Any,
 ) -> Any:
-    """Nets of a block's columns, each with its own row; marks what was seen.
+    """Build the nets of a block's columns, with own rows; mark the vertices and nonzeros seen.
 
-    `place` is -1 everywhere, before and after.
+    `place` is scratch; it is -1 everywhere before and after the call.
 
     Returns:
-        num_columns, net_ptr, pins, cost, source: Nets of several pins; `num_columns` counts the
-            others too.
+        num_columns, net_ptr, pins, cost, source: Nets of one pin are left out, but `num_columns`
+            counts them.
     """
     num = 0
     source = np.empty(len(columns), dtype=np.int32)

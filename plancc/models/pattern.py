@@ -1,4 +1,4 @@
-"""Symmetrised patterns for the models that need an undirected graph."""
+"""The symmetrised pattern of a matrix, for models that need an undirected graph."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def symmetrised(matrix: Graph) -> Any:
     """Pattern of ``A + A^T`` without its diagonal.
 
     Returns:
-        scipy.sparse.csr_matrix of int8[num_vertices, num_vertices]: Sorted, unique columns; a
-            stored entry's value is 1 or 2 and means nothing.
+        scipy.sparse.csr_matrix of int8[num_vertices, num_vertices]: Columns are sorted and unique;
+            values, 1 or 2, have no meaning.
     """
     from scipy.sparse import csr_matrix
 

@@ -1,7 +1,7 @@
-"""What a model hands to a partitioner: the second intermediate representation.
+"""The problems that models build, the second intermediate representation of the compiler.
 
-A model turns a graph into one of these values; a partitioner turns a `Hypergraph` or a
-`WeightedGraph` into owners. An `Assignment` needs no partitioner.
+A partitioner turns a `Hypergraph` or a `WeightedGraph` into owners. An `Assignment` has owners
+already.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from plancc.graph.owners import Owners
 
 @dataclass(frozen=True)
 class Hypergraph:
-    """Vertices to be split into parts, and nets whose connectivity costs communication.
+    """Vertices to split into parts, and nets whose connectivity is the cost of communication.
 
     Attributes:
         net_ptr (int64[num_nets + 1]): Pins of net j are ``pins[net_ptr[j]:net_ptr[j + 1]]``.
-        pins (int32[num_pins]): Unique in every net. Nets of a single pin never cost anything; a
-            model may leave them out.
+        pins (int32[num_pins]): Vertices, unique in every net. A net of one pin never costs
+            anything, and a model may leave it out.
         vertex_weights (int64[num_vertices] or int64[num_vertices, num_constraints], at least 0):
-            What the parts share evenly; several columns are as many constraints.
-        net_costs (int64[num_nets], at least 1, or None): None: every net costs 1.
-        net_sources (int32[num_nets], or None): The vertex whose row travels to the parts of the
-            net, one of its pins; None: not known, then only the volume can be refined, not the
-            traffic of single parts.
-        fixed (int32[num_vertices], or None): The part where a vertex stays; -1: any.
-        pin_sizes (int32[num_pins], or None): How many pins of a larger hypergraph every pin stands
-            for; None: each for itself.
+            Weights that parts share evenly; every column is a constraint.
+        net_costs (int64[num_nets], at least 1, or None): Cost of every net; None: 1.
+        net_sources (int32[num_nets], or None): The pin of every net whose row travels to the parts
+            of the net. None: unknown; then passes can refine the volume, but not the traffic of
+            single parts.
+        fixed (int32[num_vertices], or None): The part in which a vertex must be; -1: any part.
+        pin_sizes (int32[num_pins], or None): Number of pins of a larger hypergraph that every pin
+            stands for; None: 1.
     """
 
     net_ptr: npt.NDArray[np.int64]
@@ -55,11 +55,11 @@ class WeightedGraph:
     """An undirected graph without self loops, both directions of every edge stored.
 
     Attributes:
-        indptr: int64[num_vertices + 1].
-        indices: int32[2 * num_edges].
+        indptr (int64[num_vertices + 1]): Offsets of the vertices' neighbours.
+        indices (int32[2 * num_edges]): Neighbours.
         vertex_weights (int64[num_vertices] or int64[num_vertices, num_constraints], at least 0):
-            What the parts share evenly; several columns are as many constraints.
-        edge_weights (int64[2 * num_edges], at least 1, or None): None: every edge costs 1.
+            Weights that parts share evenly; every column is a constraint.
+        edge_weights (int64[2 * num_edges], at least 1, or None): Cost of every edge; None: 1.
         objective: "cut" (weight of cut edges) or "volume" (METIS' total communication volume).
     """
 
@@ -76,7 +76,7 @@ class WeightedGraph:
 
 @dataclass(frozen=True, eq=False)
 class Assignment(Owners):
-    """Owners that a model fixes by itself: of rows, and of nonzeros if it is a model of these.
+    """Owners that a model assigns itself: of rows, and of nonzeros in models of edge plans.
 
     Attributes:
         notes: Figures of the model for the plan's provenance (for example RCM's bandwidths).
@@ -87,13 +87,13 @@ class Assignment(Owners):
 
 @dataclass(frozen=True)
 class EdgeProblem:
-    """A hypergraph whose partition says who owns each row and each nonzero.
+    """A hypergraph whose partition gives an owner to each row and each nonzero.
 
     Attributes:
-        hypergraph: Its connectivity - 1 is the volume of expand and fold.
+        hypergraph: The hypergraph; its connectivity-1 cut is the volume of expand and fold.
         row_vertex (int32[num_rows]): The vertex whose part owns row i.
-        nonzero_vertex (int32[num_nonzeros]): The vertex whose part owns the nonzero; of one on the
-            diagonal it is the row's.
+        nonzero_vertex (int32[num_nonzeros]): The vertex whose part owns the nonzero. A nonzero on
+            the diagonal has the vertex of its row.
     """
 
     hypergraph: Hypergraph
@@ -101,7 +101,7 @@ class EdgeProblem:
     nonzero_vertex: npt.NDArray[np.int32]
 
     def owners(self, part: npt.NDArray[np.int32]) -> Owners:
-        """What a partition of the vertices, int32[num_vertices], stands for."""
+        """Owners of rows and nonzeros for a partition of the vertices, int32[num_vertices]."""
         return Owners(part[self.row_vertex], part[self.nonzero_vertex])
 
 

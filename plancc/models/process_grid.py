@@ -1,7 +1,7 @@
-"""Process grids of Tripathy et al. 2020 (CAGNET) and feature parallelism of Wan et al. 2025
-(MixGCN) as models: ``cagnet-1d``, ``cagnet-1.5d``, ``cagnet-2d``, ``cagnet-3d`` and ``mop``.
+"""Models ``cagnet-1d``, ``cagnet-1.5d``, ``cagnet-2d``, ``cagnet-3d`` and ``mop``.
 
-What its ranks share is `plancc.plan.grid.Grid`'s business.
+They are the process grids of Tripathy et al. 2020 (CAGNET) and the feature parallelism of Wan et
+al. 2025 (MixGCN). `plancc.plan.grid.Grid` defines what the ranks of a grid share.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plancc.models.problem import Problem
 from plancc.models.weights import Balance, check_num_parts, is_count
 
 MOST_SHAPES = 6
-"""Longest list of grids in an error."""
+"""Most grids that an error lists."""
 
 
 class Shape(NamedTuple):
@@ -37,24 +37,24 @@ class Shape(NamedTuple):
 
     @property
     def num_blocks(self) -> int:
-        """Blocks of rows of the matrix."""
+        """Number of blocks of rows."""
         return self.rows * self.layers
 
 
 def row_models() -> list[str]:
-    """Models that can assign rows to the blocks of a grid."""
+    """Names of the models that can assign rows to the blocks of a grid."""
     return [name for name, model in MODELS.loaded().items() if model.assigns_blocks]
 
 
 @dataclass(frozen=True, eq=False)
 class ProcessGridModel(Model):
-    """Ranks in a grid whose process rows (in every layer) own a block of rows each.
+    """A process grid: every process row (in every layer) owns a block of rows.
 
     Attributes:
-        blocks: The row model that assigns rows to blocks. "rp" is the paper's random vertex
+        blocks: Name of the row model that assigns rows to blocks. "rp" is the paper's random vertex
             permutation.
         part (path or int[num_vertices], optional): For `blocks` "file": the block of every vertex,
-            counted from 0. Block ``i * layers + k`` is that of process row i in layer k.
+            counted from 0. Block ``i * layers + k`` belongs to process row i in layer k.
     """
 
     scheme: ClassVar[str]
@@ -92,29 +92,29 @@ class ProcessGridModel(Model):
 
     @abstractmethod
     def shape(self, num_ranks: int) -> Shape:
-        """The grid of a number of ranks.
+        """The grid for a number of ranks.
 
         Raises:
-            InputError: No grid of these options has this number of ranks; the message names grids
-                that do, and numbers near by that would fit.
+            InputError: If no grid with these options has this number of ranks. The message names
+                grids that have it, and similar numbers of ranks that fit.
         """
 
     @property
     def sends_needed_rows(self) -> bool:
-        """Whether rows travel in messages, and only to ranks that need them."""
+        """Whether messages bring rows only to ranks that need them, instead of broadcasts."""
         return getattr(self, "sparse", False)
 
     @property
     def block_options(self) -> dict[str, Any]:
-        """Options of the model `blocks`."""
+        """Options for the model `blocks`."""
         return {} if self.part is None else {"part": self.part}
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """What the model `blocks` makes of the matrix, for the blocks of `num_parts` ranks.
+        """Let the model `blocks` build the problem for the blocks of `num_parts` ranks.
 
         Raises:
-            InputError: As `shape`; `num_parts` is not in 1..num_vertices; what the model `blocks`
-                refuses.
+            InputError: See `shape`; if `num_parts` is not in 1..num_vertices; if the model `blocks`
+                refuses the matrix.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         model = MODELS[self.blocks](**self.block_options)
@@ -129,7 +129,7 @@ class Cagnet1DModel(ProcessGridModel):
     Algorithm 1).
 
     Attributes:
-        sparse: Only needed rows travel, in messages.
+        sparse: Whether messages send needed rows only, instead of broadcasts.
     """
 
     scheme: ClassVar[str] = "1d"
@@ -143,12 +143,12 @@ class Cagnet1DModel(ProcessGridModel):
 
 @dataclass(frozen=True, eq=False)
 class Cagnet15DModel(ProcessGridModel):
-    """Block rows, each on c ranks, which multiply with one chunk of H each (Algorithm 2).
+    """Block rows on c ranks each; each of these multiplies with one chunk of H (Algorithm 2).
 
     Attributes:
-        replication: c; it must divide the number of ranks. Where its square does not, some ranks of
-            a block multiply with one part of H more than others.
-        sparse: Only needed rows travel, in messages.
+        replication: The number c, which must divide the number of ranks. If c squared does not,
+            some ranks of a block multiply with one part of H more than others.
+        sparse: Whether messages send needed rows only, instead of broadcasts.
     """
 
     scheme: ClassVar[str] = "1.5d"
@@ -158,7 +158,7 @@ class Cagnet15DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Every replication; needed rows alone travel between blocks that are searched for."""
+        """Every replication with random blocks; with searched blocks, needed rows only."""
         searched = {"sparse": True, "blocks": DEFAULT_MODEL}
         several = [{"replication": c} for c in _divisors(num_ranks)[1:]]
         return several + [each | searched for each in several[:-1]]
@@ -190,7 +190,7 @@ class Cagnet2DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """The most even grid."""
+        """The grid with the most even sides."""
         return [{"grid": _shapes(num_ranks, 2)[0]}]
 
     def shape(self, num_ranks: int) -> Shape:
@@ -207,8 +207,7 @@ class Cagnet2DModel(ProcessGridModel):
 
 @dataclass(frozen=True, eq=False)
 class Cagnet3DModel(ProcessGridModel):
-    """Layers of grids, whose products are added up: Split-3D-SpMM (Tripathy et al. 2020, section
-    IV-D).
+    """Layers of 2D grids, whose products are added up: Split-3D-SpMM (Tripathy et al. 2020, IV-D).
 
     Attributes:
         grid: Process rows, columns and layers, as "4x4x2". None: the cube.
@@ -222,7 +221,7 @@ class Cagnet3DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """The most even grid, and grids of one process column."""
+        """The grid with the most even sides, and grids of one process column."""
         layers = _divisors(num_ranks)[1:]
         shapes = [_shapes(num_ranks, 3)[0], *(f"{num_ranks // k}x1x{k}" for k in layers)]
         return [{"grid": shape} for shape in dict.fromkeys(shapes)]
@@ -244,11 +243,12 @@ class Cagnet3DModel(ProcessGridModel):
 class MopModel(ProcessGridModel):
     """Every rank of a group aggregates a slice of the features (Wan et al. 2025, Algorithm 2).
 
-    With several groups the rows of the matrix are shared among them, and a group needs rows of
-    others as the ranks of a row plan do (section 5.2).
+    With several groups, the groups share the rows of the matrix, and send each other the rows that
+    they need, like the ranks of a row plan (section 5.2).
 
     Attributes:
-        groups: A divisor of the number of ranks. With 1 every rank holds the whole matrix.
+        groups: Number of groups, a divisor of the number of ranks. With 1, every rank holds the
+            whole matrix.
     """
 
     scheme: ClassVar[str] = "feature"
@@ -258,7 +258,7 @@ class MopModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """One group, and several whose rows are searched for."""
+        """One group, and every number of groups with searched rows."""
         searched = {"blocks": DEFAULT_MODEL}
         return [{}, *(searched | {"groups": each} for each in _divisors(num_ranks)[1:-1])]
 
@@ -277,7 +277,7 @@ def _check_ranks(num_ranks: int) -> None:
 
 
 def _given(grid: str | tuple[int, ...], dimensions: int, num_ranks: int) -> tuple[int, ...]:
-    """The sizes of a grid that the user names, which must have the given number of ranks."""
+    """Parse the sizes of a grid; InputError unless the grid has the given number of ranks."""
     sizes = _sizes(grid, dimensions)
     if math.prod(sizes) != num_ranks:
         grids = f"grids of {num_ranks} ranks are {_or(_shapes(num_ranks, dimensions))}"
@@ -286,7 +286,7 @@ def _given(grid: str | tuple[int, ...], dimensions: int, num_ranks: int) -> tupl
 
 
 def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
-    """The sizes of a grid that the user names."""
+    """Parse the sizes of a grid that the user names."""
     text = "x".join(map(str, grid)) if isinstance(grid, tuple | list) else str(grid)
     found = re.fullmatch("x".join([r"([1-9]\d{0,9})"] * dimensions), text, re.ASCII)
     if not found:
@@ -296,7 +296,7 @@ def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
 
 
 def _shapes(num_ranks: int, dimensions: int) -> list[str]:
-    """Grids of a number of ranks as text, the most even ones first."""
+    """Texts of the grids with a number of ranks, the most even grids first."""
     divisors = _divisors(num_ranks)
     sizes = [(a, num_ranks // a) for a in divisors]
     if dimensions == 3:
@@ -316,7 +316,7 @@ def _near(num_ranks: int, below: int, above: int) -> str:
 
 
 def _or(choices: Iterable[object]) -> str:
-    """ "1, 2 or 4"; with more to come "1, 2, ..."."""
+    """Join choices: "1, 2 or 4"; or "1, 2, ..." if the last choice is "..."."""
     words = [str(choice) for choice in choices]
     if len(words) < 2 or words[-1] == "...":
         return ", ".join(words)

@@ -1,4 +1,4 @@
-"""Random even partition: model ``rp`` of Demirci et al. 2022, and the baseline of figures."""
+"""Model ``rp``: the random even partition of Demirci et al. 2022, also the baseline of figures."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from plancc.models.weights import Balance, capacities_of, check_num_parts
 def random_owner(
     num_vertices: int, num_parts: int, seed: int, capacities: Capacities = None
 ) -> npt.NDArray[np.int32]:
-    """Owners drawn at random; the parts' numbers of rows differ by at most one.
+    """Draw owners at random; the parts' numbers of rows differ by at most one.
 
     Parameters:
-        seed: Of ``numpy.random.default_rng``; the same seed gives the same owners.
-        capacities: To which the numbers of rows are in proportion, as nearly; None: all alike.
+        num_vertices, num_parts: Sizes.
+        seed: Seed of ``numpy.random.default_rng``; the same seed gives the same owners.
+        capacities: The numbers of rows are proportional to these, rounded; None: all alike.
 
     Returns:
         int32[num_vertices]
@@ -37,7 +38,7 @@ def random_owner(
 
 @dataclass(frozen=True)
 class RandomModel(Model):
-    """Random rows, the same number for every part (Demirci et al. 2022, RP), or by capacities."""
+    """Random owners: equal numbers of rows in all parts, or numbers proportional to capacities."""
 
     even_random: ClassVar[bool] = True
     follows_capacities: ClassVar[bool] = True
@@ -46,7 +47,7 @@ class RandomModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Assign rows at random; of `balance` only the capacities: parts are even in rows."""
+        """Assign rows at random; of `balance` only the capacities are used."""
         check_num_parts(matrix.num_vertices, num_parts)
         capacities = capacities_of(balance)
         return Assignment(random_owner(matrix.num_vertices, num_parts, seed, capacities))

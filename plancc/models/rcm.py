@@ -1,4 +1,4 @@
-"""Reverse Cuthill-McKee order cut into blocks: model ``rcm``."""
+"""Model ``rcm``: blocks of consecutive rows in reverse Cuthill-McKee order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plancc.models.weights import Balance, capacities_of, check_num_parts, combi
 
 
 def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) -> int:
-    """``max |position[i] - position[j]|`` over the nonzeros (i, j), 0 without any.
+    """``max |position[i] - position[j]|`` over the nonzeros (i, j); 0 without nonzeros.
 
     Parameters:
         position (int[num_vertices], optional): Place of every vertex in an order; None: the given
@@ -32,12 +32,12 @@ def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) ->
 
 
 def pipeline_stages(num_vertices: int, band: int) -> int:
-    """``ceil(2n / (n - b))`` stages of a pipeline without idling (Wan et al. 2025, 3.5)."""
+    """``ceil(2n / (n - b))``: stages of a pipeline without idle time (Wan et al. 2025, 3.5)."""
     return -(-2 * num_vertices // (num_vertices - band))
 
 
 def pipeline_granularity(num_vertices: int, band: int) -> float:
-    """``(n - b) / 2n``, the smallest share of the vertices in one stage (Wan et al. 2025, 3.5)."""
+    """``(n - b) / 2n``: the smallest share of the vertices in a stage (Wan et al. 2025, 3.5)."""
     return (num_vertices - band) / (2 * num_vertices)
 
 
@@ -58,10 +58,10 @@ class RcmModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Order, cut into blocks of about the same weight; `seed` is not used.
+        """Order the rows, and cut them into blocks of about the same weight; `seed` is not used.
 
-        The notes hold ``bandwidth``, ``granularity`` and ``stages``, each ``_before`` and
-        ``_after`` the reordering.
+        The notes have ``bandwidth``, ``granularity`` and ``stages``, with the endings ``_before``
+        and ``_after`` for before and after the reordering.
         """
         n = matrix.num_vertices
         check_num_parts(n, num_parts)

@@ -1,15 +1,14 @@
-"""Stochastic hypergraph model: ``stochastic-hp`` of Demirci et al. 2022, section 4.3.3, and beyond
-it.
+"""Model ``stochastic-hp``: the stochastic hypergraph of Demirci et al. 2022, section 4.3.3.
 
-What is small in the end is the expected volume of a mini-batch. Two ways lead there:
+The model minimises the expected volume of a mini-batch. It builds its nets in one of two ways:
 
-    exact     the sampler's probabilities are known: every column net of the whole matrix costs
+    exact     if the sampler's probabilities are known: every column net of the whole matrix costs
               share * sum over parts of reach[pins in the part] (`plancc.sampling.batch.Inclusion`)
-    sampled   the column nets of many batches, equal ones merged with the sum of their costs
+    sampled   the column nets of many batches; equal nets are merged, and their costs added
               (Algorithm 3)
 
-A sample that has not seen most nonzeros several times says little about batches to come: the bound
-of equation 14 holds for one partition, not for the best of all on the same sample.
+A sample says little about further batches unless most nonzeros occur in it several times: the bound
+of equation 14 holds for one given partition, not for the best partition of the same sample.
 """
 
 from __future__ import annotations
@@ -45,30 +44,31 @@ AUTO = "auto"
 EXPECTED_VOLUME = "expected volume"
 """Name of the objective."""
 MAX_NETS = 2**53
-"""Largest bound; above it theta or delta is out of reach."""
+"""Largest bound of nets; theta and delta that need more are refused."""
 MAX_BATCHES = 4096
-"""Largest sample unless told otherwise."""
+"""Most batches of a sample by default."""
 PINS_PER_NONZERO = 16
 """Most pins of a sampled hypergraph per nonzero of the matrix."""
 FULL = 0.9
-"""Share of the bound that merged pins may fill; above it every batch would have to be merged."""
+"""Share of the most pins that merged nets may fill; above it every batch would need a merge."""
 MAX_HUB_GAINS = 2**23
-"""Most gains in a sweep, of moves to every part, that columns of most of the rows may ask for."""
+"""Most gains per sweep (pins times parts) for columns that most of the rows need."""
 FITTED_COST = 1000
-"""Cost of a column net and the two-pin nets beside it together, in `fitted`, and of an edge."""
+"""Cost in `fitted` of a column net together with one of its two-pin nets; also the edge weight in
+`fitted_cut` of a lone nonzero."""
 
 
 @dataclass(frozen=True, eq=False)
 class StochasticModel(Model):
-    """Expected volume of a mini-batch, from the sampler's probabilities or sampled batches.
+    """The expected volume of a mini-batch, from the sampler's probabilities or sampled batches.
 
     Attributes:
         sampler: A name in `plancc.sampling.SAMPLERS`.
-        theta, delta: Error of the expected connectivity and probability of a larger one (equation
-            12).
-        batches ("auto" or int): "auto": exact probabilities where the sampler has them, else as
-            many batches as it takes; a number: that many batches.
-        sampler_options: Options of the sampler; options that are left out take its defaults.
+        theta, delta: Error of the expected connectivity, and probability of a larger error
+            (equation 12).
+        batches ("auto" or int): Number of batches. "auto": exact probabilities if the sampler has
+            them, else the number of equation 14.
+        sampler_options: Options of the sampler; missing options have the sampler's defaults.
         vertex_data: Training mask and clusters, for samplers that need them.
     """
 
@@ -119,15 +119,15 @@ class StochasticModel(Model):
         return cls(sampler_options=of_sampler, **given)
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless batches have one block for all layers, or one for each."""
+        """Raise InputError unless batches have one block for all layers, or a block per layer."""
         make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)
 
     def with_data(self, vertex_data: VertexData) -> StochasticModel:
-        """The same with the training mask and the clusters of `vertex_data`."""
+        """The same model with the training mask and the clusters of `vertex_data`."""
         return replace(self, vertex_data=vertex_data)
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """A row that most rows need, in too many parts for gains of moves to be cheap."""
+        """Refuse matrices with rows that most rows need, if parts are too many for cheap gains."""
         needed = np.bincount(matrix.indices, minlength=matrix.num_vertices)
         vertex = int(needed.argmax())
         most = int(needed[vertex])
@@ -140,11 +140,11 @@ class StochasticModel(Model):
         return f"model 'stochastic-hp' is not made for this graph: {why}; {cure}"
 
     def source(self, matrix: Graph) -> BatchSource:
-        """Sampler and population for a matrix.
+        """Make the sampler and the population for a matrix.
 
         Raises:
-            InputError: Options that the sampler does not have or lacks, or that the matrix or the
-                vertex data do not allow.
+            InputError: If the sampler does not know an option, lacks one, or if the matrix or the
+                vertex data do not allow an option.
         """
         n, mask, clusters = (
             matrix.num_vertices,
@@ -161,10 +161,10 @@ class StochasticModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Hypergraph:
-        """The hypergraph for a partitioner.
+        """Build the hypergraph for a partitioner.
 
-        With exact probabilities that is `fitted`; else the nets of `batches` batches, or of as
-        many as equation 14 asks for.
+        With exact probabilities, the nets are `fitted`. Otherwise they are the nets of `batches`
+        batches, or of the number of batches that equation 14 gives.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)
@@ -177,7 +177,7 @@ class StochasticModel(Model):
         return replace(sample.hypergraph, vertex_weights=weights)
 
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
-        """The given number, or equation 14's, but no more than `MAX_BATCHES`."""
+        """The given number of batches, or the number of equation 14, at most `MAX_BATCHES`."""
         if self.batches != AUTO:
             return int(self.batches)
         nets = hoeffding_nets(num_parts, self.theta, self.delta)
@@ -185,13 +185,13 @@ class StochasticModel(Model):
 
 
 def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
-    """Nets that bound the error of the expected connectivity (Demirci et al. 2022, equation 14).
+    """Number of nets that bounds the error of the expected connectivity (Demirci et al., Eq. 14).
 
-    ``(p - 1)^2 / (2 theta^2) ln(2 / delta)``, rounded up: for one given partition the mean
-    connectivity of that many nets is off by theta or more with probability delta at most.
+    It is ``(p - 1)^2 / (2 theta^2) ln(2 / delta)``, rounded up. For one given partition, the mean
+    connectivity of this many nets is off by theta or more with probability at most delta.
 
     Raises:
-        InputError: More than `MAX_NETS`.
+        InputError: If the number is above `MAX_NETS`.
     """
     ratio = (num_parts - 1) / theta
     nets = ratio * ratio / 2 * (math.log(2) - math.log(delta))
@@ -202,7 +202,7 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
 
 
 def batches_of(nets: int, nets_per_batch: float) -> int:
-    """Batches that have this number of nets, at least 1; 1 also where no batch has a net."""
+    """Number of batches that have this many nets, at least 1; 1 if batches have no nets."""
     return max(1, math.ceil(nets / nets_per_batch)) if nets_per_batch > 0 else 1
 
 
@@ -211,11 +211,13 @@ class NetSample:
     """The merged nets of some batches.
 
     Attributes:
-        hypergraph: With costs (how many batches have this net) and sources; vertex weights are 1.
-        num_batches: Fewer than asked for where the pins reached their bound, or time was up.
-        num_nets: Of all batches before merging, including nets of one pin.
-        vertices_seen, nonzeros_seen: Shares of the vertices that may take part, and of the nonzeros
-            off the diagonal, that occurred in any batch.
+        hypergraph: The nets with sources, and as cost the number of batches that have the net;
+            vertex weights are 1.
+        num_batches: Number of batches; less than wanted if pins reached their bound, or if time was
+            up.
+        num_nets: Nets of all batches before merging, with nets of one pin.
+        vertices_seen: Share of the vertices that batches may have, and that occur in a batch.
+        nonzeros_seen: Share of the nonzeros off the diagonal that occur in a batch.
         full: Whether the pins reached their bound.
     """
 
@@ -229,7 +231,7 @@ class NetSample:
 
 @dataclass(frozen=True, eq=False)
 class BatchSource:
-    """A sampler with a population that it was checked for, and a remark on its batches."""
+    """A sampler, the population for which it was checked, and a remark on its batches."""
 
     sampler: Sampler
     population: Population
@@ -244,9 +246,9 @@ class BatchSource:
         return sum(len(np.unique(batch.block(k).columns)) for k in range(batch.num_blocks))
 
     def exact(self, weights: npt.NDArray[np.int64]) -> tuple[Hypergraph, Inclusion] | None:
-        """Column nets among the vertices that may take part, and their probabilities.
+        """Column nets among the vertices that batches may have, and the nets' probabilities.
 
-        None where the sampler's probabilities are not known.
+        None if the sampler's probabilities are not known.
         """
         indptr, indices = self.population.pattern
         most = 1 + int(np.bincount(indices, minlength=1).max(initial=0))
@@ -259,7 +261,7 @@ class BatchSource:
         return Hypergraph(net_ptr, pins, weights, net_sources=column), inclusion
 
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
-        """The nets of batches 0..num_batches - 1, in at most `PINS_PER_NONZERO` pins a nonzero."""
+        """The nets of batches 0..num_batches - 1, at most `PINS_PER_NONZERO` pins a nonzero."""
         return GrowingSample(self, seed, stream).grown(num_batches)
 
     def pairs(self) -> npt.NDArray[np.int32]:
@@ -270,7 +272,7 @@ class BatchSource:
         return np.stack([indices[off], rows[off]], axis=1)
 
     def expected_nonzeros(self, seed: int, num_batches: int = 64) -> npt.NDArray[np.float64]:
-        """Expected nonzeros of every row in a batch, float64[n]: exact, or a mean over batches."""
+        """Expected nonzeros of every row in a batch, float64[n]: exact, or the mean of batches."""
         indptr, indices = self.population.pattern
         n = self.population.num_vertices
         rows = np.repeat(np.arange(n), np.diff(indptr))
@@ -291,9 +293,10 @@ class BatchSource:
 
 
 class GrowingSample:
-    """The nets of more and more batches of one stream; equal ones are merged as they come.
+    """A sample to which batches of one stream are added; equal nets are merged.
 
     Parameters:
+        source: Draws the batches.
         seed, stream: See `plancc.sampling.Sampler.batch`.
     """
 
@@ -303,9 +306,9 @@ class GrowingSample:
         self._number = 0
 
     def grown(self, num_batches: int, stop: Callable[[], bool] = lambda: False) -> NetSample:
-        """The sample with batches up to `num_batches`, if memory allows and `stop` does not say so.
+        """Add batches until there are `num_batches`, pins reach their bound, or `stop` is True.
 
-        It has one batch at least.
+        The sample has at least one batch.
         """
         population = self._source.population
         indptr, indices = population.pattern
@@ -336,25 +339,27 @@ class GrowingSample:
 
 
 def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
-    """Nets with plain costs that come close to an expected volume, for any partitioner.
+    """Approximate an expected volume by nets with plain costs, for any partitioner.
 
-    A net's row reaches a part that has c of its other pins with probability reach[c], which is
-    concave in c. It is drawn as ``alpha * (c > 0) + beta * c``: a column net of cost alpha, and a
-    two-pin net of cost beta between its source and every other pin, so that c = 1 and c = half of
-    the pins are exact. All column nets for batches of everything, all two-pin nets (the edge cut)
-    for tiny ones.
+    A net's row travels to a part with c of the net's other pins with probability reach[c], which is
+    concave in c. The approximation is ``alpha * (c > 0) + beta * c``: a column net of cost alpha,
+    and a two-pin net of cost beta between the source and every other pin. It is exact for c = 1 and
+    for c = half of the pins. For batches of all vertices, only column nets remain; for tiny
+    batches, only two-pin nets (the edge cut).
 
     Parameters:
         hypergraph: Column nets with sources.
+        inclusion: Probabilities of the nets.
 
     Returns:
-        Costs are scaled to `FITTED_COST` for one pin; those below 1/2 are left out.
+        Nets whose costs are scaled to `FITTED_COST` for one pin; nets of cost 0 after rounding are
+        left out.
     """
     assert hypergraph.net_sources is not None
     size = np.diff(hypergraph.net_ptr)
     half = np.maximum(size // 2, 2)
     reach = inclusion.reach
-    if reach[1] == 0:  # batches of one vertex: whatever moves least in the smallest larger ones
+    if reach[1] == 0:  # batches of one vertex move nothing: take reach proportional to pins
         reach = np.arange(len(reach), dtype=np.float64)
     reach = reach / reach[1]
     beta = np.where(size > 2, (reach[np.minimum(half, len(reach) - 1)] - 1) / (half - 1), 0.0)
@@ -379,17 +384,21 @@ def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
 def fitted_cut(
     graph: WeightedGraph, hypergraph: Hypergraph, inclusion: Inclusion, num_parts: int
 ) -> WeightedGraph:
-    """Edge weights whose cut comes close to an expected volume.
+    """Approximate an expected volume by the cut of weighted edges.
 
-    The other pins of a net of m are drawn as if spread evenly over the parts, c = m / num_parts in
-    each, one at least: then every pin costs ``reach[c] / c``, in units of the cost of one alone. So
-    the edges of a hub weigh less than others.
+    The m other pins of a net are assumed to be spread evenly over the parts, c = m / num_parts pins
+    in each part, at least 1. Then every pin costs ``reach[c] / c``, in units of the cost of a lone
+    pin. So the edges of a hub weigh less than other edges.
 
     Parameters:
+        graph: The graph, whose edge weights are replaced.
         hypergraph: Column nets with sources.
+        inclusion: Probabilities of the nets.
+        num_parts: Number of parts.
 
     Returns:
-        A nonzero that is alone weighs `FITTED_COST`; edges that no net has weigh 1.
+        The graph in which the edge of a lone nonzero weighs `FITTED_COST`; an edge without a net
+        weighs 1.
     """
     assert hypergraph.net_sources is not None
     reach, others = inclusion.reach, np.diff(hypergraph.net_ptr) - 1
@@ -406,7 +415,7 @@ def fitted_cut(
 def _among(
     indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int32], inside: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """The nonzeros between the vertices inside, all rows kept."""
+    """CSR pattern of the nonzeros between vertices inside; the other rows become empty."""
     rows = np.repeat(np.arange(len(inside)), np.diff(indptr))
     kept = inside[rows] & inside[indices]
     counts = np.bincount(rows[kept], minlength=len(inside))

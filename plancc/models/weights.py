@@ -1,4 +1,4 @@
-"""Vertex weights: what a partition balances, and how even it can be."""
+"""`Balance`, the constraints that a partition keeps, and the vertex weights of each constraint."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from plancc.models.limits import Limits
 from plancc.registry import check_choice
 
 MAX_TOTAL = 2**53
-"""Largest sum of one constraint's weights: exact in int64 and in float64."""
+"""Largest sum of the weights of a constraint; up to here sums are exact in int64 and float64."""
 
 LOOSE = 0.1
-"""Allowed imbalance of nonzeros beside a tighter balance of rows, unless that is larger."""
+"""Allowed imbalance of nonzeros in `DEFAULT_BALANCE`, unless the search allows a larger one."""
 DEFAULT_BALANCE = f"nnz:{LOOSE:g},rows"
-"""What parts of a search by rows share evenly: an epoch's dense work is that of its rows, and
-nonzeros may be less even without costing time (docs/results/quality.md has the measurements)."""
+"""Default balance of a search by rows. The dense work of an epoch follows the rows; nonzeros may be
+less even without costing time (measurements: docs/results/quality.md)."""
 
 WEIGHTS, BATCH = "weights", "batch"
 BATCH_SCALE = 1000
@@ -32,34 +32,33 @@ BATCH_SCALE = 1000
 
 @dataclass(frozen=True, eq=False)
 class Balance:
-    """What the parts of a partition are to share evenly: one or several constraints.
+    """The constraints of a partition: the weights that its parts share evenly.
 
     Attributes:
-        names: Of `BALANCES`, none twice:
+        names: Names in `BALANCES`, without repetition:
 
             - "nnz": nonzeros of the row, the work of its product (Demirci et al. 2022, section
               4.3.1, ``w(v_i) = |cols(A(i, :))|``);
-            - "rows": 1 for every row; of a graph of types, rows of each type separately;
-            - "weights": the vertex weights of the graph (`plancc.graph.weights`); several per
-              vertex are as many constraints;
-            - "work": multiply-adds that the row costs in one forward pass, ``sum_k nonzeros *
-              d_{k-1} + d_{k-1} * d_k`` over the layers k = 1..L (Wan et al. 2025, proof of
-              Proposition 3.1);
+            - "rows": 1 for every row; in a graph with types, a constraint for each type;
+            - "weights": the vertex weights of the graph (`plancc.graph.weights`); if vertices have
+              several weights, each is a constraint;
+            - "work": multiply-adds of the row in one forward pass, ``sum_k nonzeros * d_{k-1} +
+              d_{k-1} * d_k`` over the layers k = 1..L (Wan et al. 2025, proof of Proposition 3.1);
             - "train": 1 for every training vertex;
             - "batch": expected nonzeros of the row in a mini-batch, in units of 1 / `BATCH_SCALE`
               of the mean.
-        dims: Widths d_0..d_L of the layers, each at least 1; "work" needs them.
-        train_mask (bool[num_vertices], or None): The training vertices; "train" needs them.
-        expected_nonzeros (float64[num_vertices], or None): Of a mini-batch, by row; "batch" needs
-            them.
-        allowed: Allowed imbalance, max / mean - 1, of the names that have one of their own.
-        capacities: One for every part, to which the even share of every constraint is in
-            proportion; None: all parts alike.
+        dims: Widths d_0..d_L of the layers, each at least 1; needed for "work".
+        train_mask (bool[num_vertices], or None): The training vertices; needed for "train".
+        expected_nonzeros (float64[num_vertices], or None): Expected nonzeros of every row in a
+            mini-batch; needed for "batch".
+        allowed: Allowed imbalance, max / mean - 1, by name; names without an entry take the
+            search's.
+        capacities: Relative sizes of the parts, for every constraint; None: all parts are alike.
 
     Raises:
-        InputError: No name, an unknown one or one twice; fewer than two widths or one below 1;
-            "work" without widths; an allowed imbalance that is not finite, below 0, or of a name
-            that is not there.
+        InputError: If there is no name, an unknown name or a name twice; if there are fewer than
+            two widths, or a width is below 1; if "work" has no widths; if an allowed imbalance is
+            not finite, is negative, or belongs to a name outside `names`.
     """
 
     names: tuple[str, ...] = ("nnz",)
@@ -85,9 +84,9 @@ class Balance:
 
     @classmethod
     def parse(cls, text: str, dims: Sequence[int] | None = None) -> Balance:
-        """The balance that a comma list names, such as "nnz,rows" or "nnz:0.05,rows".
+        """Parse a comma list of names, such as "nnz,rows" or "nnz:0.05,rows".
 
-        A number after a colon is the allowed imbalance of that name.
+        A number after a colon is the allowed imbalance of the name.
         """
         names: list[str] = []
         allowed: dict[str, float] = {}
@@ -106,43 +105,45 @@ class Balance:
         return ",".join(name if own is None else f"{name}:{own!r}" for name, own in words)
 
     def check_given(self, graph: Graph) -> None:
-        """Raise InputError unless graph and mask have what is to be shared; before any work."""
+        """Raise InputError, before any work, unless the graph and the mask have the weights."""
         for name in self.names:
             if name in (WEIGHTS, "train"):
                 _WEIGHTS[name](graph, self)
 
     def epsilon(self, constraint: str, default: float) -> float:
-        """Allowed imbalance of a constraint by its name in `constraints`: its own, or `default`."""
+        """Allowed imbalance of a constraint, named as in `constraints`; else `default`."""
         return self.allowed.get(constraint.split()[0], default)
 
     def limits(self, matrix: Graph, num_parts: int, epsilon: float) -> Limits:
-        """Limits of the parts of a matrix; constraints without one of their own take `epsilon`.
+        """Limits of the parts of a matrix; `epsilon` is the default of the allowed imbalances.
 
         Raises:
-            InputError: See `constraints`; there are capacities of another number of parts.
+            InputError: See `constraints`; or if the number of capacities is not `num_parts`.
         """
         found = constraints(matrix, self)
         allowed = [self.epsilon(name, epsilon) for name in found]
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
 
     def without_limits(self) -> Balance:
-        """The same names, without separate limits."""
+        """The same balance without the allowed imbalances of single names."""
         return replace(self, allowed={})
 
 
 def constraints(matrix: Graph, balance: str | Balance) -> dict[str, npt.NDArray[np.int64]]:
-    """Weights that the parts are to share evenly, by the name of their constraint.
+    """Vertex weights of every constraint, by the constraint's name.
 
     Parameters:
         matrix: The normalised matrix.
+        balance: The balance, or its text.
 
     Returns:
-        dict of str to int64[num_vertices]: In the order of the balance; several weights of the
-            source are "weights 1", "weights 2", ..., rows of types "rows author" and so on.
+        dict of str to int64[num_vertices]: In the order of the balance. Several vertex weights are
+            named "weights 1", "weights 2", ..., rows of types "rows author" and so on.
 
     Raises:
-        InputError: A wrong `balance`; "weights" for a graph without vertex weights, "train" without
-            a mask or with an empty one; weights whose sum is above `MAX_TOTAL`.
+        InputError: If `balance` is wrong; for "weights" if the graph has no vertex weights; for
+            "train" if there is no mask or the mask is empty; if a sum of weights is above
+            `MAX_TOTAL`.
     """
     if isinstance(balance, str):
         balance = Balance.parse(balance)
@@ -165,12 +166,12 @@ def constraints(matrix: Graph, balance: str | Balance) -> dict[str, npt.NDArray[
 
 
 def capacities_of(balance: str | Balance) -> tuple[float, ...] | None:
-    """Capacities of the parts; None for a text, which has none."""
+    """Capacities of a balance; None for a text, which cannot have capacities."""
     return balance.capacities if isinstance(balance, Balance) else None
 
 
 def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int64]:
-    """The weights of `constraints` as one array, which is what a problem carries.
+    """The weights of `constraints` as one array, in the form of a `Problem`.
 
     Returns:
         int64[num_vertices], or int64[num_vertices, num_constraints] if there are several
@@ -184,17 +185,18 @@ def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int6
 def combined(
     weights: npt.NDArray[np.int64], importance: npt.NDArray[np.float64] | None = None
 ) -> npt.NDArray[np.int64]:
-    """One weight per vertex that stands for all its weights, for those who can take only one.
+    """Combine the weights of every vertex into one weight, for methods that take only one.
 
-    Every constraint is scaled to a total of its importance, and they are added up.
+    Every constraint is scaled so that its total is proportional to its importance; then the
+    constraints are added.
 
     Parameters:
         weights (int64[n] or int64[n, c]): Not negative; no column sums to more than `MAX_TOTAL`.
-        importance (float64[c], optional): Above 0, with sum 1; None: all count alike.
+        importance (float64[c], optional): Above 0, with sum 1; None: all constraints count alike.
 
     Returns:
-        int64[n]: `weights` itself if it has one dimension; else 0 where all weights of a vertex are
-            0, positive elsewhere, with a sum of at most `MAX_TOTAL`.
+        int64[n]: `weights` itself if it has one dimension. Else 0 if all weights of a vertex are 0,
+            and positive otherwise, with a sum of at most `MAX_TOTAL`.
     """
     if weights.ndim == 1:
         return weights
@@ -215,7 +217,7 @@ def check_dims(dims: Sequence[int]) -> None:
 def check_num_parts(num_vertices: int, num_parts: int, what: str = "part") -> None:
     """Raise InputError unless `num_parts` is an integer in ``1..num_vertices``.
 
-    `what`: the word for one of them.
+    `what`: the singular word for a part in messages.
     """
     if not isinstance(num_parts, int | np.integer) or isinstance(num_parts, bool):
         raise InputError(f"{num_parts!r} {what}s: a whole number is needed")
@@ -233,11 +235,11 @@ def _stacked(found: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64
 
 def _not_allowed(name: str, number: str) -> str:
     cure = f"give a number that is at least 0, such as {name}:0.05"
-    return f"balance '{name}:{number}': '{number}' is no allowed imbalance: {cure}"
+    return f"balance '{name}:{number}': '{number}' is not an allowed imbalance: {cure}"
 
 
 def is_count(value: Any) -> bool:
-    """Whether it is a whole number of at least 1."""
+    """Whether a value is a whole number of at least 1."""
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     return is_integer and bool(value >= 1)
 

@@ -1,8 +1,8 @@
-"""The best of several layouts: owners of every candidate of model ``auto``, compared.
+"""The choice of model ``auto``: owners of every candidate are found and compared.
 
-They are judged by predicted epochs (`plancc.predict.predictor`) unless an objective is named; the
-table of all of them goes into the provenance. A candidate takes part in its best form, such as the
-best process grid; its *price* (`plancc.owners.prices`) says whether it is searched for.
+Candidates are compared by predicted epochs (`plancc.predict.predictor`), unless an objective is
+named. The provenance has a table of all candidates. A candidate takes part in its best form, such
+as the best process grid. Its *price* (`plancc.owners.prices`) decides whether it is searched.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from plancc.graph.graph import Graph
 from plancc.models import MODELS, make_model
 from plancc.models.auto import AutoModel
 from plancc.models.capacities import relative_capacities
-from plancc.models.crowd import HUB, Crowd
-from plancc.owners.find import find_owners, told_of_stop
+from plancc.models.full_rows import HUB, FullRows
+from plancc.owners.find import find_owners, with_stop_note
 from plancc.owners.numbering import numbered
 from plancc.owners.prices import Form, PricedForms
 from plancc.owners.task import Ownership, Task, Unowned
@@ -36,23 +36,24 @@ from plancc.predict.schedules import tables_of
 from plancc.registry import check_choice
 
 BESIDE_EPSILON = 0.01
-"""A candidate may miss the balance by this much more than the best balanced one."""
+"""Imbalance by which a candidate may exceed epsilon, or the best balanced candidate."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One model's answer, as the provenance keeps it.
+    """An entry of the table of candidates in the provenance.
 
     Attributes:
-        model: Its name, with the options of its form.
-        objective: What it was searched for; "" for a model that searches for nothing.
+        model: Name of the model, with the options of its form.
+        objective: Objective of the search; "" for a model without a search.
         volume, messages, max_volume, nonzero_imbalance, row_imbalance: See
             `plancc.plan.metrics.Metrics`.
-        epoch_seconds: The predicted epoch.
-        memory: Bytes of the fullest rank, as predicted.
-        value: Of the objective that decides.
-        seconds: That it took to find.
-        failed: Why there is no answer; then the figures are 0.
+        epoch_seconds: Predicted seconds of an epoch.
+        memory: Predicted bytes of the fullest rank.
+        value: Value of the objective that decides.
+        seconds: Seconds that finding the owners took.
+        failed: Reason why there are no owners; then the figures are 0. "" if there are.
+        chosen: Whether the candidate won.
     """
 
     model: str
@@ -72,17 +73,19 @@ class Candidate:
 
 @dataclass
 class Contest:
-    """Forms of the candidates, of which one is tried after the other.
+    """A contest of the candidates' forms, which are tried one after the other.
 
     Attributes:
-        asked: The task is that of model auto.
+        asked: The matrix with the task of model auto.
         goal: The objective that decides.
-        hops: Whether rows may travel in hops between the nodes of the machine.
-        why: Why a candidate is not tried, by its name; "" where it is.
-        begin, priced: When forms began to be priced, and the seconds that this took.
-        table, answers: What became of the forms so far.
-        least: Seconds of the quickest search above its share of the budget; 0: there was none.
-        late: Candidates for which too little of the budget was left.
+        hops: Whether the plan may have node-aware exchange.
+        why: Reason why a candidate is not tried, by its name; "" for a candidate that is tried.
+        prices: Prices of the forms.
+        forms: Forms to try, in this order.
+        begin, priced: Time when pricing began, and the seconds that pricing took.
+        table, answers: Entries and owners of the forms tried so far; None for owners not found.
+        least: Seconds of the quickest search that exceeded its share of the budget; 0 for none.
+        late: Names of the candidates for which too little of the budget was left.
     """
 
     asked: Unowned
@@ -99,7 +102,7 @@ class Contest:
     late: list[str] = field(default_factory=list)
 
     def try_form(self, form: Form) -> None:
-        """Find the owners of a form, and note its figures, or why it has none."""
+        """Find the owners of a form, and note its figures, or the reason why it has none."""
         start, found = wall_seconds(), None
         spent, left = start - self.begin, self.forms[len(self.table) :]
         searched = sum(each.searched and not self.why.get(each.name) for each in left)
@@ -122,14 +125,14 @@ class Contest:
         self.answers.append(found)
 
     def _check_time(self, form: Form, left: float) -> None:
-        """Leave a form out where less of the budget is left than searches take."""
+        """Leave a form out if the rest of the budget is shorter than the quickest search."""
         if left < self.least:
             self.late.append(form.name)
             least = f"no search so far took less than {self.least:.1f} s"
             self.why[form.name] = f"{left:.1f} s were left of it, and {least}"
 
     def _tried(self, entry: Candidate, form: Form, task: Task) -> tuple[Candidate, Ownership]:
-        """Figures and owners of a form."""
+        """Find the owners of a form, and return its figures and the owners."""
         shared, grid = self.prices.balance_of(form), form.assigner.grid
         asked = replace(self.asked, task=task, balance=shared)
         with asked.observer(f"candidate {form.label}"):
@@ -144,7 +147,10 @@ class Contest:
         return self._judged(entry, found)
 
     def _judged(self, entry: Candidate, found: Ownership) -> tuple[Candidate, Ownership]:
-        """The figures of owners, and the owners: with hops, where these are allowed and quicker."""
+        """Return the figures of owners, and the owners.
+
+        They get node-aware exchange if it is allowed and predicted to be quicker.
+        """
         matrix, task, grid = self.asked.matrix, self.asked.task, found.grid
         predictor = task.options.predictor
         num_parts = task.num_parts if grid is None else grid.num_parts
@@ -177,7 +183,7 @@ class Contest:
         return entry, found
 
     def winner(self, unfits: Mapping[str, str]) -> Ownership:
-        """The owners of the best form, with the table of all."""
+        """Return the owners of the best form, with the table of all forms."""
         task, options, goal = self.asked.task, self.asked.task.options, self.goal
         memory = options.predictor.machine.node.memory if goal == "time" else None
         first = _able(self.table, options.epsilon if goal != "time" else math.inf, memory)[0]
@@ -196,10 +202,10 @@ class Contest:
             **({} if found.topology is None else {"topology": str(found.topology)}),
         }
         notes = [*found.about_owners, *self._notes(best, unfits)]
-        return told_of_stop(replace(found, how=found.how | how, about_owners=notes), task)
+        return with_stop_note(replace(found, how=found.how | how, about_owners=notes), task)
 
     def _notes(self, best: Candidate, unfits: Mapping[str, str]) -> Iterator[str]:
-        """What the user should know of candidates that were left out, and of the best."""
+        """Yield notes for the user about candidates that were left out, and about the best."""
         left_out = ", ".join(name for name, said in unfits.items() if said)
         if left_out:
             yield (
@@ -210,7 +216,7 @@ class Contest:
             names = ", ".join(self.late)
             yield f"the budget was too short to search {names}: {self.why[self.late[0]]}"
         num_parts = self.asked.task.num_parts
-        if self.goal != "time" and num_parts > 1:  # of the time the compiler itself says it
+        if self.goal != "time" and num_parts > 1:  # for "time", the compiler adds such a note
             value = OBJECTIVES[self.goal].value
             assert value is not None
             random = value(random_traffic(self.asked.matrix, num_parts))
@@ -222,20 +228,20 @@ class Contest:
 
 
 def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Ownership:
-    """The owners of the candidate of an `AutoModel` that is best by the objective.
+    """Return the owners of the candidate of an `AutoModel` that is best by the objective.
 
-    The objective is "time" if none is named. Searches share the budget. The balance is that of row
-    plans, nonzeros, or nonzeros and rows; edge plans share nonzeros. Where no candidates are named,
-    `MOST` at most are searched for.
+    The objective is "time" if none is named. Searches share the budget. Parts of row plans share
+    the given balance, and parts of edge plans share nonzeros. If no candidates are named, at most
+    `MOST` are searched.
 
     Parameters:
-        grids: Whether the plan may be that of a process grid.
-        hops: Whether rows may travel in hops between the nodes of the machine where that is
-            quicker; only where no candidates are named.
+        asked: The matrix with the task of model auto.
+        grids: Whether the plan may have a process grid.
+        hops: Whether the plan may have node-aware exchange, if no candidates are named.
 
     Raises:
-        InputError
-        BackendError: Every candidate failed.
+        InputError: For unknown candidates, and candidates that the task does not allow.
+        BackendError: If every candidate failed.
     """
     task, matrix = asked.task, asked.matrix
     assert isinstance(task.model, AutoModel)
@@ -264,7 +270,7 @@ def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Owners
 
 
 def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[str, ...]:
-    """The candidates, checked: of layouts that may compete, and of process grids if they may."""
+    """Return the checked names of the candidates whose layouts may compete."""
     names = model.names()
     known = {name: each for name, each in MODELS.loaded().items() if each.competes}
     if not names:
@@ -283,25 +289,28 @@ def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[
 
 
 def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
-    """Why each candidate is not made for the graph, "" where it is; nothing where none is left.
+    """Return the reason why each candidate does not fit the graph; "" for a candidate that fits.
 
-    A row plan cannot share a hub: where a row, or a column, is more than `HUB` times the even share
-    of a line of a square grid of the parts, candidates by rows are left out if one by nonzeros
-    remains; of searched ones the first is enough.
-    In a crowd of hubs searches take long, and candidates that assign nonzeros are as good.
+    Return an empty dict if no candidate would be left.
+
+    A row plan cannot share a hub among parts. A hub is a row or column with more than `HUB` times
+    the nonzeros that a line of a square grid of the parts would have. With a hub, candidates that
+    assign rows are left out if a candidate that assigns nonzeros remains, and only the first of the
+    searched candidates is kept. In a crowd of hubs, searches take long, and candidates that assign
+    nonzeros without a search are as good.
     """
     if len(names) < 2:
         return {}
     known = {name: MODELS[name] for name in names}
     unfits = {name: make_model(name, {}).unfit(matrix, task.num_parts) for name in names}
-    crowd = Crowd.of(matrix, task.num_parts)
-    if crowd is not None and crowd.hubs:
+    full = FullRows.of(matrix, task.num_parts)
+    if full is not None and full.hubs:
         by_nonzeros = [name for name in names if known[name].layout == "edge" and not unfits[name]]
         assigned = [name for name in by_nonzeros if not known[name].searched]
         kept = assigned or by_nonzeros or list(names)
         for name in names:
             if name not in kept:
-                unfits[name] = unfits[name] or f"{crowd}; {kept[0]} is as good, or quicker"
+                unfits[name] = unfits[name] or f"{full}; {kept[0]} is as good, or quicker"
     lines = (matrix.row_nonzeros(), np.bincount(matrix.indices, minlength=matrix.num_vertices))
     heaviest = max(lines, key=lambda line: int(line.max()))
     vertex, share = int(heaviest.argmax()), matrix.num_nonzeros / task.num_parts
@@ -324,9 +333,9 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
 
 
 def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) -> Task:
-    """How a candidate's owners are found: searched for by the objective that decides.
+    """Return the task of a candidate, whose search minimises the objective that decides.
 
-    `num_searched` searches share what is left of the budget after `spent` seconds.
+    `num_searched` searches share the rest of the budget after `spent` seconds.
     """
     assigner = form.assigner
     model = make_model(assigner.model, assigner.options)
@@ -345,10 +354,11 @@ def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) ->
 
 
 def _able(table: list[Candidate], epsilon: float, memory: float | None) -> list[int]:
-    """Candidates with enough memory that are balanced, or nearest to it; of least value first.
+    """Return the numbers of balanced candidates with enough memory, sorted by value.
 
-    The slowest part's time knows of imbalance by itself: then `epsilon` is infinite. Where no
-    candidate has enough memory, all of them are taken.
+    If none is balanced, the candidates nearest to balance count as balanced. If none has enough
+    memory, the memory is ignored. For objective "time", `epsilon` is infinite, since the time of
+    the slowest part includes imbalance.
     """
     there = [k for k, entry in enumerate(table) if not entry.failed]
     if not there:

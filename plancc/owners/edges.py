@@ -1,12 +1,12 @@
-"""Who owns which row and which nonzero, for the models whose plans have an expand and a fold.
+"""Owners of rows and nonzeros, for models whose plans have an expand and a fold.
 
-The counterpart of `plancc.owners.rows` for layout "edge".
+`plancc.owners.rows` does the same for row plans. A model is
 
     searched     a searched model, no partitioner named   plancc.search.edges
-    partitioned  a searched model, a named partitioner    exactly its answer; refined if it cannot
-                                                          minimise the objective by itself
-    assigned     any other model                          the model's own nonzeros; rows of H where
-                                                          they save most (`VectorOwners`)
+    partitioned  a searched model, a named partitioner    its owners; refined if the partitioner
+                                                          cannot minimise the objective itself
+    assigned     any other model                          the model's owners of nonzeros; rows of H
+                                                          go where they save most (`VectorOwners`)
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from plancc.search.record import Judge, Record, SearchResult
 
 
 def find_edge_owners(asked: Unowned) -> Ownership:
-    """Owners of the rows and nonzeros of a matrix; see `plancc.owners.find.find_owners`.
+    """Find owners of the rows and nonzeros of a matrix; see `plancc.owners.find.find_owners`.
 
-    The balance is that of the nonzeros; there is no other here.
+    Parts share nonzeros; other balances are ignored.
     """
     task, balance = asked.task, asked.balance
     epsilon = balance.epsilon("nnz", task.options.epsilon)
@@ -46,7 +46,7 @@ def find_edge_owners(asked: Unowned) -> Ownership:
 
 
 def _found(asked: Unowned) -> Ownership:
-    """The same, under whatever numbers the parts have."""
+    """Find owners, without limits in the answer."""
     matrix, task = asked.matrix, asked.task
     if task.searches:
         with asked.observer("partition"):
@@ -68,7 +68,7 @@ def _found(asked: Unowned) -> Ownership:
 
 
 def _searched(asked: Unowned) -> Ownership:
-    """What `plancc.search` finds."""
+    """Find owners by `plancc.search`."""
     task = asked.task
     model: Any = task.model
     from plancc.search.edges import search_edges
@@ -78,13 +78,13 @@ def _searched(asked: Unowned) -> Ownership:
     ) -> SearchResult:
         return search_edges(matrix, model, num_parts, options, report=report)
 
-    free = task.options.fixed is None  # to get numbers by nodes
+    free = task.options.fixed is None  # whether parts may be numbered by node
     shared = _limits(asked.matrix, task) if free else None
     return found_by_search(search_on_nodes(find, asked, shared), task)
 
 
 def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
-    """A model's own nonzeros, and the owners of rows that suit them."""
+    """Return the model's owners of nonzeros, with the best owners of rows for them."""
     from plancc.passes.vector_owners import VectorOwners
 
     who, num_parts, options = f"model '{task.name}'", task.num_parts, task.options
@@ -98,7 +98,7 @@ def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
 
 
 def _refined(asked: Unowned, found: Ownership) -> Ownership:
-    """A partitioner's answer, refined for an objective that it does not have."""
+    """Refine a partitioner's owners for an objective that the partitioner does not have."""
     from plancc.passes.edges import RefineEdges
 
     matrix, task = asked.matrix, asked.task
@@ -125,6 +125,6 @@ def _refined(asked: Unowned, found: Ownership) -> Ownership:
 
 
 def _limits(matrix: Graph, task: Task) -> Limits:
-    """Limits of the nonzeros of parts."""
+    """Return the limits of the parts' nonzeros."""
     epsilon, capacities = task.options.epsilon, task.options.capacities
     return Limits.of_nonzeros(matrix.num_nonzeros, task.num_parts, epsilon, capacities)

@@ -1,42 +1,43 @@
-"""From a task to owners: a search, a partitioner or the model itself, in every layout."""
+"""The step from a task to owners, by a search, a partitioner or the model itself."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from plancc.owners.numbering import mapped
-from plancc.owners.rows import find_row_owners
 from plancc.owners.task import Ownership, Task, Unowned
 
 STOPPED = "the search was stopped before its end; these are the best owners so far"
 
 
 def find_owners(asked: Unowned) -> Ownership:
-    """Owners of the rows of a matrix, and of its nonzeros for an edge plan.
+    """Find owners of the rows of a matrix, and of its nonzeros for an edge plan.
 
-    Its parts get numbers for the nodes of a topology.
+    With a topology, parts are numbered so that parts which exchange much share a node.
 
     Raises:
-        InputError, BackendUnavailable, BackendError
+        InputError: For a matrix that does not suit the task.
+        BackendUnavailable, BackendError: If a partitioner is not installed, or fails.
     """
-    find, task = find_row_owners, asked.task
+    task = asked.task
     if task.model.layout == "edge":
-        from plancc.owners.edges import find_edge_owners
-
-        find = find_edge_owners
+        from plancc.owners.edges import find_edge_owners as find
+    else:
+        from plancc.owners.rows import find_row_owners as find
     found, nodes = find(asked), task.options.nodes
     if nodes is not None and "topology" not in found.how:
         owners = found.owners
-        by_time = task.objective == "time"  # then numbers are chosen by that
+        by_time = task.objective == "time"  # then `numbered` chooses the numbers by time
         if task.options.fixed is None and not (by_time and task.model.searched):
+            from plancc.owners.numbering import mapped
+
             with asked.observer("map to nodes"):
                 owners = mapped(owners, asked.matrix, nodes, task.options.capacities)
         found = replace(found, owners=owners, how=found.how | {"topology": str(nodes)})
-    return told_of_stop(found, task)
+    return with_stop_note(found, task)
 
 
-def told_of_stop(found: Ownership, task: Task) -> Ownership:
-    """The same owners, with a warning where the search was stopped."""
+def with_stop_note(found: Ownership, task: Task) -> Ownership:
+    """Return the owners, with a note if the search was stopped."""
     stopped = task.options.stop is not None and task.options.stop()
     if not stopped or STOPPED in found.about_run:
         return found

@@ -1,4 +1,4 @@
-"""What makes a plan's predicted epoch shorter: hops between nodes or over relays, and advice."""
+"""Ways to a shorter predicted epoch: node-aware exchange, relays, and advice for the user."""
 
 from __future__ import annotations
 
@@ -16,33 +16,38 @@ from plancc.predict.schedules import tables_of
 from plancc.text import four_digits
 
 SLOWER = 1.02
-"""Epoch with hops over that without, up to which a search for the volume keeps them: they move
-fewer rows between nodes."""
+"""Ratio of the epoch with node-aware exchange to the epoch without, up to which a search for the
+volume keeps node-aware exchange, which moves fewer rows between nodes."""
 
 
 def with_hops(plan: Plan, task: Task, options: PlanOptions) -> tuple[Plan, list[str], str]:
-    """The plan with hops, what the user should know of them, and how relays were chosen; "": none.
+    """Return the plan, with node-aware exchange or relays if they are asked for or quicker.
 
-    "auto" tries relays for objectives of the busiest part, with many parts.
+    With `exchange` "auto", relays are tried for many parts and an objective of the busiest part.
+
+    Returns:
+        plan, notes, how: The plan; notes for the user; and the choice of relays, for the
+        provenance, "" without relays.
     """
     routed, notes = _on_nodes(plan, task, options.exchange)
-    asked, predictor = options.exchange == "relays", task.options.predictor
+    way, _, most = options.exchange.partition(":")
+    asked, predictor = way == "relays", task.options.predictor
     busiest = task.objective in OBJECTIVES and OBJECTIVES[task.objective].of_busiest
     if asked or (options.exchange == "auto" and plan.num_parts >= MANY and busiest):
-        relayed, seconds, how = best_relays(plan, predictor, options.relay_hops or 3)
+        relayed, seconds, how = best_relays(plan, predictor, int(most or 3))
         if asked or seconds < predictor.epoch(tables_of(routed)).seconds:
             return relayed, [], how
     return routed, notes, ""
 
 
 def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
-    """The plan with hops for the nodes of a topology, and what the user should know of it.
+    """Return the plan, perhaps with node-aware exchange for a topology, and notes for the user.
 
-    "auto" leaves them out where the epoch is predicted to take longer with them; for objective
-    "volume", by more than `SLOWER`.
+    With `exchange` "auto", node-aware exchange is left out if it is predicted to make the epoch
+    longer; for objective "volume", longer by more than the factor `SLOWER`.
     """
     topology, predictor = task.options.nodes, task.options.predictor
-    if topology is None or exchange in ("flat", "relays"):
+    if topology is None or exchange.startswith(("flat", "relays")):
         return plan, []
     if not 1 < topology.nodes < topology.num_ranks:
         return plan, []
@@ -56,26 +61,26 @@ def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
     if hops <= allowed * flat:
         return routed, []
     return plan, [
-        f"rows travel straight from rank to rank: in hops between nodes ({topology}) an epoch is "
-        f"predicted to take {hops / flat:.2f} times as long ({four_digits(1e3 * hops)} ms, "
-        f"straight {four_digits(1e3 * flat)} ms; machine {predictor.machine.title}); "
-        "`exchange` nodes compiles them"
+        f"node-aware exchange ({topology}) is not used, since it is predicted to be "
+        f"{hops / flat - 1:.2%} slower ({four_digits(1e3 * hops)} ms an epoch, without "
+        f"{four_digits(1e3 * flat)} ms; machine {predictor.machine.title}): "
+        "force it by `exchange` nodes"
     ]
 
 
 def advice(plan: Plan, forecast: Forecast, request: Request, balance: Balance) -> str:
-    """What may make an epoch faster that is slower than that of a random partition.
+    """Return advice for a plan whose predicted epoch is slower than a random partition's.
 
     Parameters:
-        balance: What the parts of the plan share evenly.
+        balance: Balance of the parts of the plan.
     """
     task, model = request.task, MODELS[request.assigner.named]
     if plan.header.route is not None:
         straight = task.options.predictor.epoch(tables_of(plan).flat()).seconds
         if straight < (forecast.seconds or 0.0):
             took = four_digits(1e3 * straight)
-            return f"without hops, by `exchange` flat, it takes {took} ms"
-    chooses = model.layout == "any"  # among models
+            return f"with direct messages (`exchange` flat) it takes {took} ms"
+    chooses = model.layout == "any"  # the model chooses among models
     if model.searched and model.layout == "row" and "rows" not in balance.names:
         return f"try `balance` {DEFAULT_BALANCE}"
     if (model.searched or chooses) and (

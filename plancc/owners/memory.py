@@ -1,4 +1,4 @@
-"""Whether a compile fits into the memory that there is.
+"""Prediction and check of the memory that a compile takes.
 
 `plancc.search.footprint` has the numbers.
 """
@@ -20,18 +20,18 @@ from plancc.search.presets import MemoryTerms
 from plancc.search.starts import begins_with_clusters, is_uneven
 
 SAMPLE = 2000
-"""Nonzeros that are looked at to learn how many have a mirror image."""
+"""Nonzeros that are sampled to estimate how many have a transposed nonzero."""
 
 
 def allowed_memory(given: int | None = None) -> int | None:
-    """Bytes that this process and its children may have together.
+    """Return the bytes that this process and its children may have together.
 
     Parameters:
-        given: What the user allows; None: what the system has left and what this process has
-            already, less a margin.
+        given: Bytes that the user allows. None for the free memory of the system, plus the memory
+            that this process has already, minus a margin.
 
     Returns:
-        None where the system does not say.
+        Bytes; None if the system does not say how much memory is free.
     """
     left = available_memory()
     if given is not None or left is None:
@@ -40,7 +40,7 @@ def allowed_memory(given: int | None = None) -> int | None:
 
 
 def mirrored_share(graph: Graph) -> float:
-    """Share of the nonzeros whose mirror image is one too, by a sample of them."""
+    """Estimate, by a sample, the share of the nonzeros (i, j) for which (j, i) is a nonzero."""
     if not graph.directed or graph.num_nonzeros == 0:
         return 1.0
     rng = np.random.default_rng(1)
@@ -58,10 +58,10 @@ def mirrored_share(graph: Graph) -> float:
 
 
 def degrees(graph: Graph) -> npt.NDArray[np.int64]:
-    """Entries of every row, and of its column where the graph is directed: int64[n]."""
+    """Return the nonzeros of every row, plus those of its column in a directed graph: int64[n]."""
     found = graph.row_nonzeros().astype(np.int64)
     if graph.directed:
-        step = max(BLOCK, graph.num_vertices)  # every step makes an array of all vertices
+        step = max(BLOCK, graph.num_vertices)  # every step takes an array of n numbers
         for start in range(0, graph.num_nonzeros, step):
             column = graph.indices[start : start + step]
             found += np.bincount(column, minlength=graph.num_vertices)
@@ -71,15 +71,16 @@ def degrees(graph: Graph) -> npt.NDArray[np.int64]:
 def needed_memory(
     task: Task, graph: Graph, data: VertexData, constraints: int, limit: int | None
 ) -> int:
-    """Bytes that a compile is predicted to take.
+    """Predict the bytes that a compile takes.
 
     Parameters:
-        graph: Not normalised.
+        graph: The graph before normalisation.
+        data: The vertex data.
         constraints: Number of balances.
-        limit: Bytes; None: any.
+        limit: Allowed bytes; None for no limit.
 
     Raises:
-        InputError: They are more than the limit.
+        InputError: If the compile would take more than the limit.
     """
     rows = graph.num_vertices
     every = (array for each in (data, *data.of_type.values()) for array in each.arrays().values())
@@ -98,11 +99,11 @@ def needed_memory(
     searches = task.searches and task.model.layout == "row"
 
     def of(effort: str) -> Work:
-        # Types may have no clusters, and then begin with all rows.
+        # A graph of several types may have no clusters: then the search begins with all rows.
         able = searches and graph.types is None
         return work(sizes, effort, able and begins_with_clusters(degree, effort, task.num_parts))
 
-    # A named partitioner is given all rows; edge plans are searched in their own way.
+    # A named partitioner gets all rows; the search for edge plans has steps of its own.
     other = "" if task.model.problem is None else "balanced" if task.searches else "fast"
     found = of(task.effort if searches else other)
     if limit is None or found.peak <= limit:

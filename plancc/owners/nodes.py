@@ -1,14 +1,15 @@
-"""Owners for the nodes of a machine first, and for the ranks of every node then.
+"""Search in two levels: first owners by node of the machine, then owners by rank within each node.
 
-A row that several ranks of a node need crosses to the node once (`plancc.plan.routes`), so what
-travels between nodes is the volume of a partition for as many parts as there are nodes:
+With node-aware exchange, a row that several ranks of a node need is sent to the node once
+(`plancc.plan.routes`). So the rows between nodes are the volume of a partition with one part per
+node:
 
     matrix --search--> nodes        few rows between nodes
-    node k --search--> its ranks    on its own nonzeros; rows of other nodes come for free and may
-                                    be with any rank, whose others then get them inside the node
+    node k --search--> its ranks    on the nonzeros of node k; rows of other nodes cost nothing, and
+                                    may arrive at any rank, which passes them on inside the node
 
-An objective that is asked for decides. It is searched for as without nodes, and the parts are
-numbered for the nodes; for the time of an epoch owners for nodes first are found too.
+An objective that the user names decides: the search is that without nodes, and the parts are
+numbered for the nodes. For the time of an epoch, both searches are made.
 """
 
 from __future__ import annotations
@@ -37,40 +38,40 @@ from plancc.search.job import Report
 from plancc.search.record import Judge, Record, SearchResult
 
 Find = Callable[[Graph, int, SearchOptions, Any, Report | None], SearchResult]
-"""A search: matrix, number of parts, options, `Limits`, and the report of every trial."""
+"""A search: a function of matrix, number of parts, options, `Limits`, and the report of trials."""
 OF_NODES = 0.5
-"""Share of the allowed imbalance that nodes take; the rest is for the ranks of a node."""
+"""Share of the allowed imbalance for the nodes; the rest is for the ranks of a node."""
 LEAST_EPSILON = 0.001
-"""Imbalance that the ranks of a node are allowed at least."""
+"""Least imbalance that is allowed for the ranks of a node."""
 FIRST = 0.5
 """Share of a budget for the partition into nodes."""
 INSIDE = {"fast": "fast", "balanced": "fast", "best": "balanced"}
-"""Effort inside nodes, by that of the search: what stays inside costs less."""
+"""Effort inside nodes, by effort of the search; it is lower, since rows inside nodes cost less."""
 AT_ONCE = 2
-"""Nodes whose ranks are searched at the same time, at least: partitioners are processes of their
-own, and what they find does not depend on others."""
+"""Least number of nodes that are searched at the same time. Partitioners are separate processes,
+and their results do not depend on each other."""
 ROWS_PER_RANK = 4
-"""Rows per part below which there is nothing to search inside nodes."""
+"""Rows per part below which nodes are not searched."""
 
 
 def pays(matrix: Graph, topology: Topology) -> bool:
-    """Whether there are nodes, with ranks, and enough rows for both levels of a search."""
+    """Whether there are several nodes with several ranks, and enough rows to search in levels."""
     if not 1 < topology.nodes < topology.num_ranks:
         return False
     return matrix.num_vertices >= ROWS_PER_RANK * topology.num_ranks
 
 
 def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> SearchResult:
-    """What a search finds, for nodes first where that pays.
+    """Search owners, in two levels if that pays.
 
     Parameters:
         find: The search.
-        limits: Of the parts; None: nodes do not matter.
+        asked: The matrix with its task.
+        limits: Limits of the parts; None to search in one level.
 
     Returns:
-        For the time of an epoch, its `others` are those for nodes first too. Its `how` names the
-        topology that the parts are numbered for, unless there is none, or a node has fewer rows
-        than ranks.
+        The result. For the time of an epoch, its `others` include owners of the search in two
+        levels. Its `how` names the topology if the owners are of the search in two levels.
     """
     matrix, num_parts, report = asked.matrix, asked.task.num_parts, asked.report
     options, nodes = asked.task.search_options, asked.task.options.nodes
@@ -95,7 +96,7 @@ def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> Search
 
 
 def _together(one: SearchResult, two: SearchResult) -> SearchResult:
-    """The first, with what the second found among its others if that is as balanced."""
+    """Return the first result, with the second's owners in `others` if they are as balanced."""
     over = [min(each.overload for each in of.tried if each.best) for of in (one, two)]
     others = [*one.others, two.owners] if over[1] <= over[0] else one.others
     tried = [*one.tried, *(replace(each, best=False) for each in two.tried)]
@@ -104,11 +105,12 @@ def _together(one: SearchResult, two: SearchResult) -> SearchResult:
 
 @dataclass(frozen=True, eq=False)
 class _Share:
-    """A separate search.
+    """A separate search: into nodes, or into the ranks of one node.
 
     Attributes:
-        rows, nonzeros (int64[...]): The rows and nonzeros of the whole that it finds owners for.
-        own (bool[vertices of `matrix`]): Which of its vertices these rows are.
+        matrix, options, limits: Arguments of the search.
+        rows, nonzeros (int64[...]): Rows and nonzeros of the whole matrix that the search owns.
+        own (bool[vertices of `matrix`]): Whether each vertex is one of these rows.
     """
 
     matrix: Graph
@@ -131,7 +133,7 @@ def _on_nodes(
     upper = search_part(_of_nodes(matrix, options, limits, first))
     by_volume = options.objective in (None, "volume")
     for trial in upper.tried:
-        value = trial.value if by_volume else None  # that of the nodes is their volume
+        value = trial.value if by_volume else None  # the search into nodes is for the volume
         noted = replace(trial, step=f"nodes: {trial.step}", value=value, best=False)
         record.trials.append(noted)
         if report is not None:
@@ -152,7 +154,7 @@ def _on_nodes(
         if nonzeros is not None:
             nonzeros[share.nonzeros] = first[k] + result.owners.of_nonzeros(share.matrix)
     if nonzeros is None and limits.overload(limits.load(rows)) > 0:
-        # limits of nodes and of their ranks may not meet
+        # parts within the limits of both levels may still exceed the limits of the whole
         rows = rebalance(rows, hypergraph_of(matrix, limits), Context(limits, options.seed))
     owners = Owners(rows, nonzeros)
     objective, time = options.objective or "volume", options.time(matrix, topology.num_ranks)
@@ -168,7 +170,7 @@ def _on_nodes(
 def _of_nodes(
     matrix: Graph, options: SearchOptions, limits: Limits, first: npt.NDArray[np.int64]
 ) -> _Share:
-    """The search for the nodes, which takes a share of what is allowed."""
+    """Return the search into nodes, with its share of the allowed imbalance and the budget."""
     capacities = limits.capacities or (1.0,) * int(first[-1])
     sums = np.add.reduceat(np.array(capacities), first[:-1])
     of_nodes = None if len(set(sums.tolist())) == 1 else tuple(sums.tolist())
@@ -192,7 +194,7 @@ def _of_node(
     first: npt.NDArray[np.int64],
     node: int,
 ) -> _Share:
-    """The search for the ranks of one node: its nonzeros, and their rows and columns."""
+    """Return the search into the ranks of a node: its nonzeros, and their rows and columns."""
     own = nodes.rows == node
     nonzeros = np.flatnonzero(nodes.of_nonzeros(matrix) == node)
     row = np.searchsorted(matrix.indptr, nonzeros, side="right") - 1
@@ -236,7 +238,10 @@ def _of_node(
 def _options(
     options: SearchOptions, effort: str | None, epsilon: float, capacities: Any, of_budget: float
 ) -> SearchOptions:
-    """Options of a search for the volume inside one by `options`."""
+    """Return options of a separate search for the volume.
+
+    `of_budget` is the share of the budget of `options`.
+    """
     budget = options.budget
     return replace(
         options,

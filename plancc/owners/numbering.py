@@ -1,4 +1,4 @@
-"""Parts under numbers that suit the nodes of the machine."""
+"""Numbering of the parts for the nodes of the machine."""
 
 from __future__ import annotations
 
@@ -25,27 +25,29 @@ from plancc.search.record import Trial
 
 STEP = "numbered for the machine"
 MAX_PARTS = 4096
-"""Parts from which on numbers stay: a table of all pairs is made."""
+"""Most parts that are numbered anew, since this takes a table of all pairs of parts."""
 
 
 def numbered(
     asked: Unowned, found: Ownership, seconds: Callable[[Ownership], float] | None = None
 ) -> Ownership:
-    """The same parts, numbered so that the predicted epoch takes less time.
+    """Return the parts with other numbers, if these make the predicted epoch shorter.
 
-    For objective "time" the quickest of all that was found as balanced (`Ownership.others`).
+    For objective "time", all equally balanced owners (`Ownership.others`) are tried too.
 
-    Owners of an unsearched model, owners of a named partitioner (except for objective "time"),
-    those around fixed rows and, for other objectives, those mapped to a topology keep their
-    numbers.
+    Numbers are kept for owners of an unsearched model and for owners around fixed rows. For
+    objectives other than "time", they are also kept for owners of a named partitioner and for
+    owners that are mapped to a topology.
 
     Parameters:
-        asked: Its task says the machine and the widths of the layers; its report is called with
-            the step, if that lowers the objective.
-        seconds: The epoch of the plan that owners become; None: as the predictor has it.
+        asked: The matrix with its task, which has the machine and the widths of the layers. Its
+            report is called with this step, if the step lowers the objective.
+        found: The owners.
+        seconds: Function that returns the seconds of an epoch with some owners; None for the
+            predictor's.
 
     Returns:
-        `found` itself where nothing else is predicted to take less.
+        The better owners, or `found` itself.
     """
     matrix, task = asked.matrix, asked.task
     options, by_time = task.options, task.objective == "time"
@@ -77,7 +79,11 @@ def numbered(
 
 
 def _ways(asked: Unowned, found: Ownership) -> Iterator[Ownership]:
-    """The owners, and under other numbers; where these or hops may decide, others too."""
+    """Yield the owners, and the owners with other numbers.
+
+    For objective "time", also yield equally balanced owners, if numbers or node-aware exchange may
+    decide between them.
+    """
     matrix, task = asked.matrix, asked.task
     options, num_parts = task.options, task.num_parts
     decides = options.nodes is not None or num_parts >= MANY
@@ -96,10 +102,10 @@ def _ways(asked: Unowned, found: Ownership) -> Iterator[Ownership]:
 def with_better_numbers(
     matrix: Graph, owners: Owners, num_parts: int, options: SearchOptions
 ) -> Owners:
-    """The same parts under other numbers, or `owners` itself where that predicts no less time."""
+    """Return the parts with other numbers if these are predicted to be quicker, else `owners`."""
     predictor = options.predictor
     if not 1 < predictor.machine.node.ranks < num_parts <= MAX_PARTS:
-        return owners  # all numbers are alike, or too many to try
+        return owners  # all numberings are equal, or there are too many parts
     from plancc.passes.numbering import MapToMachine
 
     tables = tables_of_owners(matrix, owners, num_parts)
@@ -113,9 +119,9 @@ def with_better_numbers(
 def mapped(
     owners: Owners, matrix: Graph, topology: Topology, capacities: Capacities = None
 ) -> Owners:
-    """The same parts under numbers that keep what they exchange inside nodes.
+    """Return the parts with numbers that keep exchanged rows inside nodes.
 
-    Only parts of equal capacity change places.
+    Only parts of equal capacity exchange their numbers.
     """
     from plancc.passes.topology import MapToTopology
 
@@ -127,5 +133,5 @@ def mapped(
 
 
 def _exchanges(tables: Tables) -> list[sp.csr_array]:
-    """The rows that every part sends to every other, in each step of a product."""
+    """Return the rows that every part sends to every other part, for each step of a product."""
     return [matrix_of_pairs(each) for each in tables.exchanges]

@@ -1,7 +1,7 @@
-"""Prices of the candidates of model ``auto``: predicted epochs before anything is searched for.
+"""Prices of the candidates of model ``auto``: predicted epochs before any search.
 
-A form whose owners are assigned is predicted as it is; one that is searched for with the owners
-that a partitioner finds at once.
+The price of a form without a search is the predicted epoch of its owners. The price of a searched
+form is the predicted epoch of owners that one partitioner finds quickly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.graph.graph import Graph
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS, build_problem, make_model
 from plancc.models.base import EdgeModel, Model
@@ -26,15 +26,20 @@ from plancc.owners.request import Assigner
 from plancc.owners.task import Task
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import partition
-from plancc.passes.multilevel import Owner
 
 MOST = 3
-"""Candidates that are searched for where none are named."""
+"""Most candidates that are searched, if the user names none."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """A candidate with the options of a form, and what it needs on these ranks."""
+    """A candidate with options.
+
+    Attributes:
+        name: Name of the candidate.
+        assigner: The model that assigns rows, and its parts, for the number of ranks.
+        label: Words for the form: the name, and the options after colons.
+    """
 
     name: str
     assigner: Assigner
@@ -42,13 +47,13 @@ class Form:
 
     @classmethod
     def of(cls, name: str, num_ranks: int, options: Mapping[str, Any]) -> Form:
-        """The form with these options; InputError where these ranks have none."""
+        """Make the form with these options; InputError if it does not suit the number of ranks."""
         words = (key if value is True else f"{key}={value}" for key, value in options.items())
         return cls(name, Assigner.of(name, num_ranks, options), ":".join([name, *words]))
 
     @property
     def by_rows(self) -> bool:
-        """Whether rows have one owner each."""
+        """Whether the form makes a row plan."""
         return MODELS[self.assigner.model].layout == "row"
 
     @property
@@ -58,12 +63,13 @@ class Form:
 
 @dataclass
 class PricedForms:
-    """Forms of the candidates, and seconds of their epochs before anything is searched for.
+    """Prices of the candidates' forms; a price is computed when it is first needed.
 
     Attributes:
-        rows: Owners of rows that are found at once, by balance, or model, and number of parts.
-        seconds: By the label of a form, whether a rank lacks the memory and the epoch; infinite
-            where a partitioner fails.
+        matrix, task, balance: The matrix, the task of model auto, and its balance.
+        rows: Owners of rows that are found quickly, by (balance or model, number of parts).
+        seconds: Prices by the label of a form: whether a rank lacks memory, and seconds of an
+            epoch, infinite if a partitioner fails.
     """
 
     matrix: Graph
@@ -73,13 +79,16 @@ class PricedForms:
     seconds: dict[str, tuple[bool, float]] = field(default_factory=dict)
 
     def balance_of(self, form: Form) -> Balance:
-        """What the parts of a form share: nonzeros alone, in edge plans."""
+        """Return the balance of a form's parts; parts of edge plans share nonzeros alone."""
         if form.by_rows or "rows" not in self.balance.names:
             return self.balance
         return replace(self.balance, names=("nnz",), allowed={})
 
     def best_form(self, name: str, unfit: bool = False) -> list[Form]:
-        """The form of least price, or the first; none where these ranks and widths have none."""
+        """Return the form of least price in a list; empty if no form suits ranks and widths.
+
+        With `unfit`, return the first form, without a price.
+        """
         forms = []
         for options in MODELS[name].forms(self.task.num_parts):
             try:
@@ -92,7 +101,7 @@ class PricedForms:
         return forms[:1] if unfit or len(forms) < 2 else [min(forms, key=self.price)]
 
     def left_out(self, forms: Sequence[Form], unfits: Mapping[str, str]) -> dict[str, str]:
-        """Why candidates are not searched for: all but `MOST` of least price."""
+        """Return the reason for every searched candidate that is not among the `MOST` cheapest."""
         searched = [form for form in forms if form.searched and not unfits.get(form.name)]
         if len(searched) <= MOST:
             return {}
@@ -103,7 +112,7 @@ class PricedForms:
         }
 
     def price(self, form: Form) -> tuple[bool, float]:
-        """`seconds` of a form."""
+        """Return the price of a form; see `seconds`."""
         if form.label not in self.seconds:
             assigner = form.assigner
             try:
@@ -116,7 +125,7 @@ class PricedForms:
         return self.seconds[form.label]
 
     def _owners(self, form: Form) -> Owners:
-        """Owners that the model assigns, or such as it would search for."""
+        """Return owners that the model assigns, or owners like those that a search would find."""
         matrix, assigner, balance = self.matrix, form.assigner, self.balance_of(form)
         model = make_model(assigner.model, assigner.options)
         key = str(balance) if form.searched else assigner.model, assigner.num_parts
@@ -130,7 +139,7 @@ class PricedForms:
         return Owners(rows, of_nonzeros)
 
     def _rows(self, form: Form, model: Model, balance: Balance) -> Owner:
-        """Owners of rows: what the model assigns, or few cut edges by one partitioner."""
+        """Return owners of rows that the model assigns, or that a partitioner finds by the cut."""
         matrix, options, num_parts = self.matrix, self.task.options, form.assigner.num_parts
         common: Any = {"balance": balance, "seed": options.seed}
         if not form.searched:

@@ -1,4 +1,4 @@
-"""What `compile` and `refine` write into a provenance."""
+"""The provenance that `compile` and `refine` write into a plan."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from plancc.options import PlanOptions, SearchOptions
 from plancc.version import __version__
 
 MAX_WORDS = 16
-"""Longest list that a provenance spells out."""
+"""Longest list that a provenance writes in full."""
 
 
 def now() -> str:
-    """UTC, from SOURCE_DATE_EPOCH where it is set, so that builds can be repeated to the byte."""
+    """Return the time in UTC; SOURCE_DATE_EPOCH, if set, replaces it for reproducible builds."""
     seconds = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def in_words(value: Any) -> str:
-    """An option for the provenance; an array by its kind, since it may be as long as the graph."""
+    """Return words for an option; the type for an array, which may be as long as the graph."""
     if isinstance(value, list | tuple) and len(value) <= MAX_WORDS:
         return ",".join(map(str, value))
     return str(value) if np.ndim(value) == 0 else f"<{type(value).__name__}>"
 
 
-def of_graph(source: Source, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a provenance says of a graph's file, and of a model with its options."""
+def graph_entries(source: Source, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries about the graph's source, and about the model with its options."""
     return {
         "source_name": source.name,
         "source_sha256": source.sha256,
@@ -47,8 +47,8 @@ def of_graph(source: Source, model: str, options: Mapping[str, Any]) -> dict[str
     }
 
 
-def of_wishes(wishes: PlanOptions, seed: int, predicted: int) -> dict[str, Any]:
-    """What a provenance says of memory, in bytes, and of links to learn."""
+def plan_entries(wishes: PlanOptions, seed: int, predicted: int) -> dict[str, Any]:
+    """Return the entries about memory, in bytes, and about link prediction."""
 
     def named(given: Any) -> str:
         is_path = isinstance(given, str | os.PathLike)
@@ -77,12 +77,15 @@ def provenance(
     more: Mapping[str, Any],
     notes: Iterable[str],
 ) -> dict[str, Any]:
-    """The provenance of a plan.
+    """Return the provenance of a plan.
 
     Parameters:
-        first: `of_graph`, or what is kept of another plan's.
-        reached (float[num_constraints]): Imbalance of the parts.
-        more: How the owners were found, the predicted epoch.
+        first: The first entries: `graph_entries`, or entries of another plan's provenance.
+        command: Name of the command.
+        balance: Balance of the parts.
+        reached (float[num_constraints]): Imbalance of the parts, by constraint.
+        options: Options of the search.
+        more: Entries about the search and the predicted epoch.
         notes: Warnings.
     """
     return {
@@ -100,6 +103,6 @@ def provenance(
 
 
 def empty_parts(owner: npt.NDArray[np.int32], num_parts: int) -> list[str]:
-    """A warning if parts have no rows."""
+    """Return a warning in a list if parts have no rows; otherwise an empty list."""
     empty = num_parts - np.count_nonzero(np.bincount(owner, minlength=num_parts))
     return [f"{empty} of {num_parts} parts have no rows"] if empty else []

@@ -1,6 +1,6 @@
-"""What is asked for, checked before a graph is read: a task, its balance, a grid if there is one.
+"""Requests of a compile, checked before a graph is read: task, balance and perhaps a process grid.
 
-Owners of the rows of a process grid are found as for any row plan, by the model of its blocks.
+For a process grid, the model of its blocks finds the owners of rows, as for any row plan.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from plancc.predict.widths import DataWidths
 
 @dataclass(frozen=True)
 class Assigner:
-    """The model that assigns rows to parts, and the grid that shares these parts, if there is one.
+    """The model that assigns rows to parts, and perhaps the process grid of these parts.
 
     Attributes:
-        named: The model that the user names.
-        model: The one that assigns rows to parts.
-        num_parts: Parts of the row plan: blocks of rows.
-        options: Of `model`.
+        named: Name of the model that the user names.
+        grid: The process grid, or None.
+        model: Name of the model that assigns rows to parts.
+        num_parts: Number of parts of the row plan; with a grid, blocks of rows.
+        options: Options of `model`.
     """
 
     named: str
@@ -47,11 +48,11 @@ class Assigner:
 
     @classmethod
     def of(cls, model: str, num_ranks: int, options: Mapping[str, Any]) -> Assigner:
-        """What a model with these options needs for a number of ranks.
+        """Make the assigner of a model with options, for a number of ranks.
 
         Raises:
-            InputError: An option that the model does not have, or a grid that these ranks do not
-                make.
+            InputError: For an option that the model does not have, and for a grid that does not
+                suit the number of ranks.
         """
         chosen = make_model(model, options)
         if not isinstance(chosen, ProcessGridModel):
@@ -61,17 +62,17 @@ class Assigner:
         return cls(model, grid, chosen.blocks, grid.num_parts, chosen.block_options)
 
     def check_widths(self, dims: Sequence[int] | None) -> None:
-        """InputError unless the grid suits the widths of the layers."""
+        """Raise InputError unless the grid suits the widths of the layers."""
         if self.grid is not None:
             for width in dims or ():
                 self.grid.check_width(width)
 
     def with_capacities(self, options: SearchOptions) -> SearchOptions:
-        """The options with a capacity for every part: those given, or the machine's speeds.
+        """Return the options with a capacity for every part: given, or the machine's speeds.
 
         Raises:
-            InputError: There are capacities, but of another number of parts, or for a model whose
-                parts are of one size; speeds of another number of ranks.
+            InputError: If there are more or fewer capacities than parts, more or fewer speeds than
+                ranks, or capacities for a model whose parts all have one size.
         """
         grid = self.grid
         of_ranks = grid is None or (grid.scheme == "1d" and grid.num_parts == grid.num_ranks)
@@ -83,7 +84,7 @@ class Assigner:
         return options
 
     def check_graph(self, num_vertices: int, vertex_data: VertexData) -> None:
-        """InputError unless the graph has enough vertices, and its features enough columns."""
+        """Raise InputError unless graph and features are large enough for parts and grid."""
         if self.grid is None:
             check_num_parts(num_vertices, self.num_parts)
             return
@@ -93,7 +94,7 @@ class Assigner:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Errors that name the model of the blocks say why it is there."""
+        """Within the context, errors that name the model of the blocks explain the model."""
         try:
             yield
         except InputError as error:
@@ -105,14 +106,15 @@ class Assigner:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What `compile` is asked for, checked before any graph is read.
+    """A checked request of `compile`.
 
     Attributes:
-        options: Of the model that the user names.
-        search, plan_options: As they are given.
-        task: Its options have a capacity for every part.
-        balance: What parts share evenly: as given, else `plan_options.weights`, else
-            `default_balance`.
+        assigner: The model that assigns rows, and the process grid.
+        options: Options of the model that the user names.
+        search, plan_options: The given options of the search and of the plan.
+        task: The task of the search; its options have a capacity for every part.
+        balance: Balance of the parts: the given balance; otherwise "weights" if
+            `plan_options.weights` are given; otherwise `default_balance`.
     """
 
     assigner: Assigner
@@ -126,14 +128,15 @@ class Request:
     def of(
         cls, model: str, num_ranks: int, options: Mapping[str, Any], refused: Rows = COMPILES
     ) -> Self:
-        """The request for a number of parts, or of ranks of a grid.
+        """Make the request for a number of parts, or of ranks of a grid.
 
         Parameters:
-            options: Of model, search and plan.
-            refused: Combinations, beside those of the options and of tasks.
+            model: Name of the model.
+            options: Options of model, search and plan.
+            refused: Refused combinations, besides those of the options and of tasks.
 
         Raises:
-            InputError
+            InputError: For unknown, wrong or refused options.
         """
         of_search, of_plan, own = divided(options, SearchOptions, PlanOptions)
         search, plan_options = SearchOptions(**of_search), PlanOptions(**of_plan)
@@ -158,17 +161,18 @@ class Request:
         return request
 
     def for_graph(self, graph: Graph, data: VertexData) -> Self:
-        """The request with the widths of the layers, the training mask and the fixed rows.
+        """Return the request with the widths of the layers, the training mask and the fixed rows.
 
-        Widths are those that are given, those of the data, or the default ones.
+        The widths are given by the user, or by the data, or are the default widths.
 
         Raises:
-            InputError: Graph and data do not suit number of parts, balance, widths or fixed rows.
+            InputError: If graph or data do not suit the number of parts, balance, widths or fixed
+                rows.
         """
         widths, options = DataWidths.of(data), self.task.options
         self.assigner.check_graph(graph.num_vertices, data)
         balance = replace(self.balance, train_mask=data.train_mask)
-        if self.task.model.layout == "row":  # others share nonzeros alone, and say so
+        if self.task.model.layout == "row":  # parts of other layouts share nonzeros alone
             balance.check_given(graph)
         if options.dims is None:
             options = replace(options, dims=widths.dims)
@@ -185,12 +189,12 @@ class Request:
 
 
 def default_balance(model: str, options: SearchOptions) -> str:
-    """What parts share evenly unless told otherwise.
+    """Return the balance of the parts if the user names none.
 
-    `DEFAULT_BALANCE` for a search by rows. Nonzeros, as in Demirci et al. 2022, for edge plans,
-    mini-batches, models that assign rows themselves, and a named partitioner, which is to minimise
-    what it can (but for objective "time", which it cannot). Where several models compete for the
-    least time, `DEFAULT_BALANCE` is that of row plans.
+    A search for row plans has `DEFAULT_BALANCE`, and so has model auto with objective "time".
+    Nonzeros, as in Demirci et al. 2022, are the balance of edge plans, mini-batches, and models
+    that assign rows themselves. They are also that of a named partitioner, so that its owners need
+    no refinement, except for objective "time", which no partitioner has.
     """
     chosen = MODELS[model]
     of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches

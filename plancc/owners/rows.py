@@ -1,10 +1,10 @@
-"""Who owns which row: owners that answer a task for a row plan. A model is
+"""Owners of rows, for a row plan. A model is
 
 searched     a searched model, no partitioner named   plancc.search, by effort
-partitioned  a searched model, a named partitioner    exactly its answer; refined if it cannot
-                                                      minimise the objective by itself,
-                                                      rebalanced if it misses several balances
-assigned     any other model                          the model's own answer
+partitioned  a searched model, a named partitioner    its owners; refined if the partitioner cannot
+                                                      minimise the objective itself, rebalanced if
+                                                      it misses several balances
+assigned     any other model                          the model's own owners
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
 from plancc.passes.rebalance import rebalance
 from plancc.passes.refine import refiner
-from plancc.search import Trial, search
-from plancc.search.record import Judge, Record, SearchResult
+from plancc.search.effort import search
+from plancc.search.record import Judge, Record, SearchResult, Trial
 from plancc.version import __version__
 
 if TYPE_CHECKING:
@@ -51,7 +51,13 @@ CLUSTER_EPSILON = 0.1
 
 @dataclass(frozen=True)
 class _Rows:
-    """What every way to owners of rows works on."""
+    """A task of owners of rows, with its limits.
+
+    Attributes:
+        asked: The matrix with its task.
+        limits: Limits of the parts.
+        expectation: Objective of mini-batches; None for other models.
+    """
 
     asked: Unowned
     limits: Limits
@@ -59,7 +65,7 @@ class _Rows:
 
 
 def find_row_owners(asked: Unowned) -> Ownership:
-    """Owners of the rows of a matrix; see `plancc.owners.find.find_owners`."""
+    """Find owners of the rows of a matrix; see `plancc.owners.find.find_owners`."""
     matrix, task, observer = asked.matrix, asked.task, asked.observer
     model, options, num_parts = task.model, task.options, task.num_parts
     balance = replace(asked.balance, capacities=options.capacities)
@@ -94,7 +100,7 @@ def find_row_owners(asked: Unowned) -> Ownership:
 
 
 def _expectation(asked: Unowned, limits: Limits) -> Expectation | None:
-    """What a model of mini-batches minimises; None for other models."""
+    """Return the objective of a model of mini-batches; None for other models."""
     task, model, options = asked.task, asked.task.model, asked.task.options
     if not isinstance(model, StochasticModel):
         if model.of_batches:
@@ -109,7 +115,7 @@ def _expectation(asked: Unowned, limits: Limits) -> Expectation | None:
 
 
 def _searched(job: _Rows) -> Ownership:
-    """What `plancc.search` finds: for nodes first, where there are some."""
+    """Find owners by `plancc.search`, in two levels if there are nodes."""
     task, expectation = job.asked.task, job.expectation
     how: Any = {"model": task.model, "expectation": expectation}
 
@@ -119,13 +125,14 @@ def _searched(job: _Rows) -> Ownership:
         limits = limits or job.limits
         return search(matrix, num_parts, options, limits=limits, report=report, **how)
 
-    free = expectation is None and task.options.fixed is None  # to be given numbers by nodes
+    # whether parts may be numbered by node
+    free = expectation is None and task.options.fixed is None
     shared = job.limits if free else None
     return found_by_search(search_on_nodes(find, job.asked, shared), task)
 
 
 def found_by_search(result: SearchResult, task: Task) -> Ownership:
-    """What a search found, with how it did."""
+    """Return the owners of a search, with entries for the provenance."""
     how = {
         "partitioner": "plancc",
         "partitioner_version": __version__,
@@ -142,14 +149,17 @@ def found_by_search(result: SearchResult, task: Task) -> Ownership:
 
 
 def _versions(tried: Sequence[Trial]) -> str:
-    """The partitioners that a search used, with their versions; their steps begin with the name."""
+    """Return names and versions of the partitioners that a search used.
+
+    The name of a step begins with the name of its partitioner.
+    """
     names = dict.fromkeys(trial.step.split()[0] for trial in tried)
     used = [name for name in names if name in PARTITIONERS]
     return ", ".join(f"{name} {PARTITIONERS[name].version()}".strip() for name in used)
 
 
 def partitioned(problem: Hypergraph | WeightedGraph, task: Task, limits: Limits) -> Ownership:
-    """What one partitioner answers: owners of the problem's vertices."""
+    """Find owners of the problem's vertices by one partitioner."""
     result = partition(problem, task.num_parts, task.options, limits=limits)
     how = {
         "partitioner": result.partitioner,
@@ -163,10 +173,10 @@ def partitioned(problem: Hypergraph | WeightedGraph, task: Task, limits: Limits)
 
 
 def _left_to_do(found: Ownership, job: _Rows) -> str:
-    """What a partitioner's answer still needs, in a word; "" for nothing.
+    """Return "refine" or "rebalance" if a partitioner's owners need this step, else "".
 
-    The nets of a given number of batches are the paper's model, and so is their partition; those
-    that come close to exact probabilities only start the refinement.
+    With a given number of batches, the partitioner's owners are the paper's model, and are not
+    refined. With automatic batches, they are the start of a refinement.
     """
     if found.how["partitioner"] == TRIVIAL:
         return ""
@@ -180,7 +190,7 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
 
 
 def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows) -> Ownership:
-    """A partitioner's answer, refined for an objective that it does not have, or rebalanced."""
+    """Refine a partitioner's owners for an objective that it does not have, or rebalance them."""
     task, matrix, limits = job.asked.task, job.asked.matrix, job.limits
     num_parts, goal = task.num_parts, task.objective
     epoch = task.search_options.time(matrix, num_parts)
@@ -225,10 +235,14 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
 def with_clusters(
     data: VertexData, matrix: Graph, clusters: int, seed: int, time_limit: float | None
 ) -> VertexData:
-    """Vertex data with clusters of about as many rows each and few edges between them.
+    """Return vertex data with clusters of about equal size and few edges between clusters.
+
+    Parameters:
+        clusters: Number of clusters.
+        time_limit: Seconds for the partitioner; None for its default.
 
     Raises:
-        InputError: There are clusters already; `clusters` is not in 1..num_vertices.
+        InputError: If the data have clusters already, or `clusters` is not in 1..num_vertices.
     """
     if data.clusters is not None:
         raise InputError(f"{clusters} clusters: the vertex data has clusters already")

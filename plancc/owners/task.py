@@ -1,8 +1,8 @@
-"""Requests for owners, and the answers.
+"""Tasks of finding owners, and their results.
 
-Task       model, number of parts, options of the search: refuses combinations without meaning
-Unowned    a matrix, with task and balance
-Ownership  owners, how they were found, what the user should know of them
+Task       model, number of parts and options of the search; refuses combinations without meaning
+Unowned    a matrix with task and balance
+Ownership  owners, entries for the provenance, and notes for the user
 """
 
 from __future__ import annotations
@@ -24,28 +24,29 @@ from plancc.models.weights import Balance
 from plancc.options import EFFORT, TASKS, SearchOptions, refuse
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
-from plancc.partitioners.run import check_accepts
 from plancc.plan.grid import Grid
 from plancc.plan.topology import Topology
 from plancc.registry import check_choice
 from plancc.search.record import Trial
 
 Observer = Callable[[str], AbstractContextManager[Any]]
-"""Called with the name of a stage; the context manager spans the stage."""
+"""A function that is called with the name of a stage; its context manager spans the stage."""
 Report = Callable[[Trial], None]
-"""Called with every step of a search as it ends."""
+"""A function that is called with every step of a search when the step ends."""
 
 REFINED, REBALANCED = "the refined partition", "the rebalanced partition"
-"""Names of partitions in warnings."""
+"""Words for partitions in warnings."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Owners to be found; a combination that makes no sense is an InputError.
+    """A task of finding owners; a combination without meaning raises InputError.
 
     Attributes:
-        name: The model's name in `plancc.models.MODELS`.
-        model: With its options.
+        name: Name of the model in `plancc.models.MODELS`.
+        model: The model with its options.
+        num_parts: Number of parts.
+        options: Options of the search.
     """
 
     name: str
@@ -58,6 +59,8 @@ class Task:
         if self.objectives:
             check_choice("objective", str(self.options.objective), self.objectives)
         if self.model.problem is not None and self.options.partitioner != AUTO:
+            from plancc.partitioners.run import check_accepts
+
             check_accepts(self.options.partitioner, self.model.problem)
         if self.options.nodes is not None:
             self.options.nodes.check(self.num_parts)
@@ -66,14 +69,17 @@ class Task:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """Objectives of the model to choose from; none where no objective is named."""
+        """Objectives that the model allows; empty if no objective is named."""
         if self.options.objective is None or self.model.layout == "any":
             return ()
         return (*self.model.own_objectives, *OBJECTIVES)
 
     @property
     def wish(self) -> str:
-        """The first option that asks for a search; a budget also asks for a refinement alone."""
+        """Name of the first given option that asks for a search; "" for none.
+
+        A budget does not ask for a search if a refinement alone takes place.
+        """
         if self.model.layout == "any":
             return ""
         given = {**self.options.wishes, "fixed": self.options.fixed}
@@ -85,8 +91,8 @@ class Task:
     def searches(self) -> bool:
         """Whether plancc chooses partitioners and passes itself.
 
-        A model whose default objective is its own is searched on request only: model gp without any
-        wish is the paper's, few cut edges by METIS alone.
+        A model whose default objective is its own is searched only if an option asks for it: model
+        gp without such options is the paper's, few cut edges by METIS alone.
         """
         model, options = self.model, self.options
         if not model.searched or options.named:
@@ -97,9 +103,9 @@ class Task:
 
     @property
     def objective(self) -> str | None:
-        """What a search, or a refinement after a partitioner, minimises; None: neither takes place.
+        """Objective of the search, or of the refinement after a partitioner; None for neither.
 
-        A search for a model's own objective is one for the volume.
+        A search for a model's own objective minimises the volume.
         """
         model, asked = self.model, self.options.objective
         if model.of_batches:
@@ -112,7 +118,7 @@ class Task:
         return None
 
     def _minimised(self, objective: str) -> bool:
-        """Whether a partitioner of the model's problem minimises it without refinement."""
+        """Whether a partitioner of the model's problem minimises the objective itself."""
         if objective in self.model.own_objectives:
             return True
         partitioner = self.options.partitioner
@@ -122,7 +128,7 @@ class Task:
 
     @property
     def handed_on(self) -> dict[str, str]:
-        """The objective where the model's partitioner minimises it, as an option of the model."""
+        """The objective as an option of the model, if the model's partitioner minimises it."""
         asked = self.options.objective
         if asked is None or self.objective is not None or not self.model.own_objectives:
             return {}
@@ -130,7 +136,7 @@ class Task:
 
     @property
     def effort(self) -> str:
-        """Effort of the search."""
+        """Effort of the search; the default effort if none is given."""
         return self.options.effort or EFFORT
 
     @property
@@ -140,7 +146,7 @@ class Task:
         return replace(self.options, objective=objective)
 
     def wishes(self) -> dict[str, Any]:
-        """Objective, what asks for a search, and the number of fixed rows, for the provenance."""
+        """Return objective, options that ask for a search, and fixed rows, for the provenance."""
         objective = self.objective or (self.options.objective if self.model.searched else None)
         found = ({} if objective is None else {"objective": objective}) | self.options.wishes
         if self.options.fixed is not None:
@@ -150,9 +156,12 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Unowned:
-    """A normalised matrix whose rows are to get owners.
+    """A normalised matrix without owners, with the task of finding owners.
 
     Attributes:
+        matrix: The normalised matrix.
+        task: The task.
+        balance: Balance of the parts.
         observer, report: See `plancc.compile`.
     """
 
@@ -165,16 +174,17 @@ class Unowned:
 
 @dataclass(frozen=True)
 class Ownership:
-    """Owners and how they were found.
+    """Owners, with entries for the provenance and notes for the user.
 
     Attributes:
-        how: For the provenance of a plan.
-        about_run, about_owners: What the user should know of how the owners were found, and of the
-            owners themselves.
-        balance: What the parts share evenly, where that is not what was asked for.
-        limits: None where only owners are known.
-        others: Owners as balanced, which may be quicker under numbers for the machine, or in hops.
-        grid, topology: Of the plan, where model auto chose a process grid, or hops between nodes.
+        owners: The owners.
+        how: Entries for the provenance of a plan.
+        about_run, about_owners: Notes for the user about the run, and about the owners.
+        balance: Balance of the parts, if it is not the balance of the task; else None.
+        limits: Limits of the parts; None if only owners are known.
+        others: Other owners that are as balanced, and may be quicker with other numbers or with
+            node-aware exchange.
+        grid, topology: Process grid, or topology of a node-aware exchange, that model auto chose.
     """
 
     owners: Owners

@@ -1,14 +1,16 @@
 """Partitioners: one adapter file per back end, all with the same signature.
 
-`PARTITIONERS` maps names to `plancc.partitioners.adapter.Adapter` values; `partition` (in
-``run.py``) is the one way to use them. Native libraries run in a child process (``process.py``,
-``child.py``), so a crash or an endless run of theirs is a clear error of ours. Partitioners know
-problems (``plancc.models.problem``), not graphs, plans or files.
+`PARTITIONERS` maps names to `plancc.partitioners.adapter.Adapter` values. All code uses them by
+`partition` (in ``run.py``). Native libraries run in a child process (``process.py``, ``child.py``),
+so a library that crashes or never ends becomes a clear error. Partitioners know problems
+(``plancc.models.problem``), not graphs, plans or files.
 """
 
 from __future__ import annotations
 
-from plancc.registry import Registry
+from collections.abc import Callable
+
+from plancc.registry import Registry, place_of
 
 PARTITIONERS = Registry(
     "partitioner",
@@ -24,4 +26,9 @@ PARTITIONERS = Registry(
 )
 
 OTHERWISE = "try `partitioner` builtin"
-"""What to do about a native partitioner that fails."""
+"""Advice in messages about a native partitioner that fails."""
+
+
+def advice(run: Callable[..., object]) -> str:
+    """Return what to do about an adapter's `run` that fails, for messages."""
+    return OTHERWISE if run.__module__.startswith("plancc") else f"look at {place_of(run)}"

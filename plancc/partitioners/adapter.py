@@ -1,4 +1,4 @@
-"""What a partitioner's adapter is, and helpers that several adapters share."""
+"""The type of a partitioner's adapter, and helpers that several adapters share."""
 
 from __future__ import annotations
 
@@ -15,28 +15,31 @@ from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 
 FEW = 16
-"""Parts up to which several starts are made, since they differ much."""
+"""Number of parts up to which a search makes several starts, since they differ much."""
 LARGE = 1_000_000
-"""Nonzeros of a graph with hubs from which quick starts work on its clusters."""
+"""Nonzeros of a graph with hubs from which on quick starts partition its clusters."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """How a partitioner begins a search, on graphs of some kinds.
+    """A start of a search: a partitioner with a preset, on graphs of some kinds.
 
     Attributes:
-        rank: Its place among the starts on graphs of a kind (`plancc.search.starts.KINDS`): the
-            installed one of the largest rank comes first. Left out: none on such graphs.
+        rank: Rank among the starts, by kind of graph (`plancc.search.starts.KINDS`). The installed
+            start of the largest rank comes first. The start is not made on kinds without a rank.
+        preset: Preset of the partitioner.
         objective: "cut" or "volume" of the graph; "" for the column-net hypergraph.
-        efforts: The efforts that use it; "best" uses the others' too, but those for "fast" alone.
-        slowness: Seconds that it takes for one second of METIS, roughly: effort best makes it if
-            there is time.
-        most_rows: Rows of an average part above which it is not made.
-        most_parts: Number of parts above which it is not made.
-        least_nonzeros, most_nonzeros: Nonzeros of the matrix below and above which it is not made.
-        clustered: Whether it partitions the graph between clusters (`plancc.passes.clusters`).
-        mild: Whether it is only for graphs whose degrees differ little for graphs with hubs, as
-            graphs of authors (`plancc.search.starts.is_mild`).
+        efforts: Efforts that make the start. Effort "best" makes all starts except those of "fast"
+            alone.
+        slowness: Seconds for one second of METIS, roughly; effort best makes the start if there is
+            time.
+        most_rows: Rows of an average part above which the start is not made.
+        most_parts: Number of parts above which the start is not made.
+        least_nonzeros, most_nonzeros: Nonzeros of the matrix below and above which the start is not
+            made.
+        clustered: Whether to partition the graph of clusters (`plancc.passes.clusters`).
+        mild: Whether the start is only for graphs with mild hubs, such as graphs of authors
+            (`plancc.search.starts.is_mild`).
     """
 
     rank: Mapping[str, int]
@@ -54,48 +57,48 @@ class Start:
 
 @dataclass(frozen=True)
 class Adapter:
-    """A back end.
+    """A partitioner.
 
     Attributes:
-        name: Its name in the registry.
+        name: Name in the registry.
         run: ``run(problem, num_parts, *, epsilon, seed, preset, threads) -> int[n]``, a function of
-            a module (the child process imports it by name). Its current folder is a temporary one.
-            It is called only with 2 <= num_parts < n and at least one net or edge. `epsilon` is a
-            float; where the problem has several weights per vertex, float64[num_constraints].
-        accepts: Kinds of problem: Hypergraph, WeightedGraph.
-        presets: The first is the default.
-        objectives: Objectives of a WeightedGraph that it minimises.
-        library: Import name of the native library; empty for one that runs in this process.
-        distribution: What to ask for a version.
-        install: The command that installs it.
-        threaded: Whether its answer may change from run to run with several threads (except preset
+            a module, which the child process imports by name. Its current folder is temporary. It
+            is called only with 2 <= num_parts < n and at least one net or edge. `epsilon` is a
+            float, or float64[num_constraints] if vertices have several weights.
+        accepts: Accepted kinds of problem: Hypergraph, WeightedGraph.
+        presets: Names of the presets; the first is the default.
+        objectives: Objectives of a WeightedGraph that the partitioner minimises.
+        library: Import name of the native library; empty for a partitioner of this process.
+        distribution: Name of the installed distribution that has the version.
+        install: The command that installs the library.
+        threaded: Whether several threads may change the answer from run to run (except for preset
             "deterministic").
-        constraints: Whether it balances several weights per vertex; others get one that stands for
-            all of them (`plancc.models.weights.combined`).
-        capacities: Whether `run` takes ``capacities``, float64[num_parts] with sum 1, or None where
-            all parts are alike: the shares of the parts. Others make parts of one size, and
-            `partition` moves vertices afterwards.
-        max_total: Largest sum of weights or costs that its integers hold; larger ones are scaled
-            down.
-        auto_rank: Place in the choice of "auto" and of the start of a search, by kind of
-            problem: the installed one of the largest number is taken. Left out: only by its name.
-            The built-in ones have 0 (builtin), 20 and 30.
-        strong_rank: The same for a start that effort best and expected volumes add: slow, but good.
-        highest: The preset of its best partitions, with which it is a start of effort best on every
-            graph; "": none.
-        slowness: Seconds that it takes for one second of METIS, roughly: a strong start is made if
-            there is time.
-        several: Whether `run` takes ``seeds``, a list of them, in place of ``seed``, and returns
-            int[len(seeds), n]: the problem is read once, in one process.
-        starts: How it begins searches. One without any begins a search, with its first preset,
-            where it is the first of its kind of problem by `auto_rank`.
+        constraints: Whether the partitioner balances several weights per vertex. Others get one
+            weight that stands for all (`plancc.models.weights.combined`).
+        capacities: Whether `run` accepts ``capacities``: the shares of the parts,
+            float64[num_parts] with sum 1, or None for equal shares. Others make parts of one size,
+            and `partition` moves vertices afterwards.
+        max_total: Largest sum of weights or costs that the library's integers hold; larger weights
+            are scaled down.
+        auto_rank: Rank in the choice of "auto" and of the first start of a search, by kind of
+            problem: the installed partitioner of the largest rank is taken. A partitioner without
+            a rank is used by its name only. The built-in partitioners have 0 (builtin), 20 and 30.
+        strong_rank: Rank among the slow, strong partitioners, by kind of problem: effort best and
+            expected volumes add one such start.
+        highest: Preset of the best partitions, which is a start of effort best on every graph; ""
+            for none.
+        slowness: Seconds for one second of METIS, roughly; a strong start is made if there is time.
+        several: Whether `run` accepts ``seeds``, a list, in place of ``seed``, and returns
+            int[len(seeds), n]. Then one process reads the problem once.
+        starts: Starts of searches. A partitioner without starts begins a search with its first
+            preset, if it is the first of its kind of problem by `auto_rank`.
         prepare: ``prepare(problem, num_parts, options, folder) -> dict``, called in plancc's own
-            process: the arguments by name that `run` is called with in its place, where `options`
-            are the others, and `folder` will be its current one. Only for an adapter with a
-            `library`, which runs in a child process. A `run` that needs no NumPy, in a module that
-            imports little, begins a tenth of a second earlier.
-        improver: The same library where it improves a partition: it is given ``owner`` too,
-            int32[n].
+            process. It returns the arguments of `run` by name, in place of problem, num_parts and
+            options. `folder` will be the current folder of `run`. Only for an adapter with a
+            `library`. A `run` without NumPy, in a module with few imports, begins a tenth of a
+            second earlier.
+        improver: Adapter of the same library that improves a partition: its `run` also gets
+            ``owner``, int32[n].
     """
 
     name: str
@@ -121,36 +124,36 @@ class Adapter:
 
     @property
     def model(self) -> str:
-        """The model that it solves: hp of hypergraphs, gp of graphs."""
+        """The model that the partitioner solves: hp for hypergraphs, gp for graphs."""
         return "hp" if Hypergraph in self.accepts else "gp"
 
     def available(self) -> bool:
-        """Whether its library is installed (which does not load it)."""
+        """Whether the library is installed; the check does not load the library."""
         return not self.library or util.find_spec(self.library) is not None
 
     def version(self) -> str:
-        """Version of its distribution, "" if that is not known."""
+        """Return the version of the distribution; "" if unknown."""
         try:
             return metadata.version(self.distribution) if self.distribution else ""
         except metadata.PackageNotFoundError:
             return ""
 
     def takes(self, problem: Hypergraph | WeightedGraph) -> bool:
-        """Whether it can minimise what `problem` asks for."""
+        """Whether the partitioner can minimise the objective of `problem`."""
         objective = "" if isinstance(problem, Hypergraph) else problem.objective
         return self.takes_kind(type(problem), objective)
 
     def takes_kind(self, kind: type, objective: str = "") -> bool:
-        """Whether every problem of a kind is taken; `objective` is of a `WeightedGraph`."""
+        """Whether the partitioner accepts a kind of problem; `objective` is a graph's."""
         if not issubclass(kind, self.accepts):
             return False
         return issubclass(kind, Hypergraph) or objective in self.objectives
 
 
 def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
-    """`values`, or where their sum is above `max_total` the same in coarser units.
+    """Return `values`, in coarser units if their sum is above `max_total`.
 
-    Columns of a matrix are scaled one by one. Positive values stay positive. Balance is measured
+    Every column of a matrix is scaled alone. Positive values stay positive. Balance is measured
     with the true weights afterwards.
     """
     total = values.sum(axis=0)
@@ -163,7 +166,7 @@ def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int6
 def most_weights(
     weights: npt.NDArray[np.int64], epsilon: float, capacities: npt.NDArray[np.float64]
 ) -> list[int]:
-    """What every part may weigh, for libraries that take that.
+    """Return the largest weight of every part, for libraries that accept these limits.
 
     Parameters:
         weights: int64[n].
@@ -177,8 +180,8 @@ def most_weights(
 def write_lines(file: BinaryIO, values: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
     """Write non-negative integers as text, one line for every run of `values`.
 
-    Numbers are padded with zeros to one width, which makes this a handful of vectorised digit
-    extractions; the hypergraph and graph parsers read "007" as 7.
+    Numbers are padded with zeros to one width, so that digits are extracted by a few array
+    operations. The parsers of hypergraphs and graphs read "007" as 7.
 
     Parameters:
         values: int64[m].

@@ -1,13 +1,13 @@
-"""Our own partitioner, so that the compiler always works: small, deterministic, in process.
+"""plancc's own partitioner, which is always installed: small, deterministic, in this process.
 
-Multilevel, for hypergraphs; a graph becomes one first (a net of two pins per edge for the cut, a
-net of each vertex with its neighbours for the volume):
+It is a multilevel partitioner of hypergraphs. A graph becomes a hypergraph first: a net of two pins
+per edge for the cut, or a net of each vertex with its neighbours for the volume.
 
-1. coarsen: join vertices to size-constrained clusters that share much of their nets;
-2. split the coarsest hypergraph by recursive bisection along breadth-first orders, several times;
-3. on the way back, move vertices to parts where connectivity - 1 falls, with a rising price on
-   overweight parts. Presets "eco" and "strong" take several partitions along, and drop some on
-   every level: the finer it is, the more it costs, and the better it tells which of them ends best.
+1. Coarsen: join vertices with many common nets to clusters of bounded size.
+2. Split the coarsest hypergraph several times, by recursive bisection along breadth-first orders.
+3. Uncoarsen: move vertices to parts where connectivity - 1 falls, with a rising price on overweight
+   parts. Presets "eco" and "strong" keep several partitions, and drop some on every level: a finer
+   level costs more, and shows better which partition will be the best.
 
 Steps 1 and 3 are steps of the V-cycles in ``plancc/passes/multilevel.py``.
 """
@@ -30,22 +30,22 @@ from plancc.passes.kernels.state import State, state_of, volume
 from plancc.passes.multilevel import Sweeps, coarsen
 
 STARTS_PINS = 1_000_000
-"""Pins that the initial partitions may visit together; one is always made."""
+"""Pins that all initial partitions may visit together; at least one partition is made."""
 HUBS = {"hubs": 31, "wide": 31}
 FOR_FEW: dict[str, Any] = {"efforts": ("balanced",), "most_parts": FEW}
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How much work goes into a partition.
+    """The amount of work for a partition.
 
     Attributes:
-        prices: Of overweight while a level is refined, see `plancc.passes.presets.PRICES`.
+        prices: Prices of overweight while a level is refined (`plancc.passes.presets.PRICES`).
         tries: Most initial partitions.
-        kept: Partitions that are refined on the finest level.
-        growth: How many times as many are refined on each coarser one.
-        slack: Overload of an average part, over its even share, that counts as none until the
-            finest level is refined: single clusters are too heavy to be fair about less.
+        kept: Number of partitions that are refined on the finest level.
+        growth: Factor on this number for each coarser level.
+        slack: Overload of an average part, relative to its even share, that is ignored before the
+            finest level, since single clusters are too heavy for a better balance.
     """
 
     prices: tuple[float, ...]
@@ -55,7 +55,7 @@ class Preset:
     slack: float = 0.0
 
     def left(self, level: int) -> int:
-        """How many partitions are refined on a level; the finest is 0."""
+        """Return the number of partitions that are refined on a level; the finest level is 0."""
         return round(self.kept * self.growth**level)
 
 
@@ -68,7 +68,7 @@ PRESETS = {
 
 
 def as_hypergraph(problem: Hypergraph | WeightedGraph) -> Hypergraph:
-    """The hypergraph whose connectivity - 1 is the problem's objective."""
+    """Return the hypergraph whose connectivity - 1 is the problem's objective."""
     if isinstance(problem, Hypergraph):
         return problem
     n = problem.num_vertices
@@ -94,7 +94,7 @@ def run(
     threads: int,
     capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """Minimise connectivity - 1 of a hypergraph, cut or volume of a graph; one thread."""
+    """Minimise connectivity - 1 of a hypergraph, or cut or volume of a graph, on one thread."""
     how, rng = PRESETS[preset], np.random.default_rng(seed)
     nets = nets_of(as_hypergraph(problem))
     shares = None if capacities is None else tuple(capacities.tolist())
@@ -116,7 +116,7 @@ def run(
     levels, labels = [nets], []
     anywhere = np.zeros(problem.num_vertices, dtype=np.int32)
     for level, _, label in coarsen(nets, anywhere, anywhere, num_parts, rng):
-        if len(level.weight) < num_parts:  # clusters of vertices without weight have no limit
+        if len(level.weight) < num_parts:  # vertices of weight 0 join clusters without a limit
             break
         levels.append(level)
         labels.append(label)
@@ -149,7 +149,7 @@ ADAPTER = Adapter(
     max_total=2**40,
     auto_rank={Hypergraph: 0, WeightedGraph: 0},
     starts=(
-        # Quick, and good at communities; in large graphs fewer partitions will do.
+        # Quick, and good on communities; large graphs need fewer partitions.
         Start({"hubs": 45}, "eco", "", ("fast",), most_parts=FEW, most_nonzeros=100_000),
         Start(HUBS, "strong", "", **FOR_FEW, most_nonzeros=160_000),
         Start(HUBS, "eco", "", **FOR_FEW, least_nonzeros=160_000, most_nonzeros=LARGE),

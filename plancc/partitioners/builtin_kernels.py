@@ -10,16 +10,16 @@ from plancc.kernel import njit
 from plancc.passes.kernels.nets import Nets
 
 MAX_SEARCHED_PINS = 1000
-"""Nets with more pins reach everywhere in one step: breadth-first search ignores them."""
+"""Most pins of a net that breadth-first search follows; larger nets reach all vertices at once."""
 
 
 def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
-    """Owners by recursive bisection along breadth-first orders, each from a far vertex.
+    """Find owners by recursive bisection along breadth-first orders, each from a far vertex.
 
     Parameters:
-        weight (int64[num_vertices]): Stands for all weights of a vertex.
-        shares (float64[num_parts]): To which the weights of the parts are in proportion.
-        order (int64[num_vertices]): Where the searches start; not changed.
+        weight (int64[num_vertices]): One weight for all weights of a vertex.
+        shares (float64[num_parts]): Shares of the parts in the weight, up to a factor.
+        order (int64[num_vertices]): Vertices in the order in which searches start; not changed.
 
     Returns:
         int32[num_vertices]
@@ -29,7 +29,7 @@ def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
-    """Split an order where its halves weigh what their parts should, each half again."""
+    """Split an order of vertices into two halves with the weights of their parts, recursively."""
     n = len(weight)
     owner = np.zeros(n, dtype=np.int32)
     region = np.zeros(n, dtype=np.int64)
@@ -68,10 +68,10 @@ def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _search(nets: Any, order: Any, region: Any, net_seen: Any, search: int) -> None:
-    """Put `order` into breadth-first order; a new search starts where one ran dry.
+    """Put `order` into breadth-first order; if a search ends early, the next vertex starts anew.
 
-    ``net_seen[e]`` is the last search, counted from 1, that met net e; in `region` its vertices
-    are marked ``2 * search`` before they are found, ``2 * search + 1`` after.
+    ``net_seen[e]`` is the last search, counted from 1, that met net e. ``region[v]`` is
+    ``2 * search`` for a vertex of this search before it is found, and ``2 * search + 1`` after.
     """
     for v in order:
         region[v] = 2 * search

@@ -1,7 +1,7 @@
 """The child process in which a native partitioner runs: ``python -P -m plancc.partitioners.child``.
 
-Reads one pickled job from stdin, writes one pickled answer to what was stdout. The library's own
-output goes to stderr: descriptor 1 is pointed there before the library is loaded.
+The process reads one pickled job from stdin, and writes one pickled answer to its first stdout. The
+library's own output goes to stderr: descriptor 1 becomes stderr before the library is loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plancc.processes import die_with_parent
 
 
 def main() -> int:
-    """Run one job; exit status 0 with an answer, 1 without."""
+    """Run one job; the exit status is 0 with an answer, and 1 without."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -38,7 +38,7 @@ def main() -> int:
     pickle.dump(reply, answer, protocol=5)
     answer.flush()
     sys.stderr.flush()
-    os._exit(0)  # The answer is out: a library that crashes while it unloads is not waited for.
+    os._exit(0)  # The answer is written: do not wait for a library that crashes while it unloads.
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def run(
     threads: int,
     capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.ArrayLike:
-    """Minimise connectivity - 1; `threads` is not used, the library has one."""
+    """Minimise connectivity - 1 on one thread; `threads` is ignored."""
     import kahypar
 
     context = kahypar.Context()
@@ -31,7 +31,7 @@ def run(
     context.setSeed(seed)
     context.suppressOutput(True)
     costs, weights = problem.net_costs, problem.vertex_weights
-    if not weights.all():  # The library refuses weight 0: make it small instead.
+    if not weights.all():  # The library refuses weight 0: use a small weight instead.
         finer = max(1, min(1000, ADAPTER.max_total // int(weights.sum() + len(weights))))
         weights = np.maximum(finer * weights, 1)
     if capacities is not None:

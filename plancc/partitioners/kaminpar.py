@@ -13,13 +13,13 @@ from plancc.partitioners.adapter import FEW, LARGE, Adapter, Start, most_weights
 from plancc.partitioners.kaminpar_child import run
 
 UNITS = 1000
-"""What a weight of 1 is made where some vertices weigh nothing."""
+"""Finer weight that stands for a weight of 1, if some vertices have weight 0."""
 
 
 def _positive(weights: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
-    """The weights, or in finer units, in which vertices that weigh nothing weigh 1.
+    """Return the weights; in finer units if some are 0, so that these become 1.
 
-    With weights of 0 KaMinPar 3.7.3 may search for ever.
+    With weights of 0, KaMinPar 3.7.3 may never end.
     """
     if len(weights) == 0 or weights.min() > 0:
         return weights
@@ -30,9 +30,10 @@ def _positive(weights: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.
 def _write_parhip(
     path: Path, problem: WeightedGraph, vertex_weights: npt.NDArray[np.int64]
 ) -> None:
-    """ParHIP binary: header, byte offsets of the adjacencies, adjacencies, weights, all uint64.
+    """Write a ParHIP binary file: header, byte offsets of the neighbours, neighbours, weights.
 
-    Bits 0 and 1 of the header's first number say that edges and vertices have no weights.
+    All numbers are uint64. In the header's first number, bit 0 says that edges have no weights, and
+    bit 1 says that vertices have no weights.
     """
     n, m = problem.num_vertices, len(problem.indices)
     costs = problem.edge_weights
@@ -48,12 +49,12 @@ def _write_parhip(
 def prepare(
     problem: WeightedGraph, num_parts: int, options: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    """Arguments of `run`; the graph is a file."""
+    """Return the arguments of `run`, and write the graph into a file."""
     path, options = folder / "problem.parhip", dict(options)
     weights = _positive(problem.vertex_weights, ADAPTER.max_total)
     _write_parhip(path, problem, weights)
     epsilon, capacities = options.pop("epsilon"), options.pop("capacities", None)
-    goal: Any = num_parts, max(epsilon, 1e-9)  # the library takes 0 for "not given"
+    goal: Any = num_parts, max(epsilon, 1e-9)  # for the library, 0 means "not given"
     if capacities is not None:
         goal = most_weights(weights, epsilon, capacities)
     return {"path": str(path), "goal": goal, **options}
@@ -76,7 +77,7 @@ ADAPTER = Adapter(
     highest="strong",
     starts=(
         Start({"hubs": 55}, "default", "cut", ("fast",), least_nonzeros=LARGE, clustered=True),
-        # Sweeps make up for what it leaves; METIS is slow with hubs, and with many small parts.
+        # Sweeps improve its quick cut; METIS is slow with hubs, and with many small parts.
         Start({"hubs": 40}, "fast", "cut", ("fast",)),
         Start({"even": 40}, "fast", "cut", ("fast",), most_rows=64),
         Start({"even": 5, "thin": 5, "dense": 5}, "fast", "cut", ("fast",)),

@@ -1,4 +1,4 @@
-"""KaMinPar in its child process; imports nothing that takes long."""
+"""KaMinPar in its child process; the module imports nothing slow."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def run(
 
     Parameters:
         path: A ParHIP file, which is removed.
-        goal: What every part may weigh; or the number of parts, and epsilon.
-        seeds, preset, threads: As for `plancc.partitioners.adapter.Adapter.run`.
+        goal: Largest weight of every part; or the number of parts, and epsilon.
+        seeds, preset, threads: See `plancc.partitioners.adapter.Adapter.run`.
     """
     import kaminpar
 

@@ -17,15 +17,15 @@ from plancc.partitioners.metis_child import run
 def prepare(
     problem: WeightedGraph, num_parts: int, options: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    """Arguments of `run`. Threads are not used, the library has one.
+    """Return the arguments of `run`; METIS has one thread.
 
     Raises:
-        InputError: Preset recursive with objective volume, which METIS does not have.
+        InputError: For preset recursive with objective volume, which METIS does not have.
     """
     recursive = options["preset"] == "recursive"
     if recursive and problem.objective != "cut":
         raise InputError("METIS preset 'recursive' minimises the cut only: use preset 'kway'")
-    # Recursive bisection allows its imbalance in every step: they multiply up to 1 + epsilon.
+    # Recursive bisection allows its imbalance in every step; the steps multiply to 1 + epsilon.
     steps = math.ceil(math.log2(num_parts)) if recursive else 1
     weights = problem.vertex_weights.reshape(problem.num_vertices, -1)
     epsilon = np.broadcast_to(options["epsilon"], weights.shape[1:])
@@ -63,13 +63,13 @@ ADAPTER = Adapter(
     auto_rank={WeightedGraph: 30},
     highest="kway",
     starts=(
-        # Quick where hubs are mild; pairs of neighbours find few large parts better than clusters.
+        # Quick if hubs are mild; matchings of neighbours find few large parts better than clusters.
         Start(
             {"hubs": 60}, "kway", "cut", ("fast",), most_parts=FEW, least_nonzeros=10**5, mild=True
         ),
-        # In large graphs clusters are found in a fraction of the time that METIS takes for them.
+        # In large graphs, clustering first takes a fraction of METIS's time.
         Start({"hubs": 50}, "kway", "cut", ("fast",), least_nonzeros=LARGE, clustered=True),
-        # Quick and never far off where no vertex has many neighbours, slow where some have.
+        # Quick and good if no vertex has many neighbours, slow otherwise.
         Start({"even": 30, "thin": 30, "dense": 30}, "kway", "volume", ("fast", "balanced")),
         Start({"even": 28, "thin": 28, "dense": 28}, "recursive", "cut", ("balanced",)),
         Start({"hubs": 28, "wide": 28}, "recursive", "cut", ("balanced",), most_parts=FEW),

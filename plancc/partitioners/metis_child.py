@@ -1,7 +1,7 @@
-"""METIS in its child process, as its manual says (section 5.8); imports nothing that takes long.
+"""METIS in its child process, by its manual (section 5.8); the module imports nothing slow.
 
-The METIS inside pymetis is called past pymetis, whose own function knows one weight per vertex, and
-whose import takes longer than METIS on a small graph.
+The code calls the METIS library inside pymetis directly. pymetis's own function accepts one weight
+per vertex, and importing pymetis takes longer than METIS on a small graph.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OBJTYPE = {"cut": 0, "volume": 1}
 NUM_OPTIONS = 40
 """METIS_NOPTIONS of metis.h."""
 REAL = "f"
-"""real_t of metis.h, as pymetis builds it."""
+"""Type code of real_t of metis.h in pymetis's build."""
 OK = 1
 ERRORS = {-2: "wrong input", -3: "not enough memory", -4: "some other error"}
 """rstatus_et of metis.h."""
@@ -37,21 +37,22 @@ def run(
     """Minimise a graph's objective, once for every seed.
 
     Parameters:
-        graph: Emptied. int64 each: "ptr", "neighbours", "weights" [n, number of constraints], and
-            "costs" unless all are 1.
-        shares: Of the parts, with sum 1.
+        graph: Bytes of int64 arrays, which are taken out: "ptr", "neighbours", "weights" [n, number
+            of constraints], and "costs" unless all costs are 1.
+        shares: Shares of the parts, with sum 1.
         allowed: Allowed imbalance of every constraint, in thousandths.
-        objective: Of `OBJTYPE`; None: the cut, by recursive bisection.
+        objective: A name of `OBJTYPE`; None for the cut by recursive bisection.
+        seeds: Random seeds.
 
     Raises:
-        BackendError: METIS fails, or is not there.
+        BackendError: If METIS fails or is missing.
     """
     library = _library()
     width = library._idx_type_width()
     integer, number = ("q" if width == 64 else "i"), len(allowed)
 
     def numbers(name: str) -> array[int]:
-        found = array("q", graph.pop(name))  # the bytes need not stay beside it
+        found = array("q", graph.pop(name))  # frees the bytes
         return found if width == 64 else array("i", found)
 
     options, index = library.Options(), library.options_indices
@@ -61,7 +62,7 @@ def run(
     ptr, weights = numbers("ptr"), numbers("weights")
     costs = numbers("costs") if "costs" in graph else None
     n, num_parts = len(ptr) - 1, len(shares)
-    factors = None  # where all are alike, `ufactor` says it
+    factors = None  # if all are equal, UFACTOR has the value
     if min(allowed) < max(allowed):
         factors = array(REAL, [1 + each / 1000 for each in allowed])
     goal = None
@@ -69,7 +70,7 @@ def run(
         goal = array(REAL, [share for share in shares for _ in allowed])
     problem = (
         *(array(integer, [value]) for value in (n, number)),
-        *(ptr, numbers("neighbours"), weights, None, costs),  # None: sizes for the volume are all 1
+        *(ptr, numbers("neighbours"), weights, None, costs),  # None: all vertex sizes are 1
         *(array(integer, [num_parts]), goal, factors),
     )
     function = _function("METIS_PartGraphRecursive" if objective is None else "METIS_PartGraphKway")
@@ -88,7 +89,7 @@ def run(
 
 
 def _library() -> Any:
-    """The compiled part of pymetis, without the rest."""
+    """Import the compiled module of pymetis, without the rest of pymetis."""
     name = "pymetis._internal"
     if name not in sys.modules:
         package = find_spec("pymetis")
@@ -103,7 +104,7 @@ def _library() -> Any:
 
 
 def _function(name: str) -> Callable[..., int]:
-    """A partitioning function of METIS: 13 pointers, None for NULL."""
+    """Return a partitioning function of METIS, with 13 pointers as arguments; None is NULL."""
     function = getattr(ctypes.CDLL(_library().__file__), name, None)
     if function is None:
         raise BackendError(f"this pymetis has no {name}; {OTHERWISE}")

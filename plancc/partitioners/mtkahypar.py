@@ -15,7 +15,7 @@ from plancc.partitioners.mtkahypar_child import improve
 
 
 def _write_hypergraph(path: str, problem: Hypergraph) -> None:
-    """hMETIS text, which the library reads faster and in less memory than Python lists."""
+    """Write an hMETIS text, which the library reads faster and in less memory than Python lists."""
     pins, ends = problem.pins.astype(np.int64) + 1, problem.net_ptr[1:]
     if problem.net_costs is not None:
         pins, ends = interleave_first(problem.net_ptr, pins, problem.net_costs)
@@ -28,7 +28,7 @@ def _write_hypergraph(path: str, problem: Hypergraph) -> None:
 
 
 def _write_graph(path: str, problem: WeightedGraph) -> None:
-    """METIS text; every line starts with the vertex weight, so that none is empty."""
+    """Write a METIS text; every line begins with the vertex weight, so no line is empty."""
     ptr, values = problem.indptr, problem.indices.astype(np.int64) + 1
     if problem.edge_weights is not None:
         values = np.stack([values, problem.edge_weights], axis=1).reshape(-1)
@@ -81,7 +81,7 @@ def run(
 def prepare_improve(
     problem: Hypergraph, num_parts: int, options: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    """Arguments of `improve`; the hypergraph is a file."""
+    """Return the arguments of `improve`, and write the hypergraph into a file."""
     path, epsilon = str(folder / "problem.hgr"), options["epsilon"]
     _write_hypergraph(path, problem)
     capacities, most = options.get("capacities"), None

@@ -1,4 +1,4 @@
-"""V-cycles of Mt-KaHyPar in their child process; imports nothing that takes long."""
+"""V-cycles of Mt-KaHyPar in their child process; the module imports nothing slow."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ def improve(
     Parameters:
         path: An hMETIS file, which is removed.
         goal: Number of parts, and epsilon.
-        most: What every part may weigh.
-        owner: int32[num_vertices]: where it begins.
+        most: Largest weight of every part; None for equal parts.
+        owner: Bytes of the first owners, int32[num_vertices].
+        seed: Random seed.
     """
     import mtkahypar
 

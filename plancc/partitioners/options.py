@@ -1,4 +1,4 @@
-"""What a caller says of a partitioner: which one, and how it runs."""
+"""Options of one partitioner: its name, preset, balance, seed and limits."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from plancc.threads import MOST_THREADS
 
 AUTO = "auto"
 MOST_SECONDS = 2_000_000
-"""What the system can wait for in one call."""
+"""Most seconds that the system can wait in one call."""
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 of_search = partial(option, section="Search")
+of_partitioner = partial(option, section="Partitioners")
 of_balance = partial(option, section="Balance")
 
 
 @described
 @dataclass(frozen=True)
 class PartitionOptions:
-    """How one partitioner runs.
+    """Options of one partitioner.
 
     Raises:
-        InputError: A name that is unknown, a number that is out of range.
+        InputError: For an unknown name, or a number out of range.
     """
 
-    partitioner: str = of_search(
+    partitioner: str = of_partitioner(
         AUTO,
         f"partitioner in place of the search: {', '.join(PARTITIONERS)}",
         more="Its answer is taken as it is, unless it does not have the objective, for which the "
@@ -40,7 +41,7 @@ class PartitionOptions:
         "builtin.",
         metavar="NAME",
     )
-    preset: str | None = of_search(
+    preset: str | None = of_partitioner(
         None,
         "preset of the partitioner (see plancc list partitioners)",
         more="None: its first.",
@@ -62,11 +63,10 @@ class PartitionOptions:
         at_most=2**31 - 1,
     )
     threads: int = of_search(1, "threads of the search", at_least=1, at_most=MOST_THREADS)
-    time_limit: float | None = of_search(
+    time_limit: float | None = of_partitioner(
         None,
-        "time limit of a native partitioner",
+        "seconds after which a partitioner is killed; `budget` ends a search, with the best so far",
         otherwise="6 hours",
-        more="In seconds.",
         metavar="SECONDS",
         above=0,
         at_most=MOST_SECONDS,
@@ -88,7 +88,7 @@ class PartitionOptions:
 
 
 def parse_budget(text: str) -> float:
-    """Seconds from a text such as 90, 30s, 5m or 2h; InputError for another one."""
+    """Return the seconds of a text such as 90, 30s, 5m or 2h; InputError for another text."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)", text.strip(), re.ASCII)
     seconds = float(found[1]) * UNITS[found[2]] if found else 0
     if not 0 < seconds <= MOST_SECONDS:

@@ -14,14 +14,14 @@ from typing import Any
 
 from plancc.errors import BackendError, PlanccError
 from plancc.files import scratch_folder
-from plancc.partitioners import OTHERWISE
+from plancc.partitioners import advice
 from plancc.partitioners.adapter import Adapter
 from plancc.processes import fate, search_path
 
 STOPPED = "was stopped after"
-"""What is said of a partitioner whose time ended."""
+"""Words in the message about a partitioner that exceeded its time limit."""
 ASK_SECONDS = 0.5
-"""Between two questions whether to stop."""
+"""Seconds between two calls of `stop`."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -37,7 +37,12 @@ def _last_words(path: Path) -> str:
 def _answer(
     child: subprocess.Popen[bytes], time_limit: float, stop: Callable[[], bool] | None
 ) -> bytes:
-    """What the child writes; TimeoutExpired after the time limit, InterruptedError if stopped."""
+    """Return the bytes that the child writes.
+
+    Raises:
+        TimeoutExpired: After `time_limit` seconds.
+        InterruptedError: If `stop` returns true.
+    """
     end = time.monotonic() + time_limit
     while True:
         left = max(end - time.monotonic(), 0.0)
@@ -60,18 +65,18 @@ def run_in_child(
 ) -> Any:
     """Run ``adapter.run`` in a child process and return its raw answer.
 
-    The child dies with this process (Linux) and is killed on any exception here, Ctrl-C included.
+    On Linux the child ends when this process ends. Any exception here kills it, Ctrl-C included.
 
     Parameters:
         problem: Hypergraph or WeightedGraph.
         options: Keyword arguments of ``adapter.run``.
         time_limit: Seconds after which the child is killed.
-        stop: Asked every `ASK_SECONDS`; the child is killed when it says so.
+        stop: Function that is called every `ASK_SECONDS`; if it returns true, the child is killed.
 
     Raises:
-        BackendError: It crashed, failed, was stopped, ran past `time_limit` or answered nothing;
-            the message ends with what it last printed.
-        PlanccError: What the adapter itself raised.
+        BackendError: If the child crashed, failed, was stopped, exceeded `time_limit` or gave no
+            answer; the message ends with the last words of the child's output.
+        PlanccError: If the adapter raised it.
     """
     command = [sys.executable, "-P", "-m", "plancc.partitioners.child"]
     with scratch_folder() as folder:
@@ -80,10 +85,10 @@ def run_in_child(
         if adapter.prepare is not None:
             given, options = (), adapter.prepare(problem, num_parts, options, folder)
         job = {"parent": os.getpid(), "run": adapter.run, "given": given, "options": options}
-        # A file, not a pipe: communicate() does not go on sending after a time-out.
+        # A file, not a pipe: after a time-out, communicate() does not send the rest.
         with task.open("wb") as file:
             pickle.dump(job, file, protocol=5)
-        del job, given, options, problem  # the child has what it needs
+        del job, given, options, problem  # the child reads them from the file
         with (
             log.open("wb") as stderr,
             task.open("rb") as stdin,
@@ -100,19 +105,19 @@ def run_in_child(
                 answer = _answer(child, time_limit, stop)
             except subprocess.TimeoutExpired:
                 told = f"{STOPPED} {time_limit:.3g} s without a partition{_last_words(log)}"
-                raise BackendError(f"{adapter.name} {told}; {OTHERWISE}") from None
+                raise BackendError(f"{adapter.name} {told}; {advice(adapter.run)}") from None
             except InterruptedError:
                 raise BackendError(f"{adapter.name} was stopped") from None
             finally:
                 child.kill()
         if child.returncode != 0:
             told = f"{fate(child.returncode)}{_last_words(log)}"
-            raise BackendError(f"{adapter.name} {told}; {OTHERWISE}")
+            raise BackendError(f"{adapter.name} {told}; {advice(adapter.run)}")
         try:
             reply = pickle.loads(answer)
         except Exception:
             told = f"ended without an answer{_last_words(log)}"
-            raise BackendError(f"{adapter.name} {told}; {OTHERWISE}") from None
+            raise BackendError(f"{adapter.name} {told}; {advice(adapter.run)}") from None
     if isinstance(reply.get("error"), PlanccError):
         raise reply["error"]
     return reply.get("owner")

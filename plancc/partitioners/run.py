@@ -1,4 +1,4 @@
-"""`partition`: choose a back end, keep the trivial cases from it, check its answer."""
+"""`partition` chooses a partitioner, solves trivial cases itself, and checks the answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plancc.models.block import block_owner
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import MAX_TOTAL, check_num_parts, combined
-from plancc.partitioners import OTHERWISE, PARTITIONERS
+from plancc.partitioners import OTHERWISE, PARTITIONERS, advice
 from plancc.partitioners.adapter import Adapter, scaled
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import run_in_child
@@ -25,30 +25,30 @@ from plancc.passes.rebalance import rebalance
 from plancc.registry import check_choice
 
 TIME_LIMIT = 6 * 3600.0
-"""Seconds that a native partitioner gets unless told otherwise."""
+"""Default time limit of a native partitioner, in seconds."""
 
 MAX_TIME_LIMIT = 1e6
-"""More than the operating system's timers take is no limit."""
+"""Largest time limit, in seconds, that the timers of the operating system accept."""
 
 LEAST_EPSILON = 1e-3
-"""Smallest allowed imbalance by which constraints are weighed against each other."""
+"""Least allowed imbalance in the weights of constraints when these are combined."""
 
 TRIVIAL = "none"
-"""Name of the partitioner in a result that needed none (one part, one vertex each, no nets)."""
+"""Name of the partitioner in a trivial result: one part, one vertex per part, or no nets."""
 
 
 @dataclass(frozen=True)
 class PartitionResult:
-    """Owners and how they were found.
+    """Owners of a partitioner.
 
     Attributes:
-        owner (int32[num_vertices]): Every part holds at least one vertex.
-        partitioner: Who found them; "none" where there was nothing to minimise.
-        version: Of the library, "" where there is none.
-        preset: "" where there is none.
-        about_run, about_owners: What the user should know of how the owners were found (fallbacks,
-            reproducibility), and of the owners themselves (filled parts, missed balance).
-        seconds: Wall-clock time of the back end, its process included.
+        owner (int32[num_vertices]): Part of every vertex; every part has at least one vertex.
+        partitioner: Name of the partitioner; "none" if there was nothing to minimise.
+        version: Version of the library; "" if it has none.
+        preset: Preset of the partitioner; "" if it has none.
+        about_run, about_owners: Notes for the user about the run (fallbacks, reproducibility), and
+            about the owners (filled parts, missed balance).
+        seconds: Wall-clock seconds of the partitioner, its process included.
     """
 
     owner: npt.NDArray[np.int32]
@@ -75,17 +75,19 @@ def partition(
     """Split the vertices of `problem` into `num_parts` parts.
 
     Parameters:
-        num_parts: At most the number of vertices.
-        limits: Of the parts, with a column for every weight of the problem: its names and allowed
-            imbalances count. None: the options' epsilon for all.
-        stop: Asked now and then whether a native partitioner is to be ended.
+        num_parts: Number of parts, at most the number of vertices.
+        options: Options of the partitioner; None for the defaults.
+        limits: Limits with a column for every weight of the problem, of which names and allowed
+            imbalances are used. None for the options' epsilon in every column.
+        stop: Function that is called now and then; if it returns true, a native partitioner is
+            ended.
 
     Raises:
-        InputError: More parts than vertices, negative weights, costs below 1, a sum of costs or of
-            one constraint's weights above `MAX_TOTAL`, an unknown preset, a partitioner that does
-            not accept this kind of problem.
-        BackendUnavailable: The named partitioner is not installed.
-        BackendError: The named partitioner failed or gave a wrong answer.
+        InputError: For more parts than vertices, negative weights, costs below 1, a sum of costs or
+            of one constraint's weights above `MAX_TOTAL`, an unknown preset, or a partitioner that
+            does not accept this kind of problem.
+        BackendUnavailable: If the named partitioner is not installed.
+        BackendError: If the named partitioner failed or gave a wrong answer.
     """
     options = options or PartitionOptions()
     return partitions(problem, num_parts, [options.seed], options, limits=limits, stop=stop)[0]
@@ -100,10 +102,10 @@ def partitions(
     limits: Limits | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> list[PartitionResult]:
-    """`partition` with every seed in place of that of the options.
+    """Return a result of `partition` for every seed; the seed of the options is ignored.
 
-    A partitioner that takes several seeds has one process for all of them, and the time limit too.
-    One result is returned where there is nothing to minimise.
+    A partitioner that accepts several seeds has one process and one time limit for all seeds. If
+    there is nothing to minimise, one result is returned.
     """
     check_num_parts(problem.num_vertices, num_parts)
     check_problem(problem)
@@ -124,7 +126,7 @@ def partitions(
         start = wall_seconds()
         try:
             raws = _run(adapter, problem, seeds, limits, settings, limit, stop)
-            about = problem.num_vertices, num_parts, f"; {OTHERWISE}"
+            about = problem.num_vertices, num_parts, f"; {advice(adapter.run)}"
             found = [checked_owner(adapter.name, raw, *about) for raw in raws]
             break
         except BackendError as error:
@@ -145,7 +147,7 @@ def partitions(
 
 
 def _notes(adapter: Adapter, limits: Limits, preset: str, threads: int) -> list[str]:
-    """What the user should know of a partitioner that has these limits, preset and threads."""
+    """Return notes for the user about a partitioner with these limits, preset and threads."""
     notes = []
     if limits.unequal and not adapter.capacities:
         moved = "plancc moved vertices between them, to the shares of `capacities`"
@@ -158,7 +160,7 @@ def _notes(adapter: Adapter, limits: Limits, preset: str, threads: int) -> list[
 
 
 def improver(problem: Hypergraph) -> Adapter | None:
-    """The strongest installed library that improves partitions; see `Adapter.improver`."""
+    """Return the strongest installed adapter that improves partitions (`Adapter.improver`)."""
     able = by_rank(problem, lambda adapter: adapter.strong_rank)
     return next((each.improver for each in able if each.improver and each.available()), None)
 
@@ -171,16 +173,19 @@ def improve(
     time_limit: float = TIME_LIMIT,
     stop: Callable[[], bool] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """What a library makes of a partition; it may end worse, or above the limits.
+    """Improve a partition by a library; the result may be worse, or above the limits.
 
     Parameters:
-        owner (int32[num_vertices]): Not changed.
-        time_limit: Seconds.
-        stop: As for `partition`.
+        owner (int32[num_vertices]): The partition, which is not changed.
+        time_limit: Time limit in seconds.
+        stop: See `partition`.
+
+    Returns:
+        int32[num_vertices]
 
     Raises:
-        BackendUnavailable: No `improver` is installed.
-        BackendError: The library failed or gave a wrong answer.
+        BackendUnavailable: If no `improver` is installed.
+        BackendError: If the library failed or gave a wrong answer.
     """
     adapter = improver(problem)
     if adapter is None:
@@ -198,7 +203,7 @@ def _mended(
     limits: Limits,
     seed: int,
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Owners with the shares that are asked for and without empty parts, and what is to be said."""
+    """Return the owners with the shares of the limits and without empty parts, and notes."""
     if limits.unequal and not adapter.capacities:
         from plancc.partitioners.builtin import as_hypergraph
 
@@ -215,7 +220,10 @@ def _mended(
 def _limits(
     weights: npt.NDArray[np.int64], num_parts: int, options: PartitionOptions, given: Limits | None
 ) -> Limits:
-    """Limits for a problem's weights; the model may have others than are given."""
+    """Return limits for the problem's weights.
+
+    Epsilon and names are those of `given`, if it has as many constraints as the problem.
+    """
     limits = Limits(weights, num_parts, options.epsilon, options.capacities)
     if given is None or len(given.names) != len(limits.names):
         return limits
@@ -223,7 +231,7 @@ def _limits(
 
 
 def check_problem(problem: Hypergraph | WeightedGraph) -> None:
-    """Raise InputError for weights or costs that no partitioner can take."""
+    """Raise InputError for weights or costs that no partitioner accepts."""
     costs = problem.net_costs if isinstance(problem, Hypergraph) else problem.edge_weights
     for what, values, least in (("vertex weight", problem.vertex_weights, 0), ("cost", costs, 1)):
         if values is None or len(values) == 0:
@@ -237,10 +245,10 @@ def check_problem(problem: Hypergraph | WeightedGraph) -> None:
 def by_rank(
     problem: Hypergraph | WeightedGraph, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Partitioners that take `problem` and have a rank for its kind, the largest first.
+    """Return the partitioners that accept `problem` and have a rank, the largest rank first.
 
     Parameters:
-        ranks: An adapter's ``auto_rank`` or ``strong_rank``.
+        ranks: Function that returns an adapter's ``auto_rank`` or ``strong_rank``.
     """
     objective = problem.objective if isinstance(problem, WeightedGraph) else ""
     return by_rank_of_kind(type(problem), objective, ranks)
@@ -249,32 +257,32 @@ def by_rank(
 def by_rank_of_kind(
     kind: type, objective: str, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """The same for all problems of a kind with this objective, "" for hypergraphs."""
+    """Return `by_rank` for a kind of problem with this objective, "" for hypergraphs."""
     able = [a for a in PARTITIONERS.loaded().values() if a.takes_kind(kind, objective)]
     ranked = [a for a in able if kind in ranks(a)]
     return sorted(ranked, key=lambda adapter: -ranks(adapter)[kind])
 
 
 def ranked(kind: type) -> list[str]:
-    """Names of the partitioners that "auto" chooses from for a kind of problem, best first."""
+    """Return the partitioners from which "auto" chooses for a kind of problem, best first."""
     ranks = {n: a.auto_rank[kind] for n, a in PARTITIONERS.loaded().items() if kind in a.auto_rank}
     return sorted(ranks, key=lambda name: -ranks[name])
 
 
 def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
-    """The best of the slow, strong partitioners for `problem`; see `_best_of`."""
+    """Return the best of the slow, strong partitioners for `problem`; see `_best_of`."""
     return _best_of(by_rank(problem, lambda adapter: adapter.strong_rank))
 
 
 def _best_of(ranked: Sequence[Adapter]) -> Adapter | None:
-    """The first that is installed; if none is, the first, so that its absence can be told."""
+    """Return the first installed adapter; if none is installed, the first, for the message."""
     return next((each for each in ranked if each.available()), ranked[0] if ranked else None)
 
 
 def _candidates(
     problem: Hypergraph | WeightedGraph, partitioner: str, warnings: list[str]
 ) -> list[Adapter]:
-    """Adapters to try in turn; under "auto" the first installed one, then builtin."""
+    """Return the adapters to try in turn; with "auto", the first installed one, then builtin."""
     if partitioner != AUTO:
         adapter: Adapter = PARTITIONERS[partitioner]
         check_accepts(partitioner, type(problem))
@@ -298,8 +306,10 @@ def _candidates(
 
 
 def check_accepts(partitioner: str, kind: type) -> None:
-    """InputError if a partitioner takes no problems of a kind; it names others that do, and the
-    model that suits the partitioner."""
+    """Raise InputError if a partitioner does not accept a kind of problem.
+
+    The message names partitioners that accept it, and a model that suits the partitioner.
+    """
     adapter: Adapter = PARTITIONERS[partitioner]
     if kind not in adapter.accepts:
         able = [name for name, each in PARTITIONERS.loaded().items() if kind in each.accepts]
@@ -317,7 +327,7 @@ def _describe(problem: Hypergraph | WeightedGraph) -> str:
 def _trivial_owner(
     problem: Hypergraph | WeightedGraph, limits: Limits
 ) -> npt.NDArray[np.int32] | None:
-    """Owners where there is nothing to minimise, else None."""
+    """Return owners if there is nothing to minimise, else None."""
     n, num_parts = problem.num_vertices, limits.num_parts
     if num_parts == 1:
         return np.zeros(n, dtype=np.int32)
@@ -349,9 +359,9 @@ def _run(
     time_limit: float,
     stop: Callable[[], bool] | None,
 ) -> list[object]:
-    """Call the back end on a problem that its integers can hold; an answer for every seed."""
+    """Run the partitioner on a problem that fits its integers; return an answer for every seed."""
     weights, num_parts = problem.vertex_weights, limits.num_parts
-    epsilon: Any = np.minimum(limits.epsilon, num_parts - 1.0)  # no partition has more
+    epsilon: Any = np.minimum(limits.epsilon, num_parts - 1.0)  # the largest possible imbalance
     if weights.ndim > 1:
         counts = weights.any(axis=0)
         if adapter.constraints and np.count_nonzero(counts) > 1:
@@ -381,18 +391,18 @@ def _run(
     found = answer({"seeds": list(seeds)})
     if not isinstance(found, list | np.ndarray) or len(found) != len(seeds):
         told = "gave a wrong answer: not a partition for every seed"
-        raise BackendError(f"{adapter.name} {told}; {OTHERWISE}")
+        raise BackendError(f"{adapter.name} {told}; {advice(adapter.run)}")
     return list(found)
 
 
 def _as_one(
     weights: npt.NDArray[np.int64], epsilon: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.int64], float]:
-    """One weight and one allowed imbalance in place of several.
+    """Return one weight per vertex, and one allowed imbalance, in place of several.
 
-    A constraint counts in inverse proportion to its allowed imbalance, and the sum may be above its
-    mean by the average of what they allow, so weighted: every partition that is within all limits
-    is within that one, and the tight ones are the nearest to hold.
+    The weight of a constraint is inversely proportional to its allowed imbalance. The one allowed
+    imbalance is the average of the allowed imbalances with these weights. So a partition within all
+    limits is within this limit, and tight limits count most.
     """
     if (epsilon == epsilon[0]).all():
         return combined(weights), float(epsilon[0])
@@ -404,7 +414,7 @@ def _as_one(
 def checked_owner(
     who: str, raw: object, num_vertices: int, num_parts: int, advice: str = ""
 ) -> npt.NDArray[np.int32]:
-    """What `who` answered as int32[n] with parts in range; BackendError otherwise."""
+    """Return the answer of `who` as int32[n]; BackendError for another shape or part numbers."""
     wrong = ""
     try:
         owner = np.asarray(raw)
@@ -420,13 +430,13 @@ def checked_owner(
 
 
 NOISE = 1.1
-"""Imbalance over epsilon up to which nothing is said."""
+"""Ratio of the imbalance to epsilon up to which no note is made."""
 ROUNDED = 0.05
-"""Imbalance beyond epsilon, by rounding to whole vertices, that is said."""
+"""Imbalance above epsilon, from rounding to whole vertices, from which on a note is made."""
 
 
 def balance_notes(owner: npt.NDArray[np.int32], limits: Limits, who: str) -> list[str]:
-    """Warnings about vertices too heavy for balance and about missed balance, by constraint."""
+    """Return notes about vertices too heavy for balance, and about missed balance."""
     notes = []
     for each in limits.apart():
         about = f"{each.names[0]}: " if len(limits.names) > 1 else ""

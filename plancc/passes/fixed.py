@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.context import Context
 from plancc.passes.kernels.coarsening import contract
 from plancc.passes.kernels.nets import nets_of
-from plancc.passes.multilevel import Owner
 from plancc.passes.refine import RefineVolume
 
 

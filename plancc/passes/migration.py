@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plancc.graph.owners import Owner
 from plancc.models.problem import Hypergraph
 from plancc.passes.context import Context
 from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.kernels.placement import place
 from plancc.passes.kernels.state import State, boundary, state_of, volume
-from plancc.passes.multilevel import Owner, Sweeps
+from plancc.passes.multilevel import Sweeps
 from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, MIGRATION_CUTS, VCycles
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plancc.graph.owners import Owner
 from plancc.models.limits import Bounds, Limits
 from plancc.passes.deadline import Deadline
-from plancc.passes.flows import Flows
 from plancc.passes.kernels.coarsening import cluster, contract
 from plancc.passes.kernels.ejection import eject
 from plancc.passes.kernels.exchange import Rules, chains, exchange
@@ -31,8 +31,6 @@ from plancc.passes.kernels.nets import Nets, with_transpose, without_transpose
 from plancc.passes.kernels.state import State, boundary, state_of, volume
 from plancc.passes.kernels.volume import relief_costs, relieve, sweep
 from plancc.passes.presets import CUTS, V_CYCLES, WIDE_CUTS, Annealing, Coarsening, Cuts, VCycles
-
-Owner = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +237,8 @@ class Sweeps:
         """
         if self.goal.reach is not None:
             return 0
+        from plancc.passes.flows import Flows
+
         work = 0
         for numbers in cuts:
             flows = Flows(self.limits, self.deadline, self.threads, numbers, most)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from plancc.graph.owners import Owner
 from plancc.models.problem import Hypergraph
 from plancc.passes.context import Context
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of
-from plancc.passes.multilevel import Owner, Sweeps
+from plancc.passes.multilevel import Sweeps
 
 
 def rebalance(owner: Owner, problem: Hypergraph, context: Context) -> Owner:

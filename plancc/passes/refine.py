@@ -15,14 +15,14 @@ import numpy.typing as npt
 
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.models.problem import Hypergraph
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.context import Context
 from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.kernels.state import State, boundary, state_of, volume
 from plancc.passes.kernels.traffic import PairTraffic, Tariff, flow_of, sweep_traffic
-from plancc.passes.multilevel import VOLUME, Goal, Owner, Sweeps
+from plancc.passes.multilevel import VOLUME, Goal, Sweeps
 from plancc.passes.presets import (
     CUTS,
     MAX_VOLUME_ROUNDS,

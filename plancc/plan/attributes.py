@@ -1,7 +1,7 @@
-"""Attributes of HDF5 groups: how they are written, read as Python values, and what their digest is.
+"""Write and read attributes of HDF5 groups, and compute their digest.
 
-Texts are of fixed length: texts of variable length stand in HDF5's global heap, from which a
-damaged byte keeps its readers for ever.
+Texts have a fixed length. HDF5 would put texts of variable length into its global heap, where one
+damaged byte can make a reader loop for ever.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from plancc.plan.hashing import blake3_digest
+from plancc.plan.blake3_hash import blake3_digest
 
 
 @dataclass(frozen=True)
 class Stored:
-    """An attribute as it stands in the file.
+    """An attribute as the file has it.
 
     Attributes:
-        value (Any): As a plain Python value.
+        value (Any): The attribute as a plain Python value.
         kind: Type in numpy's notation and shape: "<f8 scalar", "<i8 2x3", "<f4 empty".
+        content: The attribute's bytes.
     """
 
     name: str
@@ -33,21 +34,21 @@ class Stored:
 
 
 def write_attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
-    """Write texts with a fixed length, integers and booleans as int64, anything else as it is."""
+    """Write attributes: texts with fixed length, integers and booleans as int64, others as are."""
     for name, value in values.items():
         if isinstance(value, bool | int):
             value = np.int64(value)
         if not isinstance(value, str):
             group.attrs[name] = value
             continue
-        # a file name need not be UTF-8, a string in HDF5 must
+        # a file name may hold bytes that are not UTF-8; a string in HDF5 may not
         text = value.encode(errors="backslashreplace")
         fixed = h5py.string_dtype("utf-8", max(1, len(text)))
         group.attrs.create(name, np.bytes_(text), dtype=fixed)
 
 
 def is_plain(attribute: h5py.h5a.AttrID) -> bool:
-    """Whether an attribute stands where it is: numbers, or texts of fixed length."""
+    """Whether an attribute holds numbers or texts of fixed length, so not from the global heap."""
     kind = attribute.get_type()
     if isinstance(kind, h5py.h5t.TypeStringID):
         return not kind.is_variable_str()
@@ -56,7 +57,7 @@ def is_plain(attribute: h5py.h5a.AttrID) -> bool:
 
 
 def stored(group: h5py.Group, name: str) -> Stored:
-    """An attribute for which `is_plain` holds."""
+    """Read an attribute for which `is_plain` holds."""
     attribute = group.attrs.get_id(name)
     if attribute.shape is None:
         return Stored(name, None, f"{attribute.dtype.str} empty", b"")
@@ -68,14 +69,14 @@ def stored(group: h5py.Group, name: str) -> Stored:
 
 
 def digest_of_attributes(found: Iterable[Stored]) -> npt.NDArray[np.uint8]:
-    """BLAKE3 of one line ``name dtype shape bytes`` for each attribute, sorted: uint8[1, 32]."""
+    """BLAKE3 digest, uint8[1, 32], of the sorted lines ``name dtype shape bytes`` of attributes."""
     lines = sorted(f"{one.name} {one.kind} {one.content.hex()}\n" for one in found)
     digest = blake3_digest("".join(lines).encode(errors="surrogateescape"))
     return np.frombuffer(digest, np.uint8).reshape(1, -1)
 
 
 def python_value(value: Any) -> Any:
-    """What h5py reads as a plain Python value; None for an empty one."""
+    """Convert a value that h5py read to plain Python; None for an empty attribute."""
     if isinstance(value, h5py.Empty):
         return None
     if isinstance(value, np.ndarray | np.generic):
@@ -84,6 +85,6 @@ def python_value(value: Any) -> Any:
         return [python_value(entry) for entry in value]
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    if isinstance(value, str):  # in UTF-8, also where the file had other bytes
+    if isinstance(value, str):  # replace the bytes that are not UTF-8
         return value.encode(errors="surrogateescape").decode(errors="replace")
     return value

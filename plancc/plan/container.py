@@ -1,7 +1,7 @@
-"""An HDF5 file that is not trusted: links, storage, filters and types are checked before use.
+"""Open an HDF5 file that is not trusted: check links, storage, filters and types before use.
 
-Every call of HDF5 stands in a `Container.reading` block: all errors of HDF5 on a damaged file
-become PlanErrors.
+Every call of HDF5 is inside a `Container.reading` block, which turns all errors of HDF5 on a
+damaged file into PlanErrors.
 """
 
 from __future__ import annotations
@@ -21,33 +21,35 @@ FILTERS = {
     h5py.h5z.FILTER_DEFLATE: "deflate",
     h5py.h5z.FILTER_SHUFFLE: "shuffle",
 }
-OF_HDF5 = re.compile(r"^['\"]?(Can't|Unable to|Error iterating|Couldn't|Invalid location)")
-"""How the sentences begin that h5py makes of HDF5's."""
+HDF5_ERROR = re.compile(r"^['\"]?(Can't|Unable to|Error iterating|Couldn't|Invalid location)")
+"""The beginnings of h5py's messages for errors of HDF5."""
 MAX_DEFLATION = 1100
-"""Upper bound of the ratio of deflate, 1032: a dataset that claims more is not in the file."""
+"""More than deflate's highest ratio, 1032. A dataset that claims more is not all in the file."""
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 WITH_CHECKSUMS = 3
-"""First version of HDF5's superblock whose files have checksums in all of their structures."""
+"""First version of HDF5's superblock with checksums in all structures of the file."""
 
 KINDS = {h5py.Group: h5py.h5o.TYPE_GROUP, h5py.Dataset: h5py.h5o.TYPE_DATASET}
 
 
 class Container:
-    """A file, open for reading without locks.
+    """An HDF5 file that is open for reading, without locks.
 
     Attributes:
-        file: h5py.File.
-        size (int): Bytes.
+        file (h5py.File): The open file.
+        size (int): Bytes of the file.
 
     Raises:
-        InputError: If there is no such file, it may not be read, or is another one by its name.
-        PlanError: If it is not an HDF5 file, or has no checksums: HDF5 may read it for ever.
+        InputError: If the file is missing or not readable, or if its name belongs to another kind
+            of file.
+        PlanError: If the file is not an HDF5 file or has no checksums. Without checksums, HDF5 may
+            read a damaged file for ever.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._groups: set[str] = set()  # found in the file itself
+        self._groups: set[str] = set()  # groups that `is_there` has found and checked
         check_input(path)
         try:
             if not has_checksums(path):
@@ -68,7 +70,7 @@ class Container:
         self.file.close()
 
     def error(self, problem: str) -> PlanError:
-        """The error that says so of this file."""
+        """The error that names this file and says `problem`."""
         return PlanError(f"{self.path}: {problem}")
 
     @contextmanager
@@ -82,7 +84,7 @@ class Container:
             raise self.error(f"{what} is damaged: {_reason(error)}") from error
 
     def is_there(self, name: str, kind: type) -> bool:
-        """Whether `name` exists; refuses links on the way to it, which may lead out of the file."""
+        """Whether `name` exists. Refuse links on its path, which may lead out of the file."""
         steps = name.split("/")
         for depth in range(1, len(steps) + 1):
             at, wanted = "/".join(steps[:depth]), kind if depth == len(steps) else h5py.Group
@@ -100,13 +102,14 @@ class Container:
         return True
 
     def dataset(self, name: str) -> h5py.Dataset:
-        """A dataset that is there."""
+        """Return a dataset; PlanError if it is missing."""
         if not self.is_there(name, h5py.Dataset):
             raise self.error(f"/{name} is missing")
         return h5py.Dataset(h5py.h5d.open(self.file.id, name.encode()))
 
     def checked(self, name: str, expected: FileDataset) -> h5py.Dataset:
-        """A dataset of an expected type, whose data are in the file; of any size."""
+        """Return a dataset, of any size; PlanError unless its type is expected and its data are in
+        the file."""
         dataset = self.dataset(name)
         creation = dataset.id.get_create_plist()
         if creation.get_layout() == h5py.h5d.VIRTUAL or creation.get_external_count():
@@ -123,7 +126,7 @@ class Container:
         return dataset
 
     def check_stored(self, name: str, dataset: h5py.Dataset) -> None:
-        """PlanError unless the file has as many bytes as a dataset claims."""
+        """Raise PlanError unless the file has as many bytes as a dataset claims."""
         creation = dataset.id.get_create_plist()
         filters = [creation.get_filter(k)[0] for k in range(creation.get_nfilters())]
         deflation = MAX_DEFLATION if h5py.h5z.FILTER_DEFLATE in filters else 1
@@ -133,11 +136,11 @@ class Container:
 
 
 def has_checksums(path: str) -> bool:
-    """Whether HDF5 may open a file: all structures have checksums, or it is not an HDF5 file.
+    """Whether HDF5 may open a file: all structures have checksums, or the file is not HDF5.
 
-    A damaged byte in other files, which older libraries write, can keep HDF5 busy for ever.
+    Older libraries write files without checksums, where a damaged byte can keep HDF5 busy for ever.
     """
-    at = 0  # the superblock stands here, or after a block of another program
+    at = 0  # where the superblock may begin: at 0, or after a block that another program wrote
     with open_file(path) as stream:
         while start := stream.read(len(SIGNATURE) + 1):
             if start[:-1] == SIGNATURE:
@@ -148,7 +151,7 @@ def has_checksums(path: str) -> bool:
 
 
 def _open(path: str) -> h5py.File:
-    """The file without a lock, unless this process has it open with one."""
+    """Open a file without a lock, unless this process has the file open with a lock."""
     try:
         return h5py.File(path, "r", locking=False)
     except OSError as error:
@@ -158,7 +161,7 @@ def _open(path: str) -> h5py.File:
 
 
 def _not_opened(path: str, error: OSError) -> str:
-    """Why a file cannot be opened as HDF5, in the user's words."""
+    """Say why a file cannot be opened as HDF5, in the user's words."""
     text = str(error)
     if "signature not found" in text:
         kind = "not an HDF5 file" if os.path.getsize(path) else "the file is empty"
@@ -169,7 +172,7 @@ def _not_opened(path: str, error: OSError) -> str:
 
 
 def without_locks(error: Exception) -> str:
-    """What to do where a file cannot be locked, for all that asks for no lock; "" of others."""
+    """Say what to do if a file cannot be locked; plancc needs no lock. "" for other errors."""
     if "unable to lock file" not in str(error):
         return ""
     variable = "HDF5_USE_FILE_LOCKING"
@@ -180,7 +183,7 @@ def without_locks(error: Exception) -> str:
 
 
 def _other_kind(path: str, error: OSError) -> str:
-    """What a file that is no HDF5 is by its name, and what to do with it; "" if none is known."""
+    """Say what a file that is not HDF5 is by its name, and what to do with it; "" if unknown."""
     if "signature not found" not in str(error) or not os.path.getsize(path):
         return ""
     if re.search(r"\.part(\.\d+)?$", path):
@@ -195,11 +198,11 @@ def _other_kind(path: str, error: OSError) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Why reading fails, without the words of HDF5 unless the system is to blame."""
+    """Say why reading fails; HDF5's own words are kept only for errors of the system."""
     text = " ".join(str(error).split()) or type(error).__name__
     if "checksum" in text or "filter returned failure" in text:
         return "its checksum does not match"
     hdf5 = isinstance(error, OSError | RuntimeError | KeyError | ValueError)
-    if hdf5 and "errno" not in text and OF_HDF5.search(text):
+    if hdf5 and "errno" not in text and HDF5_ERROR.search(text):
         return "its parts in the HDF5 file do not fit together"
     return text[text.rfind("(") + 1 :].rstrip(")") if "(" in text else text

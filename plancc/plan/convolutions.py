@@ -1,4 +1,4 @@
-"""The convolutions of plancc: their options, and the steps of a layer with these options.
+"""The options of every convolution in plancc, and the steps of a layer with these options.
 
 A third party's convolution derives its options from `ConvOptions`.
 """
@@ -37,19 +37,19 @@ ORDERS = ("auto", "aggregate-first", "project-first", "paper")
 PARAMETRIZATIONS = ("pyg", "paper")
 AGGREGATORS = ("mean", "sum", "max", "gcn")
 KINDS = {"int": int, "float": int | float, "bool": bool, "str": str}
-"""Types of options, by their annotation; others are not checked."""
+"""Python types of options by their annotation; options with other annotations are not checked."""
 of_model = partial(option, section="Model")
 
 
 @dataclass(frozen=True)
 class ConvOptions:
-    """Options of every convolution. A model with other options has a subclass.
+    """Options that every convolution has. A convolution with other options defines a subclass.
 
     Attributes:
-        parametrization: Which parameters a layer has and how they are drawn. "pyg": as PyTorch
-            Geometric's layer of the same name has them by default (torch_geometric 2.8.1). "paper":
-            as the equations of the model's paper have them, drawn as Glorot and Bengio (2010) do.
-        bias: None: as the parametrization has it.
+        parametrization: Which parameters a layer has and how they are initialised. "pyg": like the
+            defaults of PyTorch Geometric's layer of the same name (torch_geometric 2.8.1). "paper":
+            like the equations of the model's paper, initialised after Glorot and Bengio (2010).
+        bias: Whether linear maps have a bias; None: the parametrization decides.
         paper_bias: Whether the equations of the model's paper have biases.
         printed: Names of the options that predictions print.
     """
@@ -73,10 +73,11 @@ class ConvOptions:
 
     @classmethod
     def read(cls, choices: Mapping[str, Any], of: str) -> Self:
-        """Return the options of these values, or of text for values that are none.
+        """Return the options with these values; text is parsed if an option is no text.
 
         Parameters:
-            of: Whose options they are, for messages.
+            choices: Values, or their text, by the names of options.
+            of: What has these options, for messages.
 
         Raises:
             InputError: If an option does not exist or has an unknown value.
@@ -122,28 +123,28 @@ class ConvOptions:
         Parameters:
             widths: Width of input and output.
             last, first: Whether this is the last layer, or the first.
-            fixed: Whether what depends on the input alone is known (pass "constant").
-            after: What the network does with the outputs.
+            fixed: Whether pass "constant" computes once what depends on the input alone.
+            after: Steps of the network on the layer's outputs.
         """
         steps = [*self._checked_steps(*widths, last), *after]
         forward = placed(input_at_hand(steps) if fixed else steps)
         return BothWays(forward, adjoint(self._transposed(forward), first))
 
     def _checked_steps(self, d_in: int, d_out: int, last: bool) -> Steps:
-        """Return `steps`; BackendError, which names the file and line, if they cannot be right."""
+        """Return `steps`; BackendError with file and line if the call fails or a step is wrong."""
         where = f"steps of {type(self).__name__} ({place_of(type(self).steps)})"
         try:
             found = self.steps(d_in, d_out, last)
         except PlanccError:
             raise
-        except Exception as error:  # their code runs
+        except Exception as error:  # a third party's code may raise anything
             raise BackendError(f"{where}: {type(error).__name__}: {error}") from error
         if problem := steps_problem(found, d_in):
             raise BackendError(f"{where}: {problem}")
         return found
 
     def _transposed(self, forward: Steps) -> Steps:
-        """The steps whose adjoints the backward pass has."""
+        """Return the steps whose adjoints make the backward pass."""
         return forward
 
     def with_order(self, order: str) -> Self:
@@ -154,18 +155,18 @@ class ConvOptions:
         return [Bias(columns)] if self.has_bias else []
 
     def title(self, name: str) -> str:
-        """Return words for the model of this name."""
+        """Return the name of a model as texts show it."""
         return name.upper() if CONVOLUTIONS.get(name) is type(self) else name
 
 
 @dataclass(frozen=True)
 class ProductOptions(ConvOptions):
-    """What a convolution may be told that multiplies A H W.
+    """Options of a convolution that multiplies A H W.
 
     Attributes:
         order: Order of the product. "aggregate-first": (A H) W. "project-first": A (H W). "auto":
-            the one that moves fewer columns, min(d_in, d_out). "paper": as Algorithms 1 and 2 of
-            Demirci et al. 2022 have it, d_in columns forward and d_out back.
+            the order that moves fewer columns, min(d_in, d_out). "paper": Algorithms 1 and 2 of
+            Demirci et al. 2022, with d_in columns forward and d_out back.
     """
 
     order: str = option("auto", choices=ORDERS)
@@ -185,7 +186,7 @@ class ProductOptions(ConvOptions):
 
 @dataclass(frozen=True)
 class GCNOptions(ProductOptions):
-    """What the convolution of Kipf and Welling (2017) may be told."""
+    """Options of the graph convolution (Kipf and Welling 2017)."""
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
         return [*self.in_order(d_in, d_out, "plan"), *self._with_bias(d_out)]
@@ -193,10 +194,10 @@ class GCNOptions(ProductOptions):
 
 @dataclass(frozen=True)
 class SAGEOptions(ProductOptions):
-    """What GraphSAGE (Hamilton et al. 2017) may be told.
+    """Options of GraphSAGE (Hamilton et al. 2017).
 
     Attributes:
-        aggregator: A name in `AGGREGATORS`; "gcn" has no W of own rows.
+        aggregator: A name in `AGGREGATORS`; "gcn" has no weights for a vertex's own row.
     """
 
     aggregator: str = of_model("mean", "For sage: aggregator", choices=AGGREGATORS)
@@ -204,7 +205,7 @@ class SAGEOptions(ProductOptions):
 
     @property
     def coefficients(self) -> str:
-        """Values of A that aggregate so; "max" has none."""
+        """A name in `COEFFICIENTS` for the values of A; "max" reads no values."""
         return "closed-mean" if self.aggregator == "gcn" else self.aggregator
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
@@ -220,10 +221,11 @@ class SAGEOptions(ProductOptions):
 
 @dataclass(frozen=True)
 class GINOptions(ProductOptions):
-    """What the graph isomorphism network (Xu et al. 2019) may be told.
+    """Options of the graph isomorphism network (Xu et al. 2019).
 
     Attributes:
-        train_eps: Whether eps is trained, from 0; None: only with `parametrization` "paper".
+        train_eps: Whether eps is trained, starting at 0; None: only if `parametrization` is
+            "paper".
     """
 
     train_eps: bool | None = None
@@ -234,8 +236,11 @@ class GINOptions(ProductOptions):
         return self.parametrization != "pyg" if self.train_eps is None else self.train_eps
 
     def width(self, d_in: int, d_out: int, last: bool) -> int:
-        """Return the columns between both maps of the MLP: the last layer narrows after them only,
-        since of one or two columns a ReLU soon lets nothing through."""
+        """Return the number of columns between the two linear maps of the MLP.
+
+        The last layer keeps its wider side there: with one or two columns, a ReLU soon passes
+        nothing.
+        """
         return max(d_in, d_out) if last else d_out
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
@@ -253,11 +258,11 @@ class GINOptions(ProductOptions):
 
 @dataclass(frozen=True)
 class GATOptions(ConvOptions):
-    """What the graph attention network (Velickovic et al. 2018) may be told.
+    """Options of the graph attention network (Velickovic et al. 2018).
 
     Attributes:
-        heads: Number of heads of attention; the last layer averages them.
-        attention_dropout: Rate in [0, 1) at which training passes drop weights of attention.
+        heads: Number of attention heads; the last layer averages the heads.
+        attention_dropout: Rate in [0, 1) at which training drops attention weights.
     """
 
     heads: int = of_model(
@@ -272,11 +277,11 @@ class GATOptions(ConvOptions):
     printed: ClassVar[tuple[str, ...]] = ("heads",)
 
     def head_width(self, d_out: int, last: bool, option: str = "the width") -> int:
-        """Return the columns of a head; InputError, which names `option`, if there are none."""
+        """Return the columns of a head; InputError, naming `option`, if heads do not divide it."""
         if not last and d_out % self.heads:
             raise InputError(
-                f"`heads` {self.heads}: must divide the width {d_out} of a layer, which they "
-                f"share: for {d_out} columns in each, give {option} {self.heads * d_out}"
+                f"`heads` {self.heads}: must divide the width {d_out} of a layer, which the heads "
+                f"share: for {d_out} columns in each head, give {option} {self.heads * d_out}"
             )
         return d_out if last else d_out // self.heads
 
@@ -300,7 +305,7 @@ CONVOLUTIONS: dict[str, type[ConvOptions]] = {
     "gin": GINOptions,
     "gat": GATOptions,
 }
-"""Options of the convolutions of plancc, by the name of the model."""
+"""Classes of options of plancc's own convolutions, by the name of the model."""
 
 
 @dataclass(frozen=True)
@@ -309,7 +314,9 @@ class Convolution:
 
     Attributes:
         name: A model of `plancc-run`.
-        weights: Numbers that all layers train; None: what their steps say, without types.
+        options: The options of the convolution.
+        weights: Numbers that all layers train; None: the steps of the layers say how many, for a
+            graph without types.
     """
 
     name: str = "gcn"
@@ -326,7 +333,7 @@ class Convolution:
 
 
 def _is_of_kind(value: Any, kind: str) -> bool:
-    """Whether a value is of an option's type: one of `KINDS`, or that and None."""
+    """Whether a value has an option's type: a type in `KINDS`, or such a type and None."""
     plain = kind.removesuffix(" | None")
     if plain not in KINDS or (value is None and kind != plain):
         return True

@@ -1,8 +1,9 @@
-"""The tree of digests over a plan: parts' slices of datasets, datasets, the plan.
+"""The tree of digests over a plan: a leaf for each part of a dataset, and a root for the plan.
 
-A leaf is the BLAKE3 digest of one part's entries of one dataset, so that a reader of a part can
-check what it read, and nothing else. The leaves of a dataset stand in ``/digests`` of the file; the
-content hash is made of all of them (docs/reference/plan-format.md, "Digests" and "Content hash").
+A leaf is the BLAKE3 digest of one part's entries in one dataset. A reader of a part can so check
+the entries that it read, and read nothing else. The file has the leaves of every dataset in
+``/digests``. The root, the content hash, is made of all leaves (docs/reference/plan-format.md,
+"Digests" and "Content hash").
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.mapped import MappedRows
+from plancc.plan.blake3_hash import blake3_digest, blake3_of_pieces
 from plancc.plan.exchange import Int64Array
 from plancc.plan.format import (
     DATASETS,
@@ -28,7 +30,6 @@ from plancc.plan.format import (
     dataset_of,
     header_attributes,
 )
-from plancc.plan.hashing import blake3_digest, blake3_of_pieces
 from plancc.plan.values import Header
 
 DIGEST_BYTES = 32
@@ -37,11 +38,12 @@ Digests = npt.NDArray[np.uint8]
 
 
 def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array:
-    """Where the entries of every part start in a dataset, and where the last ones end.
+    """Offsets of the parts' entries in a dataset, and the end of the last part's entries.
 
     Parameters:
-        cut: `FileDataset.cut` of the dataset, which is not empty.
-        table: Datasets of the plan by name. In a damaged plan they may hold any numbers.
+        cut: `FileDataset.cut` of the dataset; not empty.
+        table: Returns a dataset of the plan by its name. In a damaged plan a dataset may hold any
+            numbers.
 
     Returns:
         int64[num_parts + 1]
@@ -50,7 +52,7 @@ def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array
         part_ptr: Int64Array = table(PART_PTR)
         try:
             return part_ptr + cut_points(FOLDED, table)
-        except KeyError:  # no edge plan
+        except KeyError:  # a row plan folds no rows
             return part_ptr
     name, _, number = cut.partition(OF_TYPE)
     offsets, outer = table(name), DATASETS[name].cut
@@ -60,19 +62,19 @@ def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array
 
 
 def _entries(offsets: Int64Array, at: Int64Array) -> Int64Array:
-    """``offsets[at]``, of a damaged plan as well."""
+    """``offsets[at]``, with `at` clipped to valid places, since a plan may be damaged."""
     return offsets[np.clip(at, 0, len(offsets) - 1)]
 
 
 def digests_of(
     array: npt.NDArray[Any] | MappedRows, points: Int64Array, *, shared: bool
 ) -> Digests:
-    """A digest for each slice of an array.
+    """Digests of the slices of an array.
 
     Parameters:
         array: array[entries, ...].
         points (int64[k + 1]): Slice i has the entries ``points[i]:points[i + 1]``.
-        shared: Whether a slice has the entry after its last too, with which the next one begins.
+        shared: Whether every slice also has the first entry of the next slice.
 
     Returns:
         uint8[k, 32]
@@ -92,13 +94,13 @@ def digests_of(
 
 
 def points_of(arrays: Arrays) -> dict[str, Int64Array]:
-    """`cut_points` of everything that cuts one of these datasets."""
-    cuts = dict.fromkeys(dataset_of(name).cut for name in arrays)  # in one order on all ranks
+    """`cut_points` for all `FileDataset.cut` of these datasets, by the cut."""
+    cuts = dict.fromkeys(dataset_of(name).cut for name in arrays)  # the same order on all ranks
     return {cut: cut_points(cut, arrays.__getitem__) for cut in cuts if cut}
 
 
 def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
-    """The leaves of datasets by their names; `points` as of `points_of`."""
+    """The leaves of datasets by their names; `points` are returned by `points_of`."""
 
     def leaves(name: str) -> Digests:
         array, dataset = arrays[name], dataset_of(name)
@@ -116,9 +118,9 @@ def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
 
 
 def content_sha256(header: Header, arrays: Arrays) -> str:
-    """Hash of everything that determines what a run of the plan computes and sends.
+    """The content hash of a plan: SHA-256 of all that determines what a run computes and sends.
 
-    Provenance, metrics and storage (chunks, compression) do not enter.
+    The hash leaves out provenance, metrics and storage (chunks, compression).
     """
     return root_of(header_attributes(header), digests_of_plan(arrays), arrays)
 
@@ -126,10 +128,11 @@ def content_sha256(header: Header, arrays: Arrays) -> str:
 def root_of(
     attributes: Mapping[str, Any], digests: Mapping[str, Digests], arrays: Mapping[str, Any]
 ) -> str:
-    """The content hash from header attributes and leaves; of `arrays` only dtypes and shapes.
+    """Return the content hash from header attributes, leaves, and the dtypes and shapes of arrays.
 
-    SHA-256 of one line ``name=value`` per header attribute and one line ``name dtype shape digest``
-    per dataset, both sorted by name, where the digest is BLAKE3 of the dataset's leaves.
+    It is SHA-256 of one line ``name=value`` per header attribute and one line
+    ``name dtype shape digest`` per dataset. Both are sorted by name. The digest is BLAKE3 of the
+    dataset's leaves.
     """
     lines = sorted(
         f"{name}={int(v) if isinstance(v, bool | np.bool_) else v}"

@@ -1,13 +1,13 @@
-"""Who sends which rows to whom: one value for the messages of plans, ranks, batches and samples.
+"""Exchanges: who sends which rows to whom, in a plan, on a rank, in a batch or a sample.
 
 An exchange is a 0/1 matrix for every pair of ranks: row i of the receiver is row j of the sender.
 Every method is one identity of these matrices:
 
-    reversed      transposed: the fold of an expand, the adjoint
-    keep          some of its ones: live rows, boundary samples, mini-batches
-    renumbered    its rows and columns permuted: row orders, rows that are left
-    merged        blocks of ranks as one rank, equal rows once: fewer ranks than parts
-    of_parts      some of the ranks: a slice, a piece of the file
+    reversed      transpose: the fold for an expand, and the adjoint
+    keep          keep some of the ones: live rows, boundary samples, mini-batches
+    renumbered    permute rows and columns: row orders, rows that are left
+    merged        join blocks of ranks to one rank, equal rows once: fewer ranks than parts
+    of_parts      take some of the ranks: a slice
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One end of the messages of an exchange; by part, peers ascending.
+    """One end of the messages of an exchange, sorted by part and then by peer.
 
     Attributes:
         ptr (int64[num_parts + 1]): Messages of part m are ``ptr[m]:ptr[m + 1]``. A rank's own side
             has one part.
-        peer (int32[num_messages]): The other part; ascending and unique within a part, never the
-            part itself.
+        peer (int32[num_messages]): The part at the other end; ascending and unique within a part,
+            never the part itself.
         row_ptr (int64[num_messages + 1]): Rows of message k are ``row[row_ptr[k]:row_ptr[k + 1]]``;
             no message is empty.
-        row (int32[volume], or int64 while they are places in plan order): What a row is called
-            here, in the order of the message. At the end that owns the rows they ascend in every
-            message of a plan; in a send table of the expand this is the send mask X_mn (Demirci et
-            al. 2022, Eq. 8). At the other end of a *plan* these are the owner's numbers too, the
-            receive set; at that of a *rank*, places among what arrives, 0, 1, 2, ...
+        row (int32[volume], or int64 for places in plan order): Number of every row at this end, in
+            the order of the message. At the owner's end, the numbers ascend within every message
+            of a plan; in the expand they are the send mask X_mn (Demirci et al. 2022, Eq. 8). At
+            the other end, a *plan* has the owner's numbers too, the receive set. A *rank* has
+            places among the rows that arrive there: 0, 1, 2, ...
     """
 
     ptr: Int64Array
@@ -49,7 +49,7 @@ class Side:
 
     @classmethod
     def of_rank(cls, peer: IntArray, row_ptr: Int64Array, row: IntArray | None = None) -> Side:
-        """The side of one rank; without `row`, of places 0, 1, 2, ... in the order of messages."""
+        """The side of one rank; without `row`, rows are numbered 0, 1, 2, ... through messages."""
         if row is None:
             row = np.arange(row_ptr[-1])
         peer, row = (each.astype(np.int32, copy=False) for each in (peer, row))
@@ -57,7 +57,7 @@ class Side:
 
     @property
     def arrays(self) -> tuple[Any, ...]:
-        """Its attributes, for kernels."""
+        """The attributes (ptr, peer, row_ptr, row), for kernels."""
         return self.ptr, self.peer, self.row_ptr, self.row
 
     @property
@@ -84,22 +84,24 @@ class Side:
         return np.repeat(np.arange(len(self.ptr) - 1), self.rows_per_part())
 
     def message(self, peer: int) -> Int32Array:
-        """The rows of a rank's message with `peer`; none, if there is no such message."""
+        """The rows of a rank's message with `peer`; empty if there is no such message."""
         at = np.searchsorted(self.peer, [peer, peer + 1])
         return self.row[slice(*self.row_ptr[at])]
 
     def split(
         self, values: npt.NDArray[Any], lists: Int64Array | None = None
     ) -> list[tuple[int, npt.NDArray[Any]]]:
-        """Every peer with its share of values that all rows have: array[volume, ...].
+        """Split values into a pair (peer, the peer's values) for every message of a rank.
 
-        `lists`: int64[volume + 1], if row k has the values ``lists[k]:lists[k + 1]``.
+        Parameters:
+            values: array[volume, ...], one entry a row, unless `lists` is given.
+            lists (int64[volume + 1]): If given, row k has the values ``lists[k]:lists[k + 1]``.
         """
         ptr = self.row_ptr if lists is None else lists[self.row_ptr]
         return [(n, values[ptr[k] : ptr[k + 1]]) for k, n in enumerate(self.peer.tolist())]
 
     def of_parts(self, first: int, last: int) -> Side:
-        """The messages of parts ``first..last-1``; part `first` has number 0 there."""
+        """The messages of parts ``first..last-1``; the returned side numbers part `first` as 0."""
         ptr = self.ptr[first : last + 1]
         row_ptr = self.row_ptr[ptr[0] : ptr[-1] + 1]
         return Side(
@@ -110,9 +112,10 @@ class Side:
         )
 
     def keep(self, wanted: BoolArray | Int64Array) -> Side:
-        """The wanted rows, under the same numbers, without the messages that become empty.
+        """Keep the wanted rows with their numbers, and drop the messages that become empty.
 
-        `wanted`: bool[volume], or their places, ascending.
+        Parameters:
+            wanted: bool[volume], or the ascending places of the wanted rows in `row`.
         """
         if not self.num_messages:
             return self
@@ -124,15 +127,15 @@ class Side:
         return Side(offsets(filled)[self.ptr], self.peer[filled], left, self.row[wanted])
 
     def called(self, row: IntArray) -> Side:
-        """The same rows under other numbers, int[volume]."""
+        """The same messages with other numbers of rows, int[volume]."""
         return replace(self, row=row)
 
     def in_order(self) -> Side:
-        """The same rows as places 0, 1, 2, ..."""
+        """The same messages with rows numbered 0, 1, 2, ... in their order."""
         return self.called(np.arange(self.volume, dtype=np.int32))
 
     def merged(self, rank: int, ranks: Int64Array) -> Side:
-        """The side of rank `rank`, whose parts these are; see `Exchange.merged`."""
+        """Merge the parts of this side into one rank; see `Exchange.merged`."""
         peer = interval(self.peer_of_row(), ranks)
         limit = int(self.row.max(initial=0)) + 1
         key = np.unique((peer * limit + self.row)[peer != rank])
@@ -142,10 +145,11 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """All messages of a step, by sender and by receiver.
+    """All messages of a step.
 
     Attributes:
-        send, receive: Each is the mirror of the other.
+        send: The messages sorted by sender.
+        receive: The same messages sorted by receiver.
     """
 
     send: Side
@@ -153,30 +157,30 @@ class Exchange:
 
     @classmethod
     def nothing(cls) -> Exchange:
-        """One rank that neither sends nor receives."""
+        """The exchange of a rank that neither sends nor receives."""
         side = Side.of_rank(np.zeros(0, np.int32), np.zeros(1, np.int64))
         return cls(side, side)
 
     def straight(self) -> Exchange:
-        """The same messages without hops (`plancc.plan.routed`)."""
+        """The same messages, sent directly and not through nodes (`plancc.plan.routed`)."""
         return Exchange(self.send, self.receive)
 
     def reversed(self) -> Exchange:
-        """From the receivers to the senders."""
+        """The exchange of the same rows from the receivers to the senders."""
         return Exchange(self.receive, self.send)
 
     def of_parts(self, first: int, last: int) -> Exchange:
-        """The messages of parts ``first..last-1``; part `first` has number 0 there."""
+        """The messages of parts ``first..last-1``; the returned sides number part `first` as 0."""
         return Exchange(self.send.of_parts(first, last), self.receive.of_parts(first, last))
 
     def keep(self, sent: BoolArray | Int64Array, received: BoolArray | Int64Array) -> Exchange:
-        """The rows that are kept, as of `Side.keep`; both ends must agree."""
+        """Keep some rows at both ends, see `Side.keep`; the ends must keep the same rows."""
         return Exchange(self.send.keep(sent), self.receive.keep(received))
 
     def renumbered(
         self, sent: IntArray | None = None, received: IntArray | None = None
     ) -> Exchange:
-        """With other numbers of rows: ``sent[r]`` for row r that is sent, likewise `received`."""
+        """Renumber rows: sent row r becomes ``sent[r]``, received row r ``received[r]``."""
         send, receive = self.send, self.receive
         if sent is not None:
             send = send.called(sent[send.row])
@@ -185,43 +189,43 @@ class Exchange:
         return Exchange(send, receive)
 
     def merged(self, rank: int, ranks: Int64Array) -> Exchange:
-        """The exchange of a rank, from the messages of its parts.
+        """Merge the messages of several parts into the exchange of their rank.
 
-        Messages inside the rank are dropped; a row that several of its parts send to, or get from,
-        one rank travels once. Both ends order the rows of a message by plan order.
+        Messages inside the rank are dropped. A row travels once between two ranks, even if several
+        parts send or receive it. Both ends order the rows of a message by plan order.
 
         Parameters:
-            rank: That of these parts. Their rows must be places in plan order.
+            rank: The rank that runs these parts. `row` must hold places in plan order.
             ranks (int64[num_ranks + 1]): First part of every rank.
         """
         return Exchange(self.send.merged(rank, ranks), self.receive.merged(rank, ranks))
 
 
 def offsets(sizes: npt.NDArray[Any]) -> Int64Array:
-    """Where each of the lists of these sizes begins, and the end of the last."""
+    """Offsets of lists of these sizes, int64[len(sizes) + 1]: every begin, and the last end."""
     ptr = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ptr[1:])
     return ptr
 
 
 def nonzeros_of(row_ptr: Int64Array, rows: IntArray) -> tuple[Int64Array, Int64Array]:
-    """Take rows of a CSR matrix: where each begins among them, and places of their nonzeros."""
+    """Take rows of a CSR matrix: offsets of the taken rows, and places of their nonzeros."""
     degree = np.diff(row_ptr)[rows]
     ptr = offsets(degree)
     return ptr, np.arange(ptr[-1]) + np.repeat(row_ptr[rows] - ptr[:-1], degree)
 
 
 def places(kept: BoolArray) -> Int32Array:
-    """New number of every row that is kept, among those; others get any."""
+    """Number of every kept row among the kept rows, int32[rows]; other rows get any number."""
     return np.cumsum(kept, dtype=np.int32) - np.int32(1)
 
 
 def interval(number: IntArray, starts: Int64Array) -> Int64Array:
-    """The interval that every number is in, from the starts of intervals, some of them empty."""
+    """Index of the interval that holds each number; `starts` ascend, and intervals may be empty."""
     return np.searchsorted(starts, number, side="right") - 1
 
 
 def runs(keys: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The distinct values of a sorted list, and the offsets of their runs."""
+    """The distinct values of a sorted list, and the offsets of the runs of equal values."""
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     return keys[starts], np.append(starts, len(keys)).astype(np.int64)

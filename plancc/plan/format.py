@@ -1,4 +1,4 @@
-"""The plan file's datasets, once: names, types, sizes, what cuts and checks them.
+"""The one table of the plan file's datasets: names, types, sizes, cuts into parts, and checks.
 
 Reader, writer, digests and verifier follow `DATASETS`, and so do the tables of the normative text,
 ``docs/reference/plan-format.md``.
@@ -30,7 +30,7 @@ FORMAT = "plancc-plan"
 MAJOR, MINOR = 1, 12
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
 OLDEST = 5
-"""Minor version below which no release wrote files."""
+"""The oldest minor version that a release has written."""
 LAYOUTS = ("row", "edge", "grid", "feature")
 
 # Attributes of the root group that describe the product, with their types.
@@ -47,17 +47,17 @@ TEXTS: dict[str, tuple[Callable[[str], Any], int]] = {
     "grid": (Grid.parse, 64),  # sizes of ten digits
     "topology": (Topology.parse, 60_000),  # HDF5 keeps attributes of 64 KiB
 }
-"""Texts that the root group may have: what reads one, and its most characters."""
+"""Attributes of the root group that hold a text: the text's parser, and its longest length."""
 TYPES_ATTRIBUTES = ("types", "relations")
-"""Attributes of the root group of a plan with types: `Types.texts`."""
+"""Attributes of the root group of a plan with types; they hold `Types.texts`."""
 LINKS_ATTRIBUTE = "links"
-"""Attribute of the root group of a plan with links: `Header.links`."""
+"""Attribute of the root group of a plan with links; it holds `Header.links`."""
 PIECES = "pieces"
-"""Attribute of the root group of the head of a plan in pieces, which is refused."""
+"""Attribute of the root group in the first file of a plan in pieces; readers refuse such a file."""
 PIECE_FORMAT = f"{FORMAT}-piece"
-"""Attribute "format" of a piece, likewise."""
+"""Attribute "format" of a piece; readers refuse such a file too."""
 STORAGE_ATTRIBUTES = ("format", "format_version", "content_sha256")
-"""Attributes of the root group that do not enter the content hash."""
+"""Attributes of the root group that the content hash leaves out."""
 ROOT_ATTRIBUTES = (
     *STORAGE_ATTRIBUTES,
     *HEADER_TYPES,
@@ -70,17 +70,17 @@ ROOT_ATTRIBUTES = (
 
 PART_PTR = "rows/part_ptr"
 TYPE_PTR = "rows/type_ptr"
-"""Rows of every type before each part, in plans with vertex data by type."""
+"""Offsets of the parts' rows for every type, in plans with vertex data by type."""
 FOLDED = "fold/send_row_ptr"
-"""Rows that the parts of an edge plan fold."""
+"""Offsets of the rows that parts fold, in edge plans."""
 LOCAL_ROWS = "local rows"
-"""The cut by the local rows of parts: own rows, as in `PART_PTR`, and folded ones."""
+"""A `FileDataset.cut`: by the local rows of parts, which are own rows and then folded rows."""
 OF_TYPE = " of type "
-"""Stands between `TYPE_PTR` and the number of a type in the cut of its vertex data."""
+"""Separates `TYPE_PTR` and the number of a type in the `FileDataset.cut` of vertex data by type."""
 TYPES, PARALLEL = "types", "parallel relations"
-"""What only plans with types have, and only those with parallel relations."""
+"""Values of `FileDataset.when`: plans with types, and plans with parallel relations."""
 EXCHANGES = (*STEPS, *(f"{step}_{hop}" for step in STEPS for hop in HOPS), LINKS)
-"""All that `Header.steps` may name."""
+"""All names that `Header.steps` may return."""
 Rule = Callable[[npt.NDArray[Any], int], npt.NDArray[np.bool_]]
 
 
@@ -89,19 +89,23 @@ class FileDataset:
     """One dataset of the format.
 
     Attributes:
-        dtypes: Allowed types in numpy's notation; the writer uses the array's own, which is one of
-            them. "|S" is of any length.
-        shape: Names of the dimensions, some with "+1". ``n``, ``p``, ``nnz`` are fixed by the
-            header; ``rows`` are the local rows of all parts: n and the folded ones. Other names are
-            free, but equal names are equal sizes.
-        when: What a plan has that has it: one of `EXCHANGES`, `TYPES`, `PARALLEL`; "": any plan.
-        optional: Whether such a plan may be without it.
-        cut: The offsets that cut it into the slices of parts, each with its digest: a
-            dataset, which these may cut in turn, `LOCAL_ROWS`, or offsets of a type in `TYPE_PTR`;
-            "": it is one slice, and every rank reads the whole.
-        ends: Of offsets: the dimension that they end at, rising from 0, which its readers check.
-        below: The dimension that all its numbers are below, and none is negative; likewise.
-        rule: Of vertex data: what holds for all entries, in words and for n vertices.
+        dtypes: Allowed types in numpy's notation; the writer keeps the array's own type. "|S" may
+            have any length.
+        shape: Names of the dimensions, some with "+1". The header fixes ``n``, ``p`` and ``nnz``;
+            ``rows`` counts the local rows of all parts, n own rows and the folded rows. Other
+            names are free, but equal names mean equal sizes.
+        when: Which plans have the dataset: plans with this exchange (of `EXCHANGES`), `TYPES`,
+            `PARALLEL`; "": all plans.
+        optional: Whether such a plan may lack the dataset.
+        cut: The offsets that cut the dataset into the slices of parts; each slice has a digest.
+            The offsets are a dataset, which may itself be cut, or `LOCAL_ROWS`, or the row of a
+            type in `TYPE_PTR`. "": the dataset is one slice, and every rank reads the whole.
+        ends: For offsets, which rise from 0: the dimension that is the last offset. Readers check
+            it.
+        below: For numbers that are not negative: the dimension that is larger than all of them.
+            Readers check it.
+        rule: For vertex data: a rule for all entries, in words and as a function of the array and
+            n.
     """
 
     dtypes: tuple[str, ...]
@@ -115,11 +119,11 @@ class FileDataset:
 
     @property
     def shared(self) -> bool:
-        """Whether the slice of a part ends with the entry that the next one begins with."""
+        """Whether the slice of a part ends with the first entry of the next part's slice."""
         return bool(self.ends and self.cut)
 
     def is_of(self, header: Header) -> bool:
-        """Whether a plan with this header has it, or, if it is optional, may have it."""
+        """Whether a plan with this header has the dataset, or may have an optional dataset."""
         if self.when in (TYPES, PARALLEL):
             types = header.types
             return types is not None and (self.when == TYPES or types.are_parallel)
@@ -127,7 +131,7 @@ class FileDataset:
 
 
 def _exchange_datasets(step: str) -> dict[str, FileDataset]:
-    """Both tables of a step or a hop: one grouped by sender, one by receiver."""
+    """The datasets of a step or a hop: one table grouped by sender, one by receiver."""
     messages, volume = f"{step} messages", f"{step} volume"
     found: dict[str, FileDataset] = {}
     for table in (f"{step}/send", f"{step}/recv"):
@@ -141,36 +145,36 @@ def _exchange_datasets(step: str) -> dict[str, FileDataset]:
     return found
 
 
-_of_rows = partial(FileDataset, cut=PART_PTR)
-_of_nonzeros = partial(FileDataset, cut="matrix/row_ptr")
-_of_links = partial(FileDataset, shape=(LINKS,), when=LINKS, cut="links/pair_ptr")
-_of_vertices = partial(FileDataset, optional=True, cut=PART_PTR)
+_row_dataset = partial(FileDataset, cut=PART_PTR)
+_nonzero_dataset = partial(FileDataset, cut="matrix/row_ptr")
+_link_dataset = partial(FileDataset, shape=(LINKS,), when=LINKS, cut="links/pair_ptr")
+_vertex_dataset = partial(FileDataset, optional=True, cut=PART_PTR)
 _is_mask = ("masks hold 0 and 1", lambda array, n: array <= 1)
 DATASETS: dict[str, FileDataset] = {
     PART_PTR: FileDataset(("<i8",), ("p+1",), ends="n"),
-    "rows/global_id": _of_rows(("<i4",), ("n",), below="n"),
+    "rows/global_id": _row_dataset(("<i4",), ("n",), below="n"),
     "rows/num_interior": FileDataset(("<i8",), ("p",)),
-    "rows/original_id": _of_rows(("<i8", "|S"), ("n",), optional=True),
+    "rows/original_id": _row_dataset(("<i8", "|S"), ("n",), optional=True),
     "matrix/row_ptr": FileDataset(("<i8",), ("rows+1",), cut=LOCAL_ROWS, ends="nnz"),
-    "matrix/column": _of_nonzeros(("<i4",), ("nnz",)),
-    "matrix/value": _of_nonzeros(("<f4", "<f8"), ("nnz",)),
-    "matrix/edge_features": _of_nonzeros(("<f4",), ("nnz", "edge features"), optional=True),
+    "matrix/column": _nonzero_dataset(("<i4",), ("nnz",)),
+    "matrix/value": _nonzero_dataset(("<f4", "<f8"), ("nnz",)),
+    "matrix/edge_features": _nonzero_dataset(("<f4",), ("nnz", "edge features"), optional=True),
     **{name: each for step in EXCHANGES for name, each in _exchange_datasets(step).items()},
     "links/pair_ptr": FileDataset(("<i8",), ("p+1",), LINKS, ends=LINKS),
-    "links/source": _of_links(("<i4",)),
-    "links/target": _of_links(("<i4",)),
-    "links/kind": _of_links(("|u1",)),
-    "links/number": _of_links(("<i8",)),
-    "vertex_data/features": _of_vertices(
+    "links/source": _link_dataset(("<i4",)),
+    "links/target": _link_dataset(("<i4",)),
+    "links/kind": _link_dataset(("|u1",)),
+    "links/number": _link_dataset(("<i8",)),
+    "vertex_data/features": _vertex_dataset(
         ("<f4", "<f2", "|i1"),
         ("n", "features"),
         rule=("features are finite", lambda array, n: np.isfinite(array)),
     ),
-    "vertex_data/labels": _of_vertices(
+    "vertex_data/labels": _vertex_dataset(
         ("<i4",), ("n",), rule=("labels are classes or -1", lambda array, n: array >= -1)
     ),
-    **{f"vertex_data/{key}": _of_vertices(("|u1",), ("n",), rule=_is_mask) for key in MASKS},
-    "vertex_data/clusters": _of_vertices(
+    **{f"vertex_data/{key}": _vertex_dataset(("|u1",), ("n",), rule=_is_mask) for key in MASKS},
+    "vertex_data/clusters": _vertex_dataset(
         ("<i4",),
         ("n",),
         rule=(
@@ -178,7 +182,7 @@ DATASETS: dict[str, FileDataset] = {
             lambda array, n: (array >= 0) & (array < most_clusters(n)),
         ),
     ),
-    "vertex_data/targets": _of_vertices(
+    "vertex_data/targets": _vertex_dataset(
         ("|u1", "<f4"),
         ("n", "targets"),
         rule=(
@@ -187,7 +191,7 @@ DATASETS: dict[str, FileDataset] = {
         ),
     ),
     TYPE_PTR: FileDataset(("<i8",), ("types", "p+1"), TYPES, optional=True, ends="counts"),
-    "matrix/relation": _of_nonzeros(("<u2",), ("nnz",), PARALLEL),
+    "matrix/relation": _nonzero_dataset(("<u2",), ("nnz",), PARALLEL),
 }
 GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in DATASETS))
 
@@ -195,7 +199,7 @@ GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in DATASETS))
 def dataset_of(name: str) -> FileDataset:
     """A dataset of the format; KeyError for another name.
 
-    Vertex data of type k have the names of data of all vertices, with "_of_k" behind.
+    Vertex data of type k have the name of the data of all vertices, followed by "_of_k".
     """
     name, _, number = name.partition("_of_")
     found = DATASETS[name]
@@ -206,7 +210,7 @@ def dataset_of(name: str) -> FileDataset:
 
 
 def datasets_of(header: Header) -> dict[str, FileDataset]:
-    """All datasets that a plan with this header has or, if they are optional, may have."""
+    """All datasets that a plan with this header has, and the optional ones that it may have."""
     numbers = range(0 if header.types is None else len(header.types.counts))
     names = [*DATASETS, *(f"vertex_data/{key}_of_{k}" for key in KEYS for k in numbers)]
     found = {name: dataset_of(name) for name in names}
@@ -214,11 +218,11 @@ def datasets_of(header: Header) -> dict[str, FileDataset]:
 
 
 DIGESTS = "digests"
-"""The group that has the digests of every dataset, under the name of the dataset."""
+"""The group that holds the digests of every dataset, under the name of the dataset."""
 ATTRIBUTE_GROUPS = ("provenance", "metrics")
 
 EXCHANGE_ARRAYS = ("ptr", "peer", "row_ptr", "row")
-"""Fields of an `Exchange`, as datasets of a table end."""
+"""Fields of a `Side`, which end the names of the datasets of a table."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -238,10 +242,10 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
 
 
 def header_of(attributes: Mapping[str, Any]) -> Header:
-    """The inverse of `header_attributes`; other attributes are passed over.
+    """The inverse of `header_attributes`; other attributes are ignored.
 
     Raises:
-        InputError: For one that is missing or wrong, and for a header that no plan has.
+        InputError: If an attribute is missing or wrong, or if no plan can have such a header.
     """
     values: dict[str, Any] = {}
     for name, kind in HEADER_TYPES.items():
@@ -258,7 +262,7 @@ def header_of(attributes: Mapping[str, Any]) -> Header:
     types, links = _types_of(attributes), attributes.get(LINKS_ATTRIBUTE)
     header = Header(**values, grid=texts.get("grid"), route=route, types=types, links=links)
     if LINKS_ATTRIBUTE in attributes and type(links) is not int:
-        raise InputError(f"header attribute '{LINKS_ATTRIBUTE}' is no whole number")
+        raise InputError(f"header attribute '{LINKS_ATTRIBUTE}' is not a whole number")
     if header.layout not in LAYOUTS:
         layouts = ", ".join(LAYOUTS)
         raise InputError(f"layout '{shown(header.layout)}'; this plancc reads: {layouts}")
@@ -274,10 +278,10 @@ def header_of(attributes: Mapping[str, Any]) -> Header:
 
 
 def _parsed(name: str, text: str) -> Any:
-    """The value of one of `TEXTS`."""
+    """Parse the text of an attribute in `TEXTS`."""
     parse, longest = TEXTS[name]
     if len(text) > longest or not text.isprintable():
-        raise InputError(f"header attribute '{name}' is no {name}: {shown(text, 40)}")
+        raise InputError(f"header attribute '{name}' is not a {name}: {shown(text, 40)}")
     try:
         found = parse(text)
     except InputError as error:
@@ -288,7 +292,7 @@ def _parsed(name: str, text: str) -> Any:
 
 
 def _types_of(attributes: Mapping[str, Any]) -> Types | None:
-    """The types that `TYPES_ATTRIBUTES` say; None: there are none."""
+    """The types that `TYPES_ATTRIBUTES` describe; None if these attributes are missing."""
     if not any(name in attributes for name in TYPES_ATTRIBUTES):
         return None
     try:
@@ -299,7 +303,7 @@ def _types_of(attributes: Mapping[str, Any]) -> Types | None:
 
 
 def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]]:
-    """Both tables of a step or a hop by their names in the file."""
+    """The arrays of a step's or a hop's messages, by their names in the file."""
     return {
         f"{step}/{prefix}_{name}": getattr(side, name)
         for prefix, side in (("send", exchange.send), ("recv", exchange.receive))
@@ -320,18 +324,18 @@ def exchange_of(step: str, arrays: Arrays) -> Exchange:
 LINK_DATASETS = tuple(
     f"{LINKS}/{name}" for name in ("pair_ptr", "source", "target", "kind", "number")
 )
-"""The fields of `PartLinks`, as datasets."""
+"""Names of the datasets that hold the fields of `PartLinks`."""
 
 
 def links_of(header: Header, arrays: Arrays) -> PartLinks | None:
-    """The links in datasets; None if the plan has none."""
+    """The links that the datasets hold; None if the plan has no links."""
     if header.links is None:
         return None
     return PartLinks(*(arrays[name] for name in LINK_DATASETS))
 
 
 def vertex_data_arrays(data: VertexData) -> dict[str, npt.NDArray[Any]]:
-    """The vertex data by their names in the file; booleans as bytes."""
+    """Arrays of vertex data by their names in the file; booleans become bytes."""
     every = {"": data}
     if data.by_type is not None:
         number = data.by_type.number
@@ -347,9 +351,9 @@ def vertex_data_arrays(data: VertexData) -> dict[str, npt.NDArray[Any]]:
 def vertex_data_from_arrays(
     arrays: Arrays, types: Types | None = None, vertices: npt.NDArray[np.integer] | None = None
 ) -> VertexData:
-    """The inverse of `vertex_data_arrays`; missing ones stay None.
+    """The inverse of `vertex_data_arrays`; data that are missing stay None.
 
-    `vertices` of all rows are needed where there are types.
+    Data by type need `types` and `vertices`, the vertex of every row.
     """
 
     def data_of(end: str) -> VertexData:
@@ -368,15 +372,15 @@ def vertex_data_from_arrays(
 
 
 def most_classes(num_vertices: int) -> int:
-    """Return the most classes that labels may name, unless a user says how many there are.
+    """Return the most classes that labels may name if the user gives no number of classes.
 
-    All that `plancc.graph.bounds.check_classes` accepts of a file is below.
+    The bound is above all that `plancc.graph.bounds.check_classes` accepts from a file.
     """
     return CLASSES + CLASSES_PER_CLASS * num_vertices
 
 
 def too_many_classes(classes: int, num_vertices: int) -> str:
-    """Return the problem of labels with this number of classes; "" if there is none."""
+    """Return what is wrong with labels of this many classes; "" if nothing is."""
     if classes <= most_classes(num_vertices):
         return ""
     return (
@@ -386,7 +390,7 @@ def too_many_classes(classes: int, num_vertices: int) -> str:
 
 
 def vertex_data_problem(name: str, array: npt.NDArray[Any], num_vertices: int) -> tuple[str, str]:
-    """The rule for a dataset of vertex data, or rows of it, and what breaks it or ""."""
+    """The rule for a dataset of vertex data, in words, and the entry that breaks the rule or ""."""
     rule = dataset_of(name).rule
     assert rule is not None
     invariant, holds = rule

@@ -1,19 +1,19 @@
 """Process grids: how the ranks of a grid or feature plan share its parts.
 
 A grid plan holds the same tables as a row plan: its *parts* are blocks of rows. Its grid says which
-ranks share each of them, and how (Tripathy et al. 2020, Table II; Wan et al. 2025, Section 3.1 for
+ranks share each part, and how (Tripathy et al. 2020, Table II; Wan et al. 2025, Section 3.1 for
 "feature"):
 
-    scheme    parts      ranks of a part   what a rank holds of H            of A
-    1d        P          1                 its rows                          its rows
-    1.5d      P / c      c (copies)        its rows, as c - 1 others do      columns of one chunk
-    2d        Pr         Pc                its rows, one slice of columns    one block
-    3d        Pr x Pl    Pc                its rows, one slice of columns    one block of one layer
-    feature   groups     P / groups        a share of its rows               all rows of the part
+    scheme    parts      ranks of a part   a rank holds of H                 a rank holds of A
+    1d        P          1                 the part's rows                   the part's rows
+    1.5d      P / c      c (copies)        the part's rows (c copies)        columns of one chunk
+    2d        Pr         Pc                a slice of columns of the rows    one block
+    3d        Pr x Pl    Pc                a slice of columns of the rows    one block of one layer
+    feature   groups     P / groups        a share of the part's rows        all rows of the part
 
-Rank (i, j, k) of the grid, process row i, process column j, layer k, has the number
-``(i * layers + k) * columns + j``: ranks of a part are neighbours, and so are the parts of a
-process row.
+The rank in process row i, process column j and layer k has the number
+``(i * layers + k) * columns + j``. So the ranks of a part have consecutive numbers, and so have the
+parts of a process row.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from plancc.errors import InputError
 
 SCHEMES = ("1d", "1.5d", "2d", "3d", "feature")
 SPARSE_SCHEMES = ("1d", "1.5d")
-"""Schemes that can send needed rows only."""
+"""Schemes that can send only the rows that a rank needs."""
 
 Int64Array = npt.NDArray[np.int64]
 
 
 class Position(NamedTuple):
-    """Where a rank stands: process row, process column (or copy), layer."""
+    """Place of a rank in the grid: process row, process column (or copy), layer."""
 
     row: int
     column: int
@@ -44,10 +44,10 @@ class Position(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Rows of H, and columns of A, that are broadcast at once in a layer of the grid.
+    """Rows of H, and columns of A, that one broadcast sends in a layer of the grid.
 
     Attributes:
-        first, last: Its rows ``first:last`` in plan order.
+        first, last: The piece has the rows ``first:last`` in plan order.
         row: The process row that holds these rows of H.
         column: The process column that holds these columns of A.
     """
@@ -59,7 +59,7 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Rows of H, and columns of A."""
+        """Number of rows of H, which is the number of columns of A."""
         return self.last - self.first
 
 
@@ -70,14 +70,13 @@ class Grid:
     Attributes:
         scheme: One of `SCHEMES`.
         rows: Process rows; groups in "feature".
-        columns: Process columns; the replication factor c in "1.5d", the ranks of a group in
-            "feature".
-        layers: 1 except in "3d".
-        sparse: Whether only needed rows travel, in messages instead of broadcasts ("1d" and
-            "1.5d").
+        columns: Process columns; in "1.5d" the replication factor c, in "feature" the ranks of a
+            group.
+        layers: Layers of the grid; 1 except in "3d".
+        sparse: Whether messages send needed rows only, instead of broadcasts ("1d" and "1.5d").
 
     Raises:
-        InputError: If the numbers make no grid of the scheme.
+        InputError: If the scheme has no grid with these numbers.
     """
 
     scheme: str
@@ -105,7 +104,7 @@ class Grid:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The grid that `str` wrote; InputError for anything else."""
+        """Parse the text of a grid, as `str` writes it; InputError for any other text."""
         words = text.split(" ")
         try:
             names = ("rows", "columns", "layers")
@@ -128,12 +127,12 @@ class Grid:
 
     @property
     def num_parts(self) -> int:
-        """Blocks of rows."""
+        """Number of blocks of rows."""
         return self.rows * self.layers
 
     @property
     def exchanges_rows(self) -> bool:
-        """Whether ranks exchange what the parts of the row plan do, and nothing else."""
+        """Whether ranks exchange exactly the messages of the row plan."""
         return self.scheme == "1d" and self.sparse
 
     @property
@@ -143,7 +142,7 @@ class Grid:
 
     @property
     def copies(self) -> int:
-        """Ranks that compute the loss of every row."""
+        """Number of ranks that compute the loss of the same row."""
         return 1 if self.scheme == "feature" else self.columns
 
     def rank(self, row: int, column: int = 0, layer: int = 0) -> int:
@@ -155,11 +154,11 @@ class Grid:
         return Position(row, column, layer)
 
     def part(self, rank: int) -> int:
-        """The block of rows of a rank."""
+        """Number of the part, a block of rows, of a rank."""
         return rank // self.columns
 
     def ranks_of_row(self, rank: int) -> list[int]:
-        """Ranks of the same process row and layer, in the order of their columns: of one part."""
+        """Ranks of one part: of the same process row and layer, in the order of their columns."""
         first = self.part(rank) * self.columns
         return list(range(first, first + self.columns))
 
@@ -174,10 +173,10 @@ class Grid:
         return [self.rank(row, column, layer) for layer in range(self.layers)]
 
     def chunk(self, part: int) -> int:
-        """Process column of "1.5d" that multiplies with these rows of H (Equation 3).
+        """Process column of "1.5d" that multiplies with the part's rows of H (Equation 3).
 
-        Every column has floor(rows / columns) parts or one more. Tripathy et al. 2020 give the last
-        column all that are left over, so that the others wait for it.
+        Every column has floor(rows / columns) parts or one more. Tripathy et al. 2020 give all
+        parts that are left over to the last column, for which the other columns wait.
         """
         return part * self.columns // self.rows
 
@@ -186,9 +185,9 @@ class Grid:
         return width * column // self.columns, width * (column + 1) // self.columns
 
     def check_width(self, width: int) -> None:
-        """InputError if a matrix of this width has too few columns for the grid.
+        """Raise InputError if a matrix of this width has too few columns for the grid.
 
-        Any width fits "feature": ranks without a column only wait for the others.
+        Any width fits "feature": a rank without a column only waits for the other ranks.
         """
         if self.splits_columns and width < self.columns:
             raise InputError(
@@ -203,7 +202,7 @@ class Grid:
         return first + start, first + stop
 
     def rows_of_rank(self, part_ptr: Int64Array, rank: int) -> tuple[int, int]:
-        """The rows ``first:last`` in plan order that a rank has between products."""
+        """The rows ``first:last`` in plan order that a rank holds between products."""
         part = self.part(rank)
         first, last = int(part_ptr[part]), int(part_ptr[part + 1])
         if self.scheme != "feature":
@@ -211,16 +210,16 @@ class Grid:
         return self.share_of_rows(first, last, self.position(rank).column)
 
     def parts_of_block(self, rank: int) -> tuple[int, int]:
-        """The parts ``first:last`` whose nonzeros a rank reads: in "3d" all of its process row."""
+        """The parts ``first:last`` whose nonzeros a rank reads: all parts of its process row."""
         first = self.part(rank) // self.layers * self.layers
         return first, first + self.layers
 
     def pieces(self, part_ptr: Int64Array, layer: int = 0) -> list[Piece]:
         """The pieces that the ranks of a layer broadcast in turn (Algorithms 1 and 3).
 
-        Square grids have a piece per process row. Others have lcm(rows, columns) of them, so that
-        every piece has one owner in A and one in H. In "1.5d" every part is a piece, and its
-        `column` is the chunk that it is in.
+        Square grids have a piece per process row. Other grids have lcm(rows, columns) pieces, so
+        that one process column holds a piece's columns of A and one process row its rows of H. In
+        "1.5d" every part is a piece, and `Piece.column` is the part's chunk.
 
         Parameters:
             part_ptr (int64[num_parts + 1]): First row of every part in plan order.

@@ -1,10 +1,10 @@
 """The share of a plan that a rank of a process grid reads.
 
-The file holds a row plan, so that every grid of as many parts reads the same tables:
+The file holds a row plan, so every grid with the same number of parts reads the same tables:
 
-    needed rows, feature    the rank's part of the row plan, messages included
-    broadcasts              all rows of the process row, and of their nonzeros those whose columns
-                            the process column holds, as places in plan order
+    needed rows, feature    the rank's part of the row plan, with its messages
+    broadcasts              the rows of the process row, and their nonzeros in the columns of the
+                            process column; columns are places in plan order
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from plancc.plan.rank_parts import RankParts
 
 
 def with_grid(plan: Plan, grid: Grid) -> Plan:
-    """The grid plan of a row plan.
+    """Make a grid plan of a row plan.
 
     Parameters:
         plan: A row plan with as many parts as the grid.
 
     Raises:
-        InputError: If they do not fit.
+        InputError: If the plan is not a row plan, or if its number of parts is not the grid's.
     """
     if plan.header.layout != "row" or plan.num_parts != grid.num_parts:
         raise InputError(
@@ -42,23 +42,23 @@ def with_grid(plan: Plan, grid: Grid) -> Plan:
 
 
 def keeps_part(grid: Grid) -> bool:
-    """Whether a rank works on its part of the row plan, messages included."""
+    """Whether a rank uses its part of the row plan, with its messages."""
     return grid.sparse or grid.scheme == "feature"
 
 
 def share_of_rank(
     held: RankParts, block: PartRange, part: Part | None, vertex_data: VertexData
 ) -> Part:
-    """The share of a rank of the grid.
+    """Return the share of a rank of the grid.
 
     Parameters:
-        held: In a plan with a grid.
+        held: The parts of the rank, in a plan with a grid.
         block: The parts of `RankParts.parts_to_read`, without vertex data.
-        part: The rank's own part of the row plan, if it `keeps_part`.
+        part: The rank's own part of the row plan if the grid `keeps_part`, else None.
         vertex_data: Data of `RankParts.rows`.
 
     Returns:
-        With `GridShare`; index and number of parts count ranks.
+        A Part with a `GridShare`; `index` and `num_parts` count ranks.
     """
     grid, rank = held.header.grid, held.rank
     assert grid is not None
@@ -80,7 +80,7 @@ def share_of_rank(
 def _in_process_column(
     place: Int64Array, grid: Grid, rank: int, part_ptr: Int64Array
 ) -> npt.NDArray[np.bool_]:
-    """Whether the rank's process column, in its layer, has each place as a column of A."""
+    """Whether each place is a column of A that the rank's process column holds: bool[places]."""
     if grid.columns == grid.layers == 1:
         return np.ones(len(place), np.bool_)
     _, column, layer = grid.position(rank)
@@ -89,9 +89,9 @@ def _in_process_column(
 
 
 def column_in_pieces(place: npt.NDArray[np.integer], pieces: Sequence[Piece]) -> Int64Array:
-    """The column of every place in plan order, among columns of ascending pieces; -1: of none."""
-    nowhere = (0, 0)  # for places before the first piece
+    """Number of every place among the columns of ascending pieces; -1 if no piece has the place."""
+    nowhere = (0, 0)  # an empty piece, for places before the first piece
     first, last = np.array([nowhere, *((p.first, p.last) for p in pieces)], np.int64).T
     start = np.cumsum(last - first) - (last - first)
-    at = np.searchsorted(first, place, side="right") - 1  # the last that begins there or before
+    at = np.searchsorted(first, place, side="right") - 1  # the last piece that begins by there
     return np.where(place < last[at], place - first[at] + start[at], -1)

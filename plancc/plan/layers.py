@@ -1,7 +1,7 @@
-"""The steps of a layer: what it moves and computes, for the runtime's figures and for predictions.
+"""The steps of a layer: which rows travel and what is computed, for figures and predictions.
 
 A layer lists the steps of its forward pass. Its backward pass is the reversed list of their
-adjoints. Passes that avoid work are edits of the list.
+adjoints. Passes of the runtime that avoid work edit the list.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class LayerStep:
     """One step of a layer.
 
     Attributes:
-        back: Whether it is the adjoint, a step of the backward pass.
-        at_hand: Whether its result is computed once, before the first epoch.
+        back: Whether the step is an adjoint, a step of the backward pass.
+        at_hand: Whether the result is computed once, before the first epoch.
     """
 
     back: bool = field(default=False, kw_only=True)
@@ -26,32 +26,32 @@ class LayerStep:
 
     @property
     def weights(self) -> int:
-        """Numbers that it trains."""
+        """Number of trained numbers in the step."""
         return 0
 
     @property
     def direction(self) -> str:
-        """The pass that it belongs to."""
+        """The direction of the step: "back" or "forward"."""
         return "back" if self.back else "forward"
 
     def adjoint(self) -> Self:
-        """Return the step from gradients of its result to gradients of what it reads."""
+        """Return the step from gradients of the result to gradients of the input."""
         return replace(self, back=not self.back)
 
 
 @dataclass(frozen=True)
 class RowStep(LayerStep):
-    """A step that keeps the number of columns."""
+    """A step whose result has as many columns as its input."""
 
     columns: int
 
 
 @dataclass(frozen=True)
 class Aggregate(RowStep):
-    """The product A x: needed rows of x travel, and in an edge plan partial sums.
+    """The product A x: needed rows of x travel, and partial sums too in an edge plan.
 
     Attributes:
-        coefficients: Values of A: a name in `COEFFICIENTS`.
+        coefficients: A name in `COEFFICIENTS` for the values of A.
     """
 
     coefficients: str = "plan"
@@ -59,17 +59,17 @@ class Aggregate(RowStep):
 
 @dataclass(frozen=True)
 class GatherNeighbours(RowStep):
-    """Needed rows travel, and stand behind own ones: the columns of A."""
+    """Bring halo rows, and append them to own rows, so that rows are the columns of A."""
 
 
 @dataclass(frozen=True)
 class Maximum(RowStep):
-    """The element-wise maximum over gathered neighbours; in an edge plan partial ones travel."""
+    """The element-wise maximum of gathered rows; in an edge plan, partial maxima travel."""
 
 
 @dataclass(frozen=True)
 class Attention(RowStep):
-    """Sums over gathered neighbours, weighted by scores of both ends, one for every head."""
+    """Sums of gathered rows, one a head, weighted by scores of both ends of an edge."""
 
     heads: int = 1
 
@@ -84,8 +84,8 @@ class Linear(LayerStep):
 
     Attributes:
         inner, columns: Shape of W.
-        rows: "inputs" of the layer, "columns" of A or "outputs"; "": `placed` tells by the list.
-        of_weights: Whether the adjoint has the gradient of W alone.
+        rows: Rows of x: "inputs" of the layer, "columns" of A or "outputs"; "": `placed` fills it.
+        of_weights: Whether the adjoint computes the gradient of W only.
     """
 
     inner: int
@@ -100,10 +100,10 @@ class Linear(LayerStep):
 
 @dataclass(frozen=True)
 class OwnLinear(Linear):
-    """The product of the layer's own input and W, added to what the steps before give.
+    """The product of the layer's input and W for own rows, added to the result so far.
 
     Attributes:
-        shared: Whether W is that of the `Linear` before.
+        shared: Whether W is the weights of the `Linear` before.
     """
 
     rows: str = "outputs"
@@ -116,7 +116,7 @@ class OwnLinear(Linear):
 
 @dataclass(frozen=True)
 class Bias(RowStep):
-    """Trained numbers, a number a column, that are added to every row or multiply it."""
+    """Trained numbers, one for each column, that are added to every row or multiply every row."""
 
     @property
     def weights(self) -> int:
@@ -130,35 +130,35 @@ class Activation(RowStep):
 
 @dataclass(frozen=True)
 class WholeRows(RowStep):
-    """All columns of every row, where ranks hold slices of them."""
+    """Bring all columns of every row to ranks that hold a slice of the columns."""
 
 
 Steps = Sequence[LayerStep]
-OF_GATHERED = Maximum | Attention
-"""Steps that take gathered rows."""
+GATHER_READERS = Maximum | Attention
+"""Steps that read gathered rows."""
 COEFFICIENTS = ("plan", "mean", "sum", "closed-mean")
-"""Values of A in a product (`plancc_runtime.layouts.block.Block.with_coefficients`)."""
+"""Names for values of A in a product (`plancc_runtime.layouts.block.Block.with_coefficients`)."""
 
 
 def steps_problem(steps: object, d_in: int) -> str:
-    """Return what is wrong with a layer's steps for inputs of this width, or ""."""
+    """Return what is wrong with a layer's steps for inputs of width `d_in`; "" if nothing is."""
     if not isinstance(steps, list | tuple) or not steps:
         return f"give a list of steps of plancc.plan.layers, not {steps!r}"
     width, before = d_in, None
     for step in steps:
         if not isinstance(step, LayerStep):
-            return f"{step!r} is no step of plancc.plan.layers"
+            return f"{step!r} is not a step of plancc.plan.layers"
         if isinstance(step, Aggregate) and step.coefficients not in COEFFICIENTS:
             return f"coefficients '{step.coefficients}': choose from {', '.join(COEFFICIENTS)}"
-        if isinstance(step, OF_GATHERED) and not isinstance(before, GatherNeighbours):
+        if isinstance(step, GATHER_READERS) and not isinstance(before, GatherNeighbours):
             return f"{type(step).__name__} takes gathered rows: GatherNeighbours comes before it"
         columns = width
-        if isinstance(step, Aggregate | GatherNeighbours | OF_GATHERED):
+        if isinstance(step, Aggregate | GatherNeighbours | GATHER_READERS):
             columns = step.columns
         elif type(step) is Linear:
             columns = step.inner
         if columns != width:
-            return f"{step!r} reads {columns} columns, where there are {width}"
+            return f"{step!r} reads {columns} columns, and its input has {width}"
         if isinstance(step, Linear):
             width = step.columns
         before = step
@@ -166,14 +166,14 @@ def steps_problem(steps: object, d_in: int) -> str:
 
 
 class BothWays(NamedTuple):
-    """The steps of a layer in an epoch."""
+    """The steps of a layer's forward and backward pass in an epoch."""
 
     forward: Steps
     back: Steps
 
 
 def adjoint(steps: Steps, first: bool) -> Steps:
-    """Return the adjoints in reversed order, less what only the input of a first layer needs."""
+    """Return the adjoints in reversed order; a `first` layer needs no gradient of its input."""
     found: list[LayerStep] = []
     trained = not first
     for step in steps:
@@ -187,7 +187,7 @@ def adjoint(steps: Steps, first: bool) -> Steps:
 
 
 def project_first(steps: Steps) -> Steps:
-    """Return the steps of A (x W) for the steps of (A x) W; W passes one product."""
+    """Turn (A x) W into A (x W): move every linear map before the product that precedes it."""
     found = list(steps)
     for k, (product, linear) in enumerate(pairwise(steps)):
         if type(product) is Aggregate and type(linear) is Linear and not product.at_hand:
@@ -196,10 +196,8 @@ def project_first(steps: Steps) -> Steps:
 
 
 def moved_first(steps: Steps) -> list[LayerStep]:
-    """Return the steps with a linear map after the product or gathered rows that follow it.
-
-    This is (A x) W for A (x W).
-    """
+    """Turn A (x W) into (A x) W: move a first linear map behind the product, or the gathered rows,
+    that follow it."""
     match steps[:2]:
         case [Linear(inner=inner) as linear, (Aggregate() | GatherNeighbours()) as moving] if (
             type(linear) is Linear
@@ -209,7 +207,7 @@ def moved_first(steps: Steps) -> list[LayerStep]:
 
 
 def input_at_hand(steps: Steps) -> Steps:
-    """Return the steps, moved rows first, if all that comes before the first weights is known."""
+    """Return the steps, marked `at_hand` up to the first trained step; rows travel first."""
     found = moved_first(steps)
     for k, step in enumerate(found):
         if step.weights:
@@ -219,13 +217,13 @@ def input_at_hand(steps: Steps) -> Steps:
 
 
 def placed(steps: Steps) -> Steps:
-    """Return the steps with the rows of every linear map."""
+    """Return the steps with `Linear.rows` filled."""
     found: list[LayerStep] = []
     rows = "inputs"
     for step in steps:
         if isinstance(step, GatherNeighbours):
             rows = "columns"
-        elif isinstance(step, Aggregate | OF_GATHERED):
+        elif isinstance(step, Aggregate | GATHER_READERS):
             rows = "outputs"
         elif isinstance(step, Linear) and not step.rows:
             step = replace(step, rows=rows)
@@ -234,7 +232,7 @@ def placed(steps: Steps) -> Steps:
 
 
 def moved_columns(steps: Steps) -> int:
-    """Return the columns of all rows that travel."""
+    """Return the sum of the columns of all steps in which rows travel in every epoch."""
     moving = (
         step
         for step in steps

@@ -1,7 +1,7 @@
-"""Links of a plan: pairs of vertices to learn, with the owners of their sources.
+"""Links of a plan: pairs of vertices for link prediction, held by the owners of their sources.
 
-The targets are numbered as the columns of the matrix are: own rows, then the rows that the exchange
-``links`` brings, in arrival order. It is a second pattern with the same owners.
+Targets are numbered like columns of the matrix: own rows first, then the rows that the exchange
+``links`` brings, in arrival order. So the links are a second sparse matrix with the same owners.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, interva
 from plancc.plan.receive_sets import exchange_of_messages
 
 OF_SPLITS = {"train": (0,), "val": (1, 3), "test": (2, 4)}
-"""Kinds of the links and of the fixed negatives of every split, by number."""
+"""For every split, the number of the kind of its links, and of the kind of its fixed negatives."""
 NUM_KINDS = 5
 
 
@@ -27,11 +27,13 @@ class PartLinks:
     """Links of some parts, or of a rank.
 
     Attributes:
-        ptr (int64[parts + 1]): Links of part m are ``ptr[m]:ptr[m + 1]``, by kind and number.
-        source (int32[links]): Local rows.
-        target (int32[links]): Local columns: own rows, then rows received for links.
+        ptr (int64[parts + 1]): Links of part m are ``ptr[m]:ptr[m + 1]``, sorted by kind and
+            number.
+        source (int32[links]): Local row of every source.
+        target (int32[links]): Local column of every target: own rows, then rows received for
+            links.
         kind (uint8[links]): Place in `plancc.graph.links.KINDS`.
-        number (int64[links]): Places among all links of the kind, as the source has them.
+        number (int64[links]): Place of every link among all links of its kind in the user's data.
     """
 
     ptr: Int64Array
@@ -52,7 +54,7 @@ class PartLinks:
         return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
 
     def renumbered(self, new: Int32Array) -> PartLinks:
-        """The same links with ``new[r]`` for local row r; received rows stay where they are."""
+        """Renumber own rows: local row r becomes ``new[r]``. Received rows keep their numbers."""
         target, own = self.target.copy(), self.target < len(new)
         target[own] = new[target[own]]
         return replace(self, source=new[self.source], target=target)
@@ -61,11 +63,15 @@ class PartLinks:
 def lower_links(
     ends: Int64Array, kind: npt.NDArray[np.uint8], number: Int64Array, part_ptr: Int64Array
 ) -> tuple[PartLinks, tuple[Int64Array, Int64Array, Int64Array]]:
-    """The links of all parts, and the rows that travel for them, as `exchange_of_rows` takes them.
+    """Give links to parts; return the links, and the rows that travel for them.
 
     Parameters:
         ends (int64[2, links]): Sources and targets as places in plan order.
-        kind, number: As of `PartLinks`.
+        kind, number: See `PartLinks`.
+        part_ptr (int64[num_parts + 1]): First row of every part in plan order.
+
+    Returns:
+        The links of all parts; receiver, owner and row, the parameters of `exchange_of_rows`.
     """
     parts = len(part_ptr) - 1
     part, other = interval(ends[0], part_ptr), interval(ends[1], part_ptr)
@@ -92,11 +98,12 @@ def lower_links(
 def exchange_of_rows(
     receiver: Int64Array, owner: Int64Array, row: Int64Array, parts: int
 ) -> Exchange:
-    """The exchange of these rows; of all parts.
+    """The exchange of all parts in which these rows travel.
 
     Parameters:
-        receiver, owner, row: int64[volume], sorted by receiver, then owner, then row, which is
-            numbered as its owner does.
+        receiver, owner, row (int64[volume]): The receiving part, the owner, and the owner's number
+            of every row; sorted by receiver, then owner, then row.
+        parts: Number of parts.
     """
     keys, row_ptr = runs(receiver * parts + owner)
     to, start = (each.astype(np.int32) for each in np.divmod(keys, parts))
@@ -109,9 +116,10 @@ def places_of(
     """Sources and targets as places in plan order, int64[links] each.
 
     Parameters:
-        part_ptr (int64[num_parts + 1]): Of all parts.
-        first: The first of the links' parts.
-        received: Of these parts.
+        links: Links of consecutive parts.
+        part_ptr (int64[num_parts + 1]): First row of every part of the plan.
+        first: Number of the first of the links' parts.
+        received: Rows that these parts receive for links.
     """
     part = links.part()
     before = part_ptr[first + part]
@@ -127,15 +135,16 @@ def places_of(
 def links_of_rank(
     links: PartLinks, ends: tuple[Int64Array, Int64Array], rows: tuple[int, int], own: Int32Array
 ) -> tuple[PartLinks, Int64Array]:
-    """The links of several parts as links of one rank, and the rows that it receives for them.
+    """Merge the links of several parts on one rank, and list the rows that the rank receives.
 
     Parameters:
+        links: Links of the parts.
         ends: `places_of` the links.
-        rows: First row of the rank in plan order, and the one after its last.
-        own: Local number of every row of the rank, int32[rows].
+        rows: The rank has the rows ``rows[0]:rows[1]`` in plan order.
+        own (int32[rows]): Local number of every row of the rank.
 
     Returns:
-        The rows are places in plan order, ascending.
+        The links of the rank; the received rows as ascending places in plan order.
     """
     (source, target), (first, last) = ends, rows
     order = np.lexsort((links.number, links.kind))
@@ -157,7 +166,10 @@ def links_of_rank(
 def link_problems(
     links: PartLinks, part_ptr: Int64Array, first: int, received: Side
 ) -> Iterator[tuple[str, str]]:
-    """(invariant, what breaks it or "") of the links of some parts; parameters as `places_of`."""
+    """Yield (invariant, what breaks it or "") for the links of some parts.
+
+    Parameters: see `places_of`.
+    """
     part = links.part()
     rows = np.diff(part_ptr)[first + part]
     arrive = received.rows_per_part()
@@ -176,7 +188,11 @@ def link_problems(
 
 
 def numbers_problem(links: PartLinks, per_link: int) -> str:
-    """Which numbers of a kind are missing or there twice, and negatives in excess; "" if none."""
+    """Say which number of a kind is missing or there twice, or which split has a wrong number of
+    negatives; "" if all is right.
+
+    `per_link` is `Header.links`.
+    """
     sizes = np.bincount(links.kind, minlength=NUM_KINDS)
     order = np.lexsort((links.number, links.kind))
     expected = np.concatenate([np.arange(size) for size in sizes])
@@ -192,7 +208,10 @@ def numbers_problem(links: PartLinks, per_link: int) -> str:
 
 
 def sources_problem(links: PartLinks, per_link: int) -> tuple[str, str]:
-    """(invariant, what breaks it or "") of negatives of single links, of some parts."""
+    """Check that the negatives of every link have the link's source, on some parts.
+
+    Returns: (invariant, what breaks it or "").
+    """
     wrong = np.zeros(len(links.kind), np.bool_)
     ends = np.stack([links.part(), links.source])
     for of, negative in list(OF_SPLITS.values())[1:] if per_link else ():

@@ -1,24 +1,24 @@
-"""Lowering: from a matrix and its owners to the tables of a plan.
+"""Lowering: make the tables of a plan from a matrix and the owners of its rows or nonzeros.
 
-Memory is linear in nonzeros plus volume; so is time, but for the bitmap, which every part reads
-once (n / 64 words). Parts are independent and run in threads; the result does not depend on their
-number.
+Memory is linear in nonzeros plus volume. Time is too, plus one pass of every part over a bitmap of
+n / 64 words. Parts are independent and run in threads; the number of threads does not change the
+result.
 
     owners -> rows in plan order (part by part, interior rows first)
-    of each part -> its foreign columns, marked in a bitmap over plan order
-                 -> receive set and messages (the bitmap, read in order)
-                 -> local CSR (a received column's number is the count of bits before its own)
+    for each part: its foreign columns, marked in a bitmap over plan order
+                   -> receive set and messages (read the bitmap in order)
+                   -> local CSR (a received column's number is the count of marked bits before it)
     receive tables -> send tables (the mirror)
 
-An edge partition has these steps twice: foreign columns of a part's nonzeros are what it receives
-(expand), their foreign rows are what it sends partial sums of (fold). Row partitions have faster
-kernels of their own.
+An edge partition runs these steps twice. A part receives the foreign columns of its nonzeros
+(expand), and sends partial sums of the foreign rows of its nonzeros (fold). Row partitions have
+faster kernels of their own.
 
     nonzeros of part m     own columns | received columns
                          +-------------+------------------+
              own rows    |             |                  |
                          +-------------+------------------+
-             folded rows |             |                  |  --> partial rows, to their owners
+             folded rows |             |                  |  --> partial rows, to the rows' owners
                          +-------------+------------------+
 """
 
@@ -43,7 +43,7 @@ from plancc.plan.values import LINKS, Exchanges, Header
 from plancc.threads import in_chunks
 
 _Chunks = list[tuple[Int32Array, ...]]
-"""Messages of ranges of parts, as `_exchange` takes them."""
+"""Messages of ranges of parts, the parameter of `_exchange`."""
 
 
 def lower(
@@ -54,25 +54,25 @@ def lower(
     normalization: str,
     self_loops: bool,
 ) -> Plan:
-    """Plan of ``matrix @ H``: a row plan, or an edge plan where nonzeros have owners.
+    """Make the plan of ``matrix @ H``: a row plan, or an edge plan if nonzeros have owners.
 
     Receive sets and send masks follow Demirci et al. 2022, Eq. 8 and 9.
 
     Parameters:
         matrix: The normalised matrix, with values.
-        owners: Parts in ``0..num_parts-1``; of nonzeros the parts of
+        owners: Parts in ``0..num_parts-1``. Owners of nonzeros are those of the matrix
             `plancc.graph.union.without_relations`.
-        normalization, self_loops: What made `matrix`, for the header.
+        normalization, self_loops: The options that made `matrix`, for the header.
 
     Returns:
-        Without provenance, vertex data and metrics baseline.
+        The plan without provenance, vertex data and baseline of metrics.
     """
     assert matrix.values is not None
     indptr, indices = matrix.indptr, matrix.indices
     owner, nonzero_owner = owners.rows, owners.nonzeros
     if nonzero_owner is not None and matrix.relation is not None:
         nonzero_owner = nonzero_owner[np.cumsum(first_of_columns(indptr, indices)) - 1]
-    # of every row twice the part, and 1 more on the boundary
+    # key of every row: twice its part, plus 1 if the row is on the boundary
     if nonzero_owner is None:
         boundary = in_chunks(
             lambda first, last: mark_boundary(first, indptr[first : last + 1], indices, owner),
@@ -93,7 +93,7 @@ def lower(
     else:
         row_ptr, expanded, folded = _lower_edges(carried, nonzero_owner, order, column, value)
     exchanges = Exchanges(expand=_exchange(expanded, num_parts))
-    if folded:  # from the parts to the owners
+    if folded:  # a fold sends from the parts to the owners
         exchanges["fold"] = _exchange(folded, num_parts).reversed()
     return Plan(
         header=Header(
@@ -124,11 +124,11 @@ def with_links(
     number: Int64Array,
     per_link: int,
 ) -> Plan:
-    """The same plan with links, and the rows that travel for them.
+    """The same plan with links, and with the exchange of the rows that links need.
 
     Parameters:
         ends (int[2, links]): Sources and targets, as vertices.
-        kind, number: As of `plancc.plan.links.PartLinks`.
+        kind, number: See `plancc.plan.links.PartLinks`.
         per_link: `Header.links`.
 
     Raises:
@@ -143,7 +143,7 @@ def with_links(
 
 
 class _RowOrder(NamedTuple):
-    """Plan order: all rows in it, the place of every row, the first place of every part."""
+    """Plan order: the rows in this order, the place of every row, the first place of every part."""
 
     rows: Int32Array
     position: Int32Array
@@ -153,7 +153,7 @@ class _RowOrder(NamedTuple):
 def _lower_rows(
     matrix: Graph, order: _RowOrder, column: Int32Array, value: npt.NDArray[np.floating]
 ) -> tuple[Int64Array, _Chunks]:
-    """Fill `column` and `value`; returns the plan's `row_ptr` and the received rows."""
+    """Fill `column` and `value`; return the plan's `row_ptr` and the received rows."""
     assert matrix.values is not None
     indptr, indices, values = matrix.indptr, matrix.indices, matrix.values
     part_ptr, position = order.part_ptr, order.position
@@ -173,12 +173,13 @@ def _lower_rows(
 def lowered_parts(
     part_ptr: Int64Array, row_ptr: Int64Array, first: int, last: int, column: Any, value: Any
 ) -> tuple[Int32Array, ...]:
-    """Number the columns of parts first..last-1 locally; the messages that they receive, by part.
+    """Number the columns of parts first..last-1 locally, and list the messages that they receive.
 
-    Returns rows as their sender numbers them, and length, receiver and sender of every message.
+    Returns: Received rows, numbered by their sender; length, receiver and sender of every message,
+        sorted by receiver.
     """
     scratch = np.empty(part_ptr[-1], dtype=np.int32)
-    # an upper bound; untouched pages cost nothing
+    # room for an upper bound of the received rows; untouched pages cost nothing
     halo_row = np.empty(row_ptr[part_ptr[last]] - row_ptr[part_ptr[first]], dtype=np.int32)
     messages = _lower_parts_of_rows(
         part_ptr, row_ptr, first, last, scratch, halo_row, column, value
@@ -188,7 +189,7 @@ def lowered_parts(
 
 @njit(cache=True, nogil=True)
 def mark_boundary(first: Any, indptr: Any, indices: Any, owner: Any) -> Any:
-    """Which of some rows, row `first` the first, have a column of another part: uint8[m]."""
+    """Mark the rows first..first+m-1 that have a column of another part: uint8[m]."""
     found = np.zeros(len(indptr) - 1, dtype=np.uint8)
     for i in range(len(found)):
         for k in range(indptr[i], indptr[i + 1]):
@@ -200,7 +201,7 @@ def mark_boundary(first: Any, indptr: Any, indices: Any, owner: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _permute(indptr, indices, values, position, row_ptr, first, last, column, value):  # type: ignore[no-untyped-def]
-    """Move rows first..last-1 to plan order, columns too: they become positions."""
+    """Move rows first..last-1 to plan order, and turn their columns into positions."""
     for i in range(first, last):
         shift = row_ptr[position[i]] - indptr[i]
         for k in range(indptr[i], indptr[i + 1]):
@@ -210,10 +211,10 @@ def _permute(indptr, indices, values, position, row_ptr, first, last, column, va
 
 @njit(cache=True, nogil=True)
 def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
-    """Number the columns of parts first..last-1 locally and find what these parts receive.
+    """Number the columns of parts first..last-1 locally, and list the messages that they receive.
 
-    `local` (int32[n]) is scratch. Fills `halo_row` with all received rows, numbered as their
-    sender does; returns of each message its length, receiver and sender.
+    `local` (int32[n]) is scratch. Fills `halo_row` with all received rows, numbered by their
+    sender. Returns the length, receiver and sender of every message.
     """
     bitmap = np.zeros(len(local) // 64 + 1, dtype=np.uint64)
     longest = 0
@@ -241,7 +242,7 @@ def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column
 
 @njit(cache=True, nogil=True)
 def _number(row_ptr, local, spare, column, value):  # type: ignore[no-untyped-def]
-    """Local columns for positions in the rows of one part: own ones, then received ones."""
+    """Number the columns of one part's rows locally; in a row, own columns come first."""
     rows = len(row_ptr) - 1
     spare_column, spare_value = spare
     for r in range(rows):
@@ -269,7 +270,7 @@ def _lower_edges(
     column: Int32Array,
     value: npt.NDArray[np.floating],
 ) -> tuple[Int64Array, _Chunks, _Chunks]:
-    """As `_lower_rows`; returns the folded rows too."""
+    """Fill `column` and `value`; return the plan's `row_ptr`, the received and the folded rows."""
     num_parts = len(order.part_ptr) - 1
     nonzeros = by_part(matrix, nonzero_owner, num_parts, order.rows, order.position)
 
@@ -285,7 +286,7 @@ def _lower_edges(
 
 @njit(cache=True, nogil=True)
 def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any:
-    """Keys int64[n] of rows, where only nonzeros count that the row's owner has."""
+    """Keys of rows, int64[n]: twice the owner, plus 1 if its nonzeros use foreign columns."""
     key = np.empty(len(owner), dtype=np.int64)
     for i in range(len(owner)):
         key[i] = 2 * owner[i]
@@ -300,11 +301,11 @@ def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any
 def _lower_edge_parts(  # type: ignore[no-untyped-def]
     part_ptr, ptr, row, column_of, at, values, first, last, column, value
 ):
-    """Number rows and columns of parts first..last-1 locally; fill their `column` and `value`.
+    """Number rows and columns of parts first..last-1 locally; fill `column` and `value`.
 
-    Returns the received rows and the folded rows of these parts, each as (rows as their owner
-    numbers them, length of every message, its part, its owner), and the nonzeros of every local
-    row, int64.
+    Returns the messages of received rows, the messages of folded rows, and the number of nonzeros
+    of every local row, int64. Messages are (rows numbered by their owner, length of every message,
+    the message's part, the message's owner).
     """
     num_rows = part_ptr[-1]
     most = ptr[last] - ptr[first]
@@ -355,7 +356,7 @@ def _lower_edge_parts(  # type: ignore[no-untyped-def]
 def _fill(  # type: ignore[no-untyped-def]
     start, row, column_of, at, values, local_row, local_column, num_own, degree, column, value
 ):
-    """Local CSR of one part, from entry `start` on: own columns first in a row; `degree` too."""
+    """Fill the local CSR of one part from entry `start` on, own columns first; fill `degree`."""
     for e in range(len(row)):
         degree[local_row[row[e]]] += 1
     free = np.empty(len(degree), dtype=np.int64)
@@ -374,10 +375,10 @@ def _fill(  # type: ignore[no-untyped-def]
 
 
 def _exchange(chunks: _Chunks, num_parts: int) -> Exchange:
-    """From the owners of rows to the parts that need them, or have partial sums of them.
+    """The exchange from the owners of rows to parts that need these rows or partial sums of them.
 
-    Every chunk has rows as their owner numbers them, and the length, part and owner of each
-    message, by part.
+    Every chunk has rows, numbered by their owner, and the length, part and owner of each message,
+    sorted by part.
     """
     columns = zip(*chunks, strict=True)
     halo_row, lengths, receiver, sender = (np.concatenate(column) for column in columns)

@@ -20,22 +20,22 @@ from plancc.plan.values import LINKS
 
 
 def matrix_of(plan: Plan) -> sp.csr_array:
-    """The whole matrix in the vertices' own numbering, from the parts and their receive sets.
+    """The whole matrix, shape (n, n), with rows and columns numbered by vertex, columns ascending.
 
-    Shape (n, n), columns ascending; duplicate entries, as parallel relations have them, are added.
+    Duplicate entries of parallel relations are added.
     """
     return _in_csr_order(plan, plan.value)
 
 
 def graph_of(plan: Plan) -> Graph:
-    """The same matrix as a Graph, for the metrics of owner vectors: the sum of relations."""
+    """The matrix of `matrix_of` as a Graph, for metrics of owners; relations are added."""
     matrix = matrix_of(plan)
     rows, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
     return Graph(rows, columns, matrix.data, types=plan.header.types)
 
 
 def typed_graph_of(plan: Plan) -> Graph:
-    """The graph whose plan it is: with parallel relations and all columns."""
+    """The graph that the plan was made of, with parallel relations and all columns."""
     if not plan.columns:
         return graph_of(plan)
     rows, columns = ends_of(plan)
@@ -47,12 +47,13 @@ def typed_graph_of(plan: Plan) -> Graph:
 
 
 def source_graph_of(plan: Plan) -> Graph:
-    """The graph that was normalised, with the source's ids; without loops that leave no trace, and
-    features of edges.
+    """Recover the graph before normalisation, with the source's ids.
+
+    Loops that leave no trace in the matrix, and edge features, are missing.
 
     Raises:
-        InputError: The matrix does not tell it: its edges have weights, or normalising has dropped
-            edges into empty rows.
+        InputError: If the matrix does not determine the graph: the edges have weights, or
+            normalising has dropped edges into empty rows.
     """
     header, matrix = plan.header, typed_graph_of(plan).without_read_columns()
     values = matrix.values
@@ -62,7 +63,7 @@ def source_graph_of(plan: Plan) -> Graph:
     diagonal = row == matrix.indices
 
     def graph(own: npt.NDArray[np.floating]) -> Graph:
-        """The graph with these values on the diagonal."""
+        """Return the graph with these values on the diagonal."""
         given = values.astype(np.float64)
         given[diagonal] = own
         kept = ~diagonal | (given != 0)
@@ -78,7 +79,8 @@ def source_graph_of(plan: Plan) -> Graph:
         )
 
     own = values[diagonal].astype(np.float64)
-    if loops and scaled:  # of k nonzeros, a row without a loop has 1 / k there, else 2 / (k + 1)
+    # with k nonzeros in a row, the diagonal is 2 / (k + 1) if the graph has a loop, else 1 / k
+    if loops and scaled:
         nonzeros = matrix.row_nonzeros()[row[diagonal]]
         own = ((own * (nonzeros + 1) > 1.75) & (nonzeros > 1)).astype(np.float64)
     elif loops:
@@ -91,16 +93,16 @@ def source_graph_of(plan: Plan) -> Graph:
             break
         if np.array_equal(again.values, values):
             return found
-        low = matrix.indices[again.values > 1.2 * values]  # loops in rows of nothing else
+        low = matrix.indices[again.values > 1.2 * values]  # loops in rows without other edges
         own[np.isin(matrix.indices[diagonal], low)] = 1
     raise InputError(
-        "the plan's normalised matrix does not tell the edges (of weights, or into empty rows): "
-        "give the whole graph (`graph`)"
+        "the plan's normalised matrix does not determine the edges (they have weights, or lead to "
+        "empty rows): give the whole graph (`graph`)"
     )
 
 
 def relations_of(plan: Plan) -> npt.NDArray[np.integer]:
-    """Relation of every nonzero in the order of the plan, int[nnz]; -1 where it is of none."""
+    """Relation of every nonzero in the order of the plan, int[nnz]; -1 without a relation."""
     if plan.relation is not None:
         return plan.relation
     assert plan.header.types is not None
@@ -123,14 +125,14 @@ def _in_csr_order(plan: Plan, of_nonzero: npt.NDArray[Any]) -> sp.csr_array:
 
 
 def ends_of(plan: Plan) -> tuple[Int32Array, Int32Array]:
-    """Vertex of row and of column of every nonzero, int32[nnz] each, in the order of the plan."""
+    """Row vertex and column vertex of every nonzero, int32[nnz] each, in the order of the plan."""
     parts = plan.all_parts
     rows = plan.global_id[np.repeat(parts.place_of_rows(), np.diff(plan.row_ptr))]
     return rows, plan.global_id[parts.place_of_columns()]
 
 
 def ends_of_links(plan: Plan) -> Int32Array:
-    """Source and target vertex of every link, int32[2, links], of a plan with links."""
+    """Source and target vertex of every link of a plan with links, int32[2, links]."""
     assert plan.links is not None
     received = plan.exchanges[LINKS].receive
     return plan.global_id[np.stack(places_of(plan.links, plan.part_ptr, 0, received))]

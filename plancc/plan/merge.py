@@ -1,14 +1,14 @@
-"""Several parts of a plan on one rank.
+"""Merge several parts of a plan on one rank.
 
-Rows are united, messages between the parts dropped, and a row that several parts of one rank
-receive travels once. Both ends of a message order its rows by plan order (`plancc.plan.plan`),
-so no rank needs to ask another what it sends.
+The rank has the rows of all its parts. Messages between its parts are dropped, and a row that
+several of its parts receive travels once. Both ends of a message sort its rows in plan order
+(`plancc.plan.plan`), so no rank needs to ask another rank what it sends.
 
-In an edge plan the nonzeros of a folded row go to the row itself where its owner is on the same
-rank. Otherwise the folded rows that several parts of one rank have of it become one.
+In an edge plan, the nonzeros of a folded row go to the row itself if its owner is on the same
+rank. Otherwise the parts' folded rows for the same row become one folded row.
 
-Hops between and inside nodes are merged alike, unless a rank would have parts of several nodes:
-then there are none.
+The messages of a node-aware exchange are merged alike. If a rank would have parts of several nodes,
+the merged plan sends directly instead.
 
     part 0   part 1 | part 2   part 3          rank 0 | rank 1
        <--------------- row 7                     <------ row 7 (once)
@@ -31,22 +31,23 @@ from plancc.plan.values import LINKS
 
 
 def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
-    """Merge the parts of a rank into one.
+    """Merge the parts of a rank into one part.
 
     Parameters:
-        block: `RankParts.parts`.
-        held: Without a grid.
-        vertex_data: Of its rows; features change places in memory (`VertexData.reordered`).
+        block: The parts of the rank, `RankParts.parts`.
+        held: The parts of the rank in a plan without a grid.
+        vertex_data: Data of the rank's rows; features are reordered in place
+            (`VertexData.reordered`).
 
     Returns:
-        Index, number of parts and peers are ranks.
+        The merged part; `index`, `num_parts` and peers count ranks.
     """
     rank, ranks = held.rank, held.ranks
     part_ptr, row0, row1 = block.part_ptr, block.first_row, int(block.part_ptr[block.last])
     row_place = np.repeat(block.place_of_rows(), np.diff(block.row_ptr))
     column_place, halo = block.place_of_columns(), block.place_of_halo()
 
-    # What stays foreign, once; own rows interior first; columns renumbered, own ones first.
+    # keep each foreign row once; order own rows, interior first; number own columns first
     foreign = (column_place < row0) | (column_place >= row1)
     partial = (row_place < row0) | (row_place >= row1)
     halo = np.unique(halo[(halo < row0) | (halo >= row1)])
@@ -63,13 +64,13 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
     own, first_row = local.astype(np.int32), part_ptr[ranks]
 
     def owned(side: Side) -> Side:
-        """The end of rows that this rank owns, under their local numbers."""
+        """Merge the end of the exchange where this rank owns the rows; use local row numbers."""
         in_plan = part_ptr[block.first + side.part_of_row()] + side.row
         merged = side.called(in_plan).merged(rank, ranks)
         return merged.called(own[merged.row - row0])
 
     def of_others(rows: Int64Array) -> Side:
-        """The end of rows of other ranks, which are places in plan order, ascending."""
+        """The end of the exchange for rows of other ranks: ascending places in plan order."""
         return Side.of_rank(*runs(interval(rows, first_row)))
 
     links = linked = None
@@ -79,7 +80,7 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
         links, arrives = links_of_rank(block.links, ends, (row0, row1), own)
         linked = Exchange(owned(of_links.send), of_others(arrives))
     fold = block.exchanges.fold
-    if fold is not None:  # owners receive it
+    if fold is not None:  # a fold goes to the owners
         fold = Exchange(of_others(folded), owned(fold.receive))
     expand = Exchange(owned(block.exchanges.expand.send), of_others(halo))
     rows = RankRows(held, row0, own)
@@ -111,9 +112,9 @@ def _renumbered(
     row0: int,
     others: Int64Array,
 ) -> Int64Array:
-    """Local numbers of places in plan order, int64.
+    """Local numbers of places in plan order, int64[places].
 
-    Own ones are in `local`; foreign ones stand after all own ones, in the order of `others`.
+    Own places have the numbers in `local`. Foreign places follow, in the order of `others`.
     """
     found = np.empty(len(place), dtype=np.int64)
     found[~foreign] = local[place[~foreign] - row0]

@@ -1,8 +1,8 @@
-"""The cost of a plan, one definition per figure.
+"""The figures of a plan's load and communication, and their definitions.
 
-All volumes are in rows of H (a row travels once per part that needs it); words are rows times the
-width of H. The volume of an edge plan is the sum of its two steps: rows that are expanded, and
-partial rows that are folded.
+All volumes are in rows of H; a row travels once per part that needs it. Words are rows times the
+width of H. The volume of an edge plan is the sum of its two steps: rows of the expand, and partial
+rows of the fold.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class StepTraffic(NamedTuple):
 
     Attributes:
         sent, received: Rows that the part sends and receives.
-        messages_sent, messages_received: Parts that it sends to and receives from.
+        messages_sent, messages_received: Messages that the part sends and receives.
     """
 
     sent: Int64Array
@@ -32,7 +32,7 @@ class StepTraffic(NamedTuple):
 
     @classmethod
     def of(cls, exchange: Exchange) -> Self:
-        """Count the tables of a step."""
+        """Count the rows and messages of an exchange."""
         send, receive = exchange.send, exchange.receive
         return cls(
             send.rows_per_part(),
@@ -42,11 +42,14 @@ class StepTraffic(NamedTuple):
         )
 
     def reversed(self) -> StepTraffic:
-        """The traffic of the messages back."""
+        """The traffic of the reversed exchange."""
         return StepTraffic(self.received, self.sent, self.messages_received, self.messages_sent)
 
     def times(self, width: int | Int64Array) -> StepTraffic:
-        """Words and messages of rows of this width (of every part); none without a column."""
+        """Words and messages if rows have `width` columns (a number, or one for every part).
+
+        A part with width 0 sends no message.
+        """
         full = np.asarray(width) > 0
         sent, received, *messages = self
         return StepTraffic(sent * width, received * width, *(each * full for each in messages))
@@ -58,12 +61,14 @@ class Traffic:
 
     Attributes:
         rows, nonzeros: Rows and nonzeros that the part owns.
-        sent, received: Rows that it sends and receives in one product: by expand and fold.
-        messages_sent, messages_received: Messages that it sends and receives; a peer counts once
-            for each of the two steps.
-        fold: The share of the fold in all these; None: there is no fold.
-        copies (int64[num_parts] or None): Vertices that the part holds an own, a received or a
-            partial row of; None: there is no fold, and these are the own and the received ones.
+        sent, received: Rows that the part sends and receives in the expand and the fold of one
+            product.
+        messages_sent, messages_received: Messages that the part sends and receives; a peer counts
+            once for each of the two steps.
+        fold: The share of the fold in these figures; None if the plan has no fold.
+        copies (int64[num_parts] or None): Number of vertices of which the part holds an own row, a
+            received row or a partial row. None if the plan has no fold: the number is then `rows`
+            plus `received`.
     """
 
     rows: Int64Array
@@ -84,7 +89,7 @@ class Traffic:
         fold: StepTraffic,
         copies: Int64Array,
     ) -> Traffic:
-        """The traffic of a product with both steps."""
+        """The traffic of a product with an expand and a fold."""
         both = zip(expand, fold, strict=True)
         total = StepTraffic(*(of_expand + of_fold for of_expand, of_fold in both))
         return cls(rows, nonzeros, *total, fold=fold, copies=copies)
@@ -100,23 +105,23 @@ class Metrics:
     """Figures of a whole plan.
 
     Attributes:
-        volume: Rows moved by one product. In a row plan that is the expand: the connectivity-1 cut
-            of the column-net hypergraph.
+        volume: Rows moved by one product. In a row plan these are the rows of the expand, and their
+            number is the connectivity-1 cut of the column-net hypergraph.
         average_volume: volume / num_parts: rows that a part sends (and receives) on average.
-        max_sent, max_received, max_exchanged: Rows sent, received, and sent plus received, at the
-            busiest part for each.
-        messages: Ordered pairs of parts that talk, in each of the two steps.
+        max_sent, max_received, max_exchanged: The most rows that a part sends, receives, and sends
+            and receives together.
+        messages: Messages of all parts in the expand and the fold.
         average_messages: messages / num_parts.
-        max_messages_sent, max_messages_received: Messages of the part that sends (receives) most.
+        max_messages_sent, max_messages_received: The most messages that a part sends, and receives.
         nonzero_imbalance, row_imbalance: max / mean - 1 over the parts (0 is perfect).
-        boundary_ratio, max_boundary_ratio: Halo rows per own row: over all parts, and at the worst
-            part (Wan et al. 2022's ratio of boundary to inner nodes); a part without rows counts as
-            0.
+        boundary_ratio, max_boundary_ratio: Halo rows per own row: over all parts, and at the part
+            with the highest ratio (the ratio of boundary to inner nodes of Wan et al. 2022). A part
+            without rows counts as 0.
         fold_volume, fold_messages: The share of the fold in `volume` and `messages`; 0 in a row
             plan.
-        replication_factor: Parts that hold a row of a vertex (its own, received, or partial), on
-            average over the vertices (Md et al. 2021, Table 4, where vertices without an edge do
-            not count).
+        replication_factor: Number of parts that hold an own, received or partial row of a vertex,
+            averaged over the vertices (Md et al. 2021, Table 4, which leaves out vertices without
+            an edge).
     """
 
     volume: int
@@ -148,7 +153,7 @@ class Metrics:
 
     @property
     def max_volume(self) -> int:
-        """Rows sent or received, whichever is more, at the busiest part."""
+        """The larger of `max_sent` and `max_received`."""
         return max(self.max_sent, self.max_received)
 
     def as_dict(self) -> dict[str, int | float]:
@@ -162,13 +167,13 @@ class Metrics:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], prefix: str = "") -> Metrics | None:
-        """The inverse of `as_dict` with `prefix` before every name; None if one is no number."""
+        """The inverse of `as_dict`; names have a `prefix`. None if a value is not a number."""
         found: dict[str, Any] = {f.name: values.get(prefix + f.name) for f in fields(cls)}
         return cls(**found) if all(isinstance(v, int | float) for v in found.values()) else None
 
 
 def summarize(parts: Traffic) -> Metrics:
-    """Figures of a whole plan from figures of its parts."""
+    """Compute the figures of a whole plan from the figures of its parts."""
     volume, messages = int(parts.sent.sum()), int(parts.messages_sent.sum())
     num_parts, num_rows = len(parts.rows), max(1, int(parts.rows.sum()))
     fold = parts.fold
@@ -194,6 +199,6 @@ def summarize(parts: Traffic) -> Metrics:
 
 
 def imbalance(load: Int64Array, relative: float | npt.NDArray[np.float64] = 1.0) -> float:
-    """max / mean - 1 of a load per part, over `relative` capacities; 0 when there is no load."""
+    """max / mean - 1 of the parts' load, divided by their `relative` capacities; 0 without load."""
     total = int(load.sum())
     return float((load / relative).max()) * len(load) / total - 1.0 if total else 0.0

@@ -1,6 +1,6 @@
-"""Invariants of the parts that a rank reads, and what it says of other ranks.
+"""Check the parts that a rank reads, and make the rank's claims about other ranks' parts.
 
-Every reader checks them, by loops in time linear in nonzeros and volume.
+Every reader runs these checks, in time linear in nonzeros and volume.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MATRIX_FAULTS = {
     6: ("every folded row has a nonzero", "{row} has none"),
     7: ("nonzeros of the diagonal are with the owner of their row", "{row} has one"),
 }
-"""Invariant and problem of what `_matrix_fault` finds; from `OF_FOLDS` on, of edge plans only."""
+"""Invariant and problem for faults of `_matrix_fault`; from `OF_FOLDS` on, in edge plans only."""
 OF_FOLDS = 6
 MESSAGE_FAULTS = {
     1: "message {message} has a peer that is out of range or the part itself",
@@ -42,15 +42,15 @@ MESSAGE_FAULTS = {
     4: "a row number of message {message} is not a row of its owner",
     5: "rows of message {message} are not strictly ascending",
 }
-"""Problem that `_message_fault` finds."""
+"""Problem for the faults of `_message_fault`."""
 
 
 def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str]]:
-    """(invariant, what breaks it or "") of some parts, vertex data and other parts left out.
+    """Yield (invariant, what breaks it or "") for some parts, without vertex data.
 
     Parameters:
-        parts: Its offsets rise and end at the lengths of the arrays.
-        header: Of their plan.
+        parts: Parts whose offsets rise and end at the lengths of the arrays.
+        header: Header of the plan.
     """
     rows, num_interior = np.diff(parts.part_ptr), parts.num_interior
     places = np.full(len(rows), parts.part_ptr[-1])
@@ -76,7 +76,7 @@ def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str
 
 
 def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
-    """The names of the invariants; PlanError of the first that is broken, in the file `path`."""
+    """Return the names of the invariants; PlanError, naming `path`, for the first broken one."""
     done: dict[str, None] = {}
     for name, problem in invariants:
         if problem:
@@ -86,9 +86,9 @@ def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
 
 
 def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, str]]:
-    """(rule, what breaks it or "") of vertex data, one for each that is there.
+    """Yield (rule, what breaks it or "") for every array of vertex data.
 
-    `num_vertices` counts the plan's, also where these are some rows only.
+    `data` may have some rows only; `num_vertices` counts all vertices of the plan.
     """
     if data.by_type is not None:
         yield "data by type have a row for every vertex", data.by_type.problem()
@@ -133,7 +133,7 @@ def _matrix(parts: PartRange, own: Int64Array) -> Iterator[tuple[str, str]]:
 
 
 def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
-    """The first nonzero that does not ascend after one of the same row and column; "" if none."""
+    """Say which nonzero's relation does not ascend in its row and column; "" if all ascend."""
     again = np.flatnonzero(~first_of_columns(parts.row_ptr, parts.column))
     wrong = again[relation[again] <= relation[again - 1]]
     return f"nonzero {wrong[0]} does not" if len(wrong) else ""
@@ -165,8 +165,8 @@ def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: igno
 def _matrix_fault(of_parts, csr, halo_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
     """(key of `MATRIX_FAULTS`, part, local row, column) of the first fault; zeros if there is none.
 
-    `of_parts` is (rows, local_ptr, num_interior), `csr` is (row_ptr, column). Every column of a
-    part has a stamp: the last row that used it.
+    `of_parts` is (rows, local_ptr, num_interior), `csr` is (row_ptr, column). `stamp` has the last
+    row that used each column of the part.
     """
     rows, local_ptr, num_interior = of_parts
     row_ptr, column = csr
@@ -205,7 +205,7 @@ def _matrix_fault(of_parts, csr, halo_ptr, place_of_row, place_of_halo):  # type
 
 
 def all_finite(values: npt.NDArray[np.floating]) -> bool:
-    """Whether no number is NaN or infinite; without an array of the answers."""
+    """Whether all numbers are finite; makes no temporary array of booleans."""
     if isinstance(values, MappedRows):
         whole = values.dtype.kind != "f"
         return whole or all(map(all_finite, values.pieces(0, len(values))))
@@ -218,7 +218,7 @@ def all_finite(values: npt.NDArray[np.floating]) -> bool:
 
 @njit(cache=True, nogil=True, plain=True)
 def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
-    """Whether a word has all these bits; 4,096 words between two looks, so that it vectorises."""
+    """Whether some word has all these bits. Tests the result every 4,096 words, to vectorise."""
     for start in range(0, len(words), 4096):
         found = False
         for k in range(start, min(start + 4096, len(words))):
@@ -229,11 +229,12 @@ def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
 
 
 def claims_of(parts: PartRange, held: RankParts) -> Claims:
-    """What a rank says of messages with others, and of vertices and nonzeros.
+    """Make a rank's claims about messages with other ranks, and about vertices and nonzeros.
 
     Parameters:
-        parts: The parts that the rank reads; it makes claims for own parts that no rank before
-            it has.
+        parts: The parts that the rank reads.
+        held: The parts of the rank. If several ranks have a part, the first of them makes the
+            claims for it.
     """
     header, num_ranks, speaker = held.header, held.num_ranks, held.speaker
     first, last = held.parts
@@ -268,7 +269,7 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
 
 @njit(cache=True, nogil=True, plain=True)
 def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
-    """Sum of the scattered numbers less that of ``first..last-1``, modulo 2^64, as int64."""
+    """Sum of `mix` over the numbers minus its sum over ``first..last-1``, modulo 2^64, as int64."""
     total = np.uint64(0)
     for k in range(len(numbers)):
         total += mix(numbers[k])
@@ -279,9 +280,10 @@ def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, plain=True)
 def _digest_messages(table, part_ptr, first, of_part, rank_of_part, digest):  # type: ignore[no-untyped-def]
-    """Add every message's rows, scattered with the parts at both ends, to its peer's rank.
+    """Add a hash of every message to the digest of its peer's rank.
 
-    `of_part`: whether the rows are the part's own; otherwise they are the peer's.
+    The hash is the sum of `mix` over the message's rows in plan order, combined with the part that
+    reads the row. `of_part`: whether the part owns the rows; otherwise the peer owns them.
     """
     ptr, peer, row_ptr, row = table
     parts = len(part_ptr) - 1

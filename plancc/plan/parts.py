@@ -1,4 +1,4 @@
-"""Parts of a plan: one as a rank executes it, or several side by side."""
+"""Parts of a plan: a `Part`, which a rank runs, and a `PartRange`, several parts as in the file."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ from plancc.plan.values import LINKS, Exchanges
 
 
 def taken(array: Any, places: Any) -> Any:
-    """Some rows of an array that may be missing."""
+    """``array[places]``; None if the array is None."""
     return None if array is None else array[places]
 
 
 @dataclass(frozen=True)
 class Claims:
-    """What a slice says of the slices of other ranks, so that all can compare it.
+    """A rank's claims about the slices of other ranks, which the ranks compare.
 
     Attributes:
         sent, expected (int64[steps, num_ranks]): Digest of the messages to, and from, the parts of
-            every rank: in the expand, in the fold of an edge plan, and in the hops of routes. Of
-            parts, not of ranks: this rank's own are among them.
-        vertices: Sum of the scattered ids of this rank's vertices less its share of that of 0..n-1,
-            modulo 2^64: sums of all ranks add up to 0 if they have every vertex once.
-        nonzeros: Nonzeros of this rank less its share of those in the header: likewise.
+            every rank, for each step: the expand, the fold of an edge plan, and the hops of a
+            node-aware exchange. Messages between parts of the same rank count too.
+        vertices: Sum of `mix` over the ids of this rank's vertices, minus its sum over this rank's
+            share of 0..n-1, modulo 2^64. Over all ranks the claims add up to 0 if every vertex is
+            there once.
+        nonzeros: Nonzeros of this rank minus its share of the nonzeros in the header. Over all
+            ranks the claims add up to 0.
         folds: Whether the second step is the fold.
     """
 
@@ -48,16 +50,17 @@ class Claims:
 
 @dataclass(frozen=True)
 class GridShare:
-    """A rank's share of a process grid beside the rows of a `Part`.
+    """A rank's share of a process grid, beside the rows of a `Part`.
 
     Attributes:
+        grid, rank: The grid, and this rank's number in the grid.
         part_ptr (int64[num_parts + 1]): First row of every part in plan order.
         row_ptr, place, value (int64[rows of the process row + 1], int32[m], float[m]): CSR of the
-            block of A that this rank multiplies with or broadcasts: all rows of its process row (in
-            a layer of "3d" more than its own) and, as places in plan order, the columns of its
-            process column. Without nonzeros if `block` is there.
+            block of A that this rank multiplies with or broadcasts. Its rows are the rows of the
+            process row, which are more than the rank's own rows in "3d". Its columns are those
+            of the process column, as places in plan order. Without nonzeros if `block` is given.
         block: This rank's part of the row plan, with messages between parts and without vertex
-            data: of "feature", and of schemes that send needed rows only.
+            data. None except in "feature" and in schemes that send needed rows only.
     """
 
     grid: Grid
@@ -71,29 +74,31 @@ class GridShare:
 
 @dataclass(frozen=True)
 class Part(WithColumns):
-    """One part's slice of a plan (or several parts merged onto one rank, `plancc.plan.merge`).
+    """One part's slice of a plan, or several parts merged on one rank (`plancc.plan.merge`).
 
     Attributes:
-        index, num_parts: Number of this part and of all parts (after merging: ranks).
-        first_row: Plan order of this part's first row.
-        global_id (int32[rows]): Vertex of every local row.
-        num_interior: Rows ``0..num_interior-1`` use own columns only; the others use at least one
+        index, num_parts: Number of this part, and number of parts (after merging: of ranks).
+        first_row: Place of this part's first row in plan order.
+        global_id (int32[rows]): Vertex of every own row.
+        num_interior: Rows ``0..num_interior-1`` use own columns only; every other own row uses a
             halo row.
-        row_ptr, column, value (int64[local rows + 1], int32[nonzeros], float[nonzeros]): Local CSR;
-            rows numbered [own rows | folded rows], columns [own rows | received rows], distinct,
-            own ones first in a row.
-        columns: What nonzeros carry beside their values.
-        expand: Own rows go to the peers; halo row k is the local column ``rows + k``.
-        vertex_data: This part's rows, in local order.
-        fold: Folded row k, the local row ``rows + k``, goes to its owner, and partial rows of the
-            peers come for own rows, to be added in this order. None in a row plan, which has no
-            folded rows.
-        grid: Layouts "grid" and "feature" only (`plancc.plan.grid_slices`): `index` and `num_parts`
-            count ranks, the rows of H are here that this rank has between products, and the local
-            matrix and the messages are empty.
-        links: Links whose sources are own rows; targets are local columns, behind own rows those
+        row_ptr, column, value (int64[local rows + 1], int32[nonzeros], float[nonzeros]): Local CSR.
+            Rows are numbered [own rows | folded rows], columns [own rows | received rows]. The
+            columns of a row are distinct, own columns first.
+        columns: Arrays with an entry for every nonzero, beside the values.
+        expand: Messages that send own rows to the peers. Halo row k is the local column
+            ``rows + k``.
+        vertex_data: Data of this part's own rows, in local order.
+        fold: Messages that send folded row k, the local row ``rows + k``, to its owner, and receive
+            the peers' partial rows for own rows. Partial rows are added in the order of messages.
+            None in a row plan, which has no folded rows.
+        grid: Layouts "grid" and "feature" only (`plancc.plan.grid_slices`), else None. With a grid,
+            `index` and `num_parts` count ranks, own rows are the rows of H that this rank holds
+            between products, and the local matrix and the messages are empty.
+        claims: This rank's claims about other ranks; None for slices that are made by hand.
+        links: Links whose sources are own rows. Targets are local columns: own rows, then the rows
             that `link_exchange` brings.
-        claims: None where nobody knows the tables of the plan: of slices that are made by hand.
+        link_exchange: Messages that bring the targets of links; None without links.
     """
 
     index: int
@@ -123,7 +128,7 @@ class Part(WithColumns):
         grid: GridShare | None = None,
         dtype: npt.DTypeLike = np.float32,
     ) -> Part:
-        """Rows without nonzeros and messages; parameters are attributes, `dtype` the values'."""
+        """A part with rows but without nonzeros and messages; `dtype` is the type of `value`."""
         return cls(
             index=index,
             num_parts=num_parts,
@@ -147,21 +152,21 @@ class Part(WithColumns):
         return self.expand.receive.volume
 
     def send_mask(self, peer: int) -> Int32Array:
-        """Local rows that go to `peer`, in the order of the message; empty if none do."""
+        """Local rows that go to `peer`, in the order of the message; empty without a message."""
         return self.expand.send.message(peer)
 
 
 @dataclass(frozen=True)
 class PartRange(WithColumns):
-    """Parts ``first..last-1`` of a plan, side by side as in the file.
+    """Parts ``first..last-1`` of a plan, one after the other as in the file.
 
     Attributes:
         part_ptr (int64[num_parts + 1]): First row of every part in plan order, for *all* parts of
             the plan.
-        exchanges: Messages of these parts; part `first` has number 0 there.
-        global_id, num_interior, row_ptr, column, value, columns: As in `plancc.plan.plan.Plan`, for
-            these parts.
-        links: Of these parts.
+        global_id, num_interior, row_ptr, column, value, columns: See `plancc.plan.plan.Plan`; here
+            for these parts only.
+        exchanges: Messages of these parts; the exchanges number part `first` as 0.
+        links: Links of these parts; None without links.
     """
 
     first: int
@@ -177,12 +182,12 @@ class PartRange(WithColumns):
 
     @property
     def first_row(self) -> int:
-        """Plan order of the first row."""
+        """Place of the first row in plan order."""
         return int(self.part_ptr[self.first])
 
     @cached_property
     def local_ptr(self) -> Int64Array:
-        """Where the local rows of every part start in `row_ptr`: int64[last - first + 1]."""
+        """Offsets of the parts' local rows in `row_ptr`, int64[last - first + 1]."""
         rows = self.part_ptr[self.first : self.last + 1] - self.first_row
         if self.exchanges.fold is None:
             return rows
@@ -190,7 +195,7 @@ class PartRange(WithColumns):
         return rows + folded.row_ptr[folded.ptr]
 
     def only_part(self, held: RankParts) -> Part:
-        """The part that a range of one part is; `held` by a rank alone."""
+        """Turn a range of one part into a `Part`; `held` are the parts of the rank that runs it."""
         assert self.last == self.first + 1
         rows = RankRows(held, self.first_row, np.arange(len(self.global_id), dtype=np.int32))
         expand = self.exchanges.expand
@@ -220,7 +225,7 @@ class PartRange(WithColumns):
         )
 
     def of_parts(self, first: int, last: int) -> PartRange:
-        """Some of these parts, counted from the first; arrays are views."""
+        """Parts ``first..last-1`` of this range, counted from its first part; arrays are views."""
         at = self.local_ptr[first : last + 1]
         begin, end = self.row_ptr[at[[0, -1]]]
         rows = self.part_ptr[[self.first + first, self.first + last]] - self.first_row
@@ -239,7 +244,7 @@ class PartRange(WithColumns):
         )
 
     def with_distinct_columns(self) -> PartRange:
-        """The first nonzero of each column of a row, where several stand together; no values."""
+        """The same pattern with one nonzero for parallel nonzeros; `value` is not cut to fit."""
         if self.relation is None:
             return self
         first, row_ptr = distinct_columns(self.row_ptr, self.column)
@@ -251,18 +256,18 @@ class PartRange(WithColumns):
         return np.repeat(np.arange(self.first, self.last), counts)
 
     def halo_ptr(self) -> Int64Array:
-        """Where the received rows of every part start among all: int64[last - first + 1]."""
+        """Offsets of the parts' received rows among all received rows, int64[last - first + 1]."""
         received = self.exchanges.expand.receive
         return received.row_ptr[received.ptr]
 
     def is_own_row(self) -> npt.NDArray[np.bool_]:
-        """Which local rows their part owns, bool[local rows]; the others are folded."""
+        """Whether each local row is an own row, bool[local rows]; other rows are folded rows."""
         held, rows = np.diff(self.local_ptr), np.diff(self.part_ptr)[self.first : self.last]
         local = np.arange(self.local_ptr[-1]) - np.repeat(self.local_ptr[:-1], held)
         return local < np.repeat(rows, held)
 
     def place_of_rows(self) -> Int64Array:
-        """Plan order of every local row, int64[local rows]."""
+        """Place of every local row in plan order, int64[local rows]."""
         own_place = np.arange(self.first_row, self.part_ptr[self.last])
         if self.exchanges.fold is None:
             return own_place
@@ -273,19 +278,19 @@ class PartRange(WithColumns):
         return place
 
     def place_of_halo(self) -> Int64Array:
-        """Plan order of every received row, int64[received rows]."""
+        """Place of every received row in plan order, int64[received rows]."""
         received = self.exchanges.expand.receive
         return self.part_ptr[received.peer_of_row()] + received.row
 
     def place_of_folded(self) -> Int64Array:
-        """Plan order of every folded row, int64[folded rows]."""
+        """Place of every folded row in plan order, int64[folded rows]."""
         if self.exchanges.fold is None:
             return np.zeros(0, np.int64)
         folded = self.exchanges.fold.send
         return self.part_ptr[folded.peer_of_row()] + folded.row
 
     def place_of_columns(self) -> Int64Array:
-        """Plan order of every nonzero's column, int64[nonzeros]."""
+        """Place of every nonzero's column in plan order, int64[nonzeros]."""
         part = self.part_of_nonzero()
         rows = np.diff(self.part_ptr)[part]
         received = self.column >= rows

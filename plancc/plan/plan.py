@@ -1,14 +1,14 @@
-"""The Plan value: a distributed sparse product, compiled.
+"""`Plan`: the compiled plan of a distributed sparse product, with all parts.
 
 *Plan order* numbers all rows part by part: row ``r`` of part ``m`` is row ``part_ptr[m] + r`` in
-plan order. Every table below is flat, with offsets per part or per message, so that 4,096 parts
-cost no more than four, and a rank reads one contiguous slice of each.
+plan order. Every table below is flat, with offsets per part or per message. So 4,096 parts cost no
+more than four, and a rank reads one contiguous slice of each table.
 
     local columns of part m:   0 ......... rows(m) | rows(m) ...... rows(m) + halo(m)
                                own rows            | received rows, in arrival order
 
-In an edge plan a part holds nonzeros of rows that are not its own. It has partial sums of them,
-which it sends to their owners (the fold):
+In an edge plan, a part may hold nonzeros of rows that other parts own, its folded rows. The part
+sends its partial sums of these rows to the owners (the fold):
 
     local rows of part m:      0 ......... rows(m) | rows(m) ...... rows(m) + folded(m)
                                own rows            | folded rows, in the order of the messages
@@ -50,13 +50,13 @@ from plancc.plan.values import Exchanges, Header
 from plancc.registry import Registry
 
 VIEWS = Registry("view", "plancc.views", {"html": "plancc_lab.report.notebook:as_html"})
-"""Functions of a plan, by the format of what they return."""
+"""Functions that show a plan, by the format that they return."""
 
 
 def attributes_of(
     provenance: Mapping[str, Any], metrics: Metrics, baseline: Metrics | None
 ) -> dict[str, dict[str, Any]]:
-    """Attributes of ``/provenance`` and ``/metrics``."""
+    """Attributes of the groups ``/provenance`` and ``/metrics``, by the name of the group."""
     figures = metrics.as_dict()
     if baseline is not None:
         figures |= {f"random_{name}": value for name, value in baseline.as_dict().items()}
@@ -64,7 +64,7 @@ def attributes_of(
 
 
 def fields_of(header: Header, arrays: Arrays) -> dict[str, Any]:
-    """The fields of a `Plan` that a `PartRange` has too, from datasets."""
+    """Values, from datasets, of the fields that `Plan` and `PartRange` both have."""
     matrix: dict[str, Any] = {n: arrays[f"matrix/{n}"] for n in ("row_ptr", "column", "value")}
     return matrix | {
         "columns": columns_of(**{name: arrays.get(f"matrix/{name}") for name in COLUMNS}),
@@ -82,19 +82,21 @@ class Plan(WithColumns):
         part_ptr (int64[num_parts + 1]): Rows of part m are ``part_ptr[m]:part_ptr[m + 1]`` in plan
             order.
         global_id (int32[num_vertices]): Vertex of every row, in plan order.
-        num_interior (int64[num_parts]): The first rows of each part that use own columns only.
-        row_ptr (int64[num_local_rows + 1]): Nonzeros of every local row, part by part: its own
-            rows, then its folded ones. In a row plan they are the rows in plan order.
-        column (int32[num_nonzeros]): Local column numbers of the part that holds the nonzero; own
-            ones first in a row, distinct but for parallel relations.
-        value: float32 or float64[num_nonzeros].
-        columns: What nonzeros carry beside their values.
-        exchanges: The messages of every step; with hops where the header has a route.
-        original_id (int64 or bytes[num_vertices], or None): The source's ids of the vertices 0..n-1
-            where they differ, indexed by vertex; names as UTF-8 (`plancc.graph.named_ids`).
+        num_interior (int64[num_parts]): The first ``num_interior[m]`` rows of part m use own
+            columns only.
+        row_ptr (int64[num_local_rows + 1]): Offsets of the nonzeros of local rows, part by part:
+            own rows, then folded rows. In a row plan, local rows are the rows in plan order.
+        column (int32[num_nonzeros]): Local column number, in the part that holds the nonzero. In a
+            row, own columns come first, and columns are distinct except for parallel relations.
+        value (float32 or float64[num_nonzeros]): Values of the matrix.
+        columns: Arrays with an entry for every nonzero, beside the values.
+        exchanges: The messages of every step; with the messages of hops if the header has a route.
+        vertex_data: Data of all rows, in plan order.
+        original_id (int64 or bytes[num_vertices], or None): The source's ids of the vertices
+            0..n-1; names are UTF-8 (`plancc.graph.named_ids`). None: the source has the ids 0..n-1.
         provenance: How the plan was made: str, int, float or bool values.
         baseline: Figures of an even random partition of the same matrix, for comparison.
-        links: Of all parts; their exchange is "links".
+        links: Links of all parts, whose messages are the exchange "links"; None without links.
     """
 
     header: Header
@@ -113,17 +115,17 @@ class Plan(WithColumns):
 
     @property
     def send(self) -> Side:
-        """Rows of H by the parts that send them."""
+        """Messages of the expand, sorted by the parts that send rows of H."""
         return self.exchanges.expand.send
 
     @property
     def receive(self) -> Side:
-        """Rows of H by the parts that receive them."""
+        """Messages of the expand, sorted by the parts that receive rows of H."""
         return self.exchanges.expand.receive
 
     @property
     def fold(self) -> Exchange | None:
-        """Partial rows of an edge plan's product; None in a row plan."""
+        """The exchange of partial rows in an edge plan; None in a row plan."""
         return self.exchanges.fold
 
     @property
@@ -135,7 +137,7 @@ class Plan(WithColumns):
         return self.header.num_vertices
 
     def part(self, index: int) -> Part:
-        """Part `index`; its arrays are views of the plan's."""
+        """Part `index`; its arrays are views of the plan's arrays."""
         if not 0 <= index < self.num_parts:
             raise InputError(f"part {index}: the plan has parts 0..{self.num_parts - 1}")
         parts = self.all_parts.of_parts(index, index + 1)
@@ -147,7 +149,7 @@ class Plan(WithColumns):
 
     @cached_property
     def all_parts(self) -> PartRange:
-        """All parts side by side; arrays are the plan's."""
+        """All parts as a range; the arrays are the plan's arrays, not copies."""
         return PartRange(
             first=0,
             last=self.num_parts,
@@ -173,7 +175,7 @@ class Plan(WithColumns):
         )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return the HTML that a notebook shows."""
         shown: str = VIEWS["html"](self)
         return shown
 
@@ -206,7 +208,7 @@ class Plan(WithColumns):
         global_id, original = arrays["rows/global_id"], arrays.get("rows/original_id")
         if original is not None:
             by_vertex = np.empty_like(original)
-            np.put(by_vertex, global_id, original, mode="clip")  # ids are not yet checked
+            np.put(by_vertex, global_id, original, mode="clip")  # unchecked ids may be out of range
             original = by_vertex
         return cls(
             header=header,
@@ -217,7 +219,7 @@ class Plan(WithColumns):
         )
 
     def content_sha256(self) -> str:
-        """Hash of what a run of the plan computes and sends; plans with equal hashes are equal."""
+        """The content hash: plans with equal hashes compute and send the same."""
         return content_sha256(self.header, self.arrays())
 
     def owner(self) -> Int32Array:
@@ -228,13 +230,13 @@ class Plan(WithColumns):
         return owner
 
     def places(self) -> Int64Array:
-        """Row in plan order of every vertex, int64[num_vertices]."""
+        """Place in plan order of every vertex's row, int64[num_vertices]."""
         place = np.empty(self.num_vertices, dtype=np.int64)
         place[self.global_id] = np.arange(self.num_vertices)
         return place
 
     def traffic(self) -> Traffic:
-        """Load and communication of every part, read off the tables."""
+        """Load and communication of every part, counted from the tables."""
         rows, nonzeros = np.diff(self.part_ptr), np.diff(self.row_ptr[self.all_parts.local_ptr])
         expand = StepTraffic.of(self.exchanges.expand)
         if self.fold is None:
@@ -253,13 +255,14 @@ class Plan(WithColumns):
         return summarize(self.traffic())
 
     def save(self, path: str | PathLike[str], *, compress: bool = False) -> str:
-        """Write the plan file: complete under its final name, or not at all.
+        """Write the plan file; the file gets its name only after it is complete.
 
         Parameters:
-            compress: Deflate the datasets (smaller and slower; every HDF5 library reads it).
+            compress: Whether to deflate the datasets (smaller and slower; every HDF5 library reads
+                such a file).
 
         Returns:
-            The content hash, as stored.
+            The content hash that the file stores.
 
         Raises:
             OutputError: If the folder is missing or not writable, or the disk fills.
@@ -269,5 +272,5 @@ class Plan(WithColumns):
         return write_file(path, self.header, self.arrays(), self.attributes(), compress=compress)
 
     def attributes(self) -> dict[str, dict[str, Any]]:
-        """Attributes of the groups that have some (`plancc.plan.format.ATTRIBUTE_GROUPS`)."""
+        """Attributes of every group in `plancc.plan.format.ATTRIBUTE_GROUPS`."""
         return attributes_of(self.provenance, self.metrics(), self.baseline)

@@ -1,7 +1,6 @@
-"""Invariants of a whole plan: quick loops, in time linear in its size.
+"""Check the invariants of a whole plan, in time linear in its size.
 
-What concerns one part alone is in `plancc.plan.part_invariants`; here is what parts say of each
-other.
+This module compares parts with each other. `plancc.plan.part_invariants` checks a part alone.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from plancc.plan.receive_sets import offsets_of
 
 
 def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield (invariant, violation or ""); later checks may rely on earlier ones."""
+    """Yield (invariant, what breaks it or ""); later checks may rely on earlier checks."""
     yield "rows/part_ptr rises from 0 to n", _rises(plan.part_ptr, plan.num_vertices)
     yield "rows/global_id is a permutation", _permutation(plan)
     yield "matrix/row_ptr rises from 0 to nnz", _rises(plan.row_ptr, plan.header.num_nonzeros)
@@ -52,7 +51,7 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
 def _of_relations(plan: Plan, types: Types) -> str:
     rows, columns = ends_of(plan)
     wrong = np.flatnonzero(~types.fits(rows, columns, relations_of(plan)))
-    return f"nonzero ({rows[wrong[0]]}, {columns[wrong[0]]}) is of none" if len(wrong) else ""
+    return f"nonzero ({rows[wrong[0]]}, {columns[wrong[0]]}) has none" if len(wrong) else ""
 
 
 def _rises(offsets: Int64Array, total: int) -> str:
@@ -75,14 +74,12 @@ def _local_rows(plan: Plan) -> str:
 
 def _permutation(plan: Plan) -> str:
     row = _repeated_or_outside(plan.global_id, plan.num_vertices)
-    return (
-        "" if row < 0 else f"row {row} is vertex {plan.global_id[row]}, which is none or another's"
-    )
+    return "" if row < 0 else f"row {row} is vertex {plan.global_id[row]}, out of range or repeated"
 
 
 @njit(cache=True, nogil=True, plain=True)
 def _repeated_or_outside(ids, bound):  # type: ignore[no-untyped-def]
-    """The first place of a number that is not in ``0..bound-1`` or is there before; -1 if none."""
+    """First place of a number that is repeated or not in ``0..bound-1``; -1 if there is none."""
     seen = np.zeros(bound, np.bool_)
     for k in range(len(ids)):
         if ids[k] < 0 or ids[k] >= bound or seen[ids[k]]:
@@ -94,7 +91,7 @@ def _repeated_or_outside(ids, bound):  # type: ignore[no-untyped-def]
 def _mirrors(exchange: Exchange) -> str:
     receiver, sender = _unlike(exchange.send.arrays, exchange.receive.arrays)
     if receiver >= 0:
-        return f"part {receiver} expects other rows from part {sender} than that one sends"
+        return f"part {receiver} expects other rows than part {sender} sends to it"
     return ""
 
 
@@ -102,8 +99,9 @@ def _mirrors(exchange: Exchange) -> str:
 def _unlike(send, receive):  # type: ignore[no-untyped-def]
     """A pair (receiver, sender) whose messages differ in the tables of a step; (-1, -1) if none.
 
-    Tables are (ptr, peer, row_ptr, row), well formed. Receivers are taken in ascending order, as
-    every sender lists them: the next message of a sender is the one to compare.
+    Tables are (ptr, peer, row_ptr, row), well formed. The loop takes receivers in ascending order,
+    and every sender lists its receivers in this order. So the message to compare is always the
+    sender's next message, ``following[sender]``.
     """
     ptr, peer, row_ptr, row = receive
     send_ptr, send_peer, send_row_ptr, send_row = send
@@ -143,8 +141,8 @@ def _once(plan: Plan, parts: PartRange) -> str:
 def _repeated_nonzero(of_parts, csr, part_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
     """Places (row, column) of a nonzero that two parts have; (-1, -1) if there is none.
 
-    `of_parts` is (rows, local_ptr, halo_ptr), `csr` is (row_ptr, column). Local rows are sorted by
-    their place by counting; only places with a folded row have several.
+    `of_parts` is (rows, local_ptr, halo_ptr), `csr` is (row_ptr, column). A counting sort brings
+    together the local rows of each place; only places with folded rows have several local rows.
     """
     rows, local_ptr, halo_ptr = of_parts
     row_ptr, column = csr

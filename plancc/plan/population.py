@@ -1,7 +1,7 @@
-"""The population that samplers draw from, read from a plan.
+"""Read from a plan the population that samplers draw from.
 
-Compiler and runtime must draw from the same population to see the same batches: vertices in the
-order of the source, and columns ascending in every row, since samplers pick them by their place.
+Compiler and runtime must draw from the same population to see the same batches. So vertices are in
+the order of the source, and columns ascend in every row, since samplers choose columns by place.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from plancc.sampling import Population, Sampler
 
 
 def num_training(file: PlanFile, target: str | None = None) -> int | None:
-    """Training vertices of an open plan; None if it carries no training mask.
+    """Number of training vertices of an open plan; None if the plan carries no training mask.
 
     Parameters:
-        target: As of `read_population`.
+        target: See `read_population`.
     """
     types, suffix = file.header.types, ""
     if types is not None and target is not None:
@@ -36,24 +36,24 @@ def num_training(file: PlanFile, target: str | None = None) -> int | None:
 def read_population(
     file: PlanFile, sampler: Sampler, *, with_pattern: bool = True, target: str | None = None
 ) -> Population:
-    """The population that a sampler draws from, as far as it needs it.
+    """Read the population that a sampler draws from, with the data that the sampler needs.
 
     Parameters:
-        file: Open.
-        sampler: If it needs nothing, the population is a number of vertices. Otherwise it has the
-            training mask too wherever the plan carries one: some samplers only prefer training
-            vertices.
-        with_pattern: Whether the pattern, for which kernels are called, is read where the sampler
-            needs it.
-        target: Type that is learnt, of a plan with types: whose training vertices they are, all of
-            the type where it has no mask.
+        file: The open plan.
+        sampler: The sampler. If it needs no data, the population is a number of vertices only.
+            Otherwise the population also has the plan's training mask, since some samplers prefer
+            training vertices without needing them.
+        with_pattern: Whether to read the pattern if the sampler needs it; reading calls kernels.
+        target: In a plan with types, the type whose vertices are trained on. Without a training
+            mask, all vertices of the type are training vertices.
 
     Returns:
-        A pattern takes 4 bytes per nonzero and 8 per row, and twice that while it is read.
+        The population. A pattern takes 4 bytes per nonzero and 8 per row, and twice that while it
+        is read.
 
     Raises:
-        InputError: If the plan does not carry the vertex data that the sampler needs, or is an edge
-            plan and the sampler needs its pattern.
+        InputError: If the plan lacks vertex data that the sampler needs, or if the plan is an edge
+            plan and the sampler needs the pattern.
         PlanError: If the file is damaged.
     """
     n, types, suffix = file.header.num_vertices, file.header.types, ""
@@ -73,7 +73,7 @@ def read_population(
     part_ptr = file.read("rows/part_ptr")
     global_id = file.read("rows/global_id")
     if not (np.bincount(global_id, minlength=n) == 1).all():
-        raise PlanError(f"{file.path}: /rows/global_id is damaged: it is no permutation")
+        raise PlanError(f"{file.path}: /rows/global_id is damaged: it is not a permutation")
 
     vertices = global_id
     if types is not None and target is not None:
@@ -121,7 +121,7 @@ def population_of(plan: Plan) -> Population:
 def _read_pattern(
     file: PlanFile, part_ptr: Int64Array, global_id: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
-    """The pattern in the vertices' own numbering: ``indptr, indices``, columns ascending."""
+    """The pattern as ``indptr, indices``, numbered by vertex, with ascending columns."""
     row_ptr = file.read("matrix/row_ptr")
     received = file.read_side("expand/recv")
     row, sender = received.row, received.peer_of_row()
@@ -141,7 +141,7 @@ def _read_pattern(
 def _renumbered(  # type: ignore[no-untyped-def]
     part_ptr, global_id, row_ptr, column, halo_ptr, halo, indptr, indices
 ):
-    """Fill `indices` from the parts' local columns; False if one of them is out of range."""
+    """Fill `indices` from the parts' local columns; return False if a column is out of range."""
     for part in range(len(part_ptr) - 1):
         row0, row1 = part_ptr[part], part_ptr[part + 1]
         own, held = row1 - row0, row1 - row0 + halo_ptr[part + 1] - halo_ptr[part]

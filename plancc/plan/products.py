@@ -1,9 +1,9 @@
-"""The product A H of every layout as a list of steps; the adjoint is the list reversed.
+"""Programs: the product A H of every layout as a list of steps. The adjoint is the reversed list.
 
-Spaces are rows of dense matrices on every rank: "x" and "y", the own inputs and outputs; others
-are named by the programs below. Blocks of the local matrix have names too, of row and edge plans
-factors of what they multiply, and of where it goes ("halo", rows that other ranks own; "folded",
-partial rows for other ranks):
+A step reads and writes *spaces*, which are dense matrices on every rank. "x" has the inputs of own
+rows, "y" the outputs of own rows; the programs below name further spaces. Blocks of the local
+matrix have names too. In row and edge plans, "halo" are rows that other ranks own, "folded" are
+partial rows for other ranks, and the blocks are:
 
                 "x"        "halo"
            +-----------+-------------+
@@ -12,11 +12,13 @@ partial rows for other ranks):
   "folded" |  folded   | folded_halo |
            +-----------+-------------+
 
-A program knows no rank and no size. A reader binds the names of its steps: to messages,
-groups of ranks and matrices to execute it, to what these move (`plancc.plan.words.transfers`) to
-count it. Its execution starts the messages of the steps between two steps of whole groups
-first, waits for them where they are read, and adds what they return last; a product of rows that
-arrive in pieces takes piece by piece. Steps that need another order are refused.
+A program knows no rank and no size. Its readers bind the names of its steps. To execute the
+program, the runtime binds messages, groups of ranks and matrices. To count words,
+`plancc.plan.words.transfers` binds the traffic of messages and groups.
+
+The runtime executes the steps between two collective steps in this order: it starts messages first,
+waits for a message before a step reads its rows, and adds scattered rows last. If rows arrive in
+pieces, their product takes piece by piece. Programs that need another order are refused.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ class Step:
     """One step of a product, on all ranks.
 
     Attributes:
-        name: Of what it moves, or of the block.
-        source, target: Spaces.
-        moves: Whether rows of H travel, or pieces of the matrix where several ranks share it.
-        reverse: Whether the rows travel the other way than the name is bound to.
-        late: Whether they arrive epochs later: constants for the backward pass.
+        name: Name of the messages or the group of ranks, or of the matrix block.
+        source, target: Space that the step reads, and space that the step writes.
+        moves: Whether rows of H travel, or pieces of a matrix block that several ranks share.
+        reverse: Whether rows travel from the receivers to the senders of the bound messages.
+        late: Whether the rows arrive epochs later, as constants for the backward pass.
     """
 
     name: str
@@ -54,22 +56,22 @@ class Step:
 
 @dataclass(frozen=True)
 class Gather(Step):
-    """Rows of the target come from where the exchange says that the source has them."""
+    """Send rows of the source in the messages of an exchange; the received rows are the target."""
 
 
 @dataclass(frozen=True)
 class ScatterAdd(Step):
-    """Rows of the source are added to where they come from in the `Gather`: the messages back."""
+    """Send rows back in the reversed exchange of a `Gather`, and add the rows to the target."""
 
     reverse = True
 
 
 @dataclass(frozen=True)
 class Multiply(Step):
-    """The product of a block of the matrix, or of its transpose, and the source.
+    """Multiply a block of the matrix, or its transpose, with the source.
 
-    The first of them puts it into the target, others add it. Where ranks share the block, its
-    pieces are broadcast among them, one before each product, in both directions alike.
+    The first product of a program overwrites the target; later products add to the target. If ranks
+    share the block, its pieces are broadcast, one before each product, forward and backward.
     """
 
     transposed: bool = False
@@ -80,34 +82,34 @@ class Multiply(Step):
 
 @dataclass(frozen=True)
 class Broadcast(Step):
-    """Every piece of the source goes in turn from the rank that has it to all of its group."""
+    """Send every piece of the source in turn from the rank that has it to its whole group."""
 
 
 @dataclass(frozen=True)
 class Reduce(Step):
-    """Every piece of the source is summed in turn over a group, at the rank that has it."""
+    """Sum every piece of the source in turn over a group, at the rank that has the piece."""
 
     reverse = True
 
 
 @dataclass(frozen=True)
 class AllGather(Step):
-    """The rows of all ranks of a group go to each of them."""
+    """Send the rows of every rank of a group to all ranks of the group."""
 
 
 @dataclass(frozen=True)
 class ReduceScatter(Step):
-    """The rows of a whole group are summed over it; every rank keeps its own."""
+    """Sum the rows of a group over its ranks; every rank keeps the sums of its own rows."""
 
     reverse = True
 
 
 @dataclass(frozen=True)
 class AllToAll(Step):
-    """Own rows become a slice of the columns of the rows of a whole group.
+    """Turn all columns of own rows into a slice of columns of the whole group's rows.
 
     Attributes:
-        to_rows: Whether such a slice becomes own rows.
+        to_rows: Whether the step does the inverse: a slice of columns becomes own rows.
     """
 
     to_rows: bool = False
@@ -122,15 +124,15 @@ class AllToAll(Step):
 
 @dataclass(frozen=True)
 class AllReduce(Step):
-    """The rows are summed over a group, whose ranks have copies of the sum.
+    """Sum the rows over a group; every rank of the group gets the sum.
 
-    Back, every rank uses its copy of the gradient.
+    In the adjoint, every rank uses its copy of the gradient.
     """
 
 
 @dataclass(frozen=True)
 class Replicate(Step):
-    """The rows of one rank go to all of its group, which have copies of them."""
+    """Send the rows of one rank to all ranks of its group."""
 
     def adjoint(self) -> UseCopy:
         return UseCopy(self.name, self.target, self.source, of_one=True)
@@ -138,10 +140,10 @@ class Replicate(Step):
 
 @dataclass(frozen=True)
 class UseCopy(Step):
-    """Copies of rows are used where they are; nothing travels.
+    """Use the copies of rows that ranks have; nothing travels.
 
     Attributes:
-        of_one: Whether one rank of a group uses its copy, and the others none.
+        of_one: Whether only one rank of a group uses its copy.
     """
 
     of_one: bool = False
@@ -157,7 +159,7 @@ ADJOINTS: dict[type[Step], type[Step]] = {
     **{Broadcast: Reduce, Reduce: Broadcast},
     **{AllGather: ReduceScatter, ReduceScatter: AllGather, AllReduce: UseCopy},
 }
-"""Kinds of the adjoints of steps that have no more than names and spaces."""
+"""The class of the adjoint for steps that have a name and spaces only."""
 Program = tuple[Step, ...]
 
 ROW: Program = (
@@ -169,10 +171,10 @@ ROW: Program = (
 
 
 def edge_program(expand_is_longer: bool) -> Program:
-    """Edge plans: expand, multiply, fold (as the vertex cuts of Md et al. 2021).
+    """The program of edge plans: expand, multiply, fold (the vertex cuts of Md et al. 2021).
 
-    `expand_is_longer`: whether own rows are better multiplied while the expand travels than while
-    the fold does.
+    `expand_is_longer`: whether own rows are multiplied while the expand travels; otherwise while
+    the fold travels.
     """
     own = (Multiply("own", "x", "y"),)
     early, late = (own, ()) if expand_is_longer else ((), own)
@@ -194,16 +196,16 @@ GRID: Program = (
 )
 """1D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 and 3).
 
-"pieces" go round in the process column, pieces of the matrix in the process row; "sums" are of the
-rows of the process row, in a layer of "3d" more than own ones.
+"pieces" are broadcast in the process column, pieces of the matrix in the process row. "sums" has
+the rows of the process row, which are more than own rows in a layer of "3d".
 """
 
 
 def replicated(needed_only: bool) -> Program:
     """1.5D (Tripathy et al. 2020, Algorithm 2): the ranks of a process row have copies of a part.
 
-    "held" are the rows of a part at the one of them that sends them, as Equation 3 says.
-    `needed_only`: whether messages of a row plan take the place of the broadcasts.
+    "held" has the rows of a part on the rank that sends these rows (Equation 3).
+    `needed_only`: whether the messages of a row plan replace the broadcasts.
     """
     middle: Program = Broadcast("pieces", "held", "piece"), Multiply("matrix", "piece", "sums")
     if needed_only:
@@ -226,17 +228,17 @@ FEATURE: Program = (
     Multiply("halo", "halo", "sums"),
     AllToAll("slices", "sums", "y", to_rows=True),
 )
-"""Feature slices, alone and between groups (Wan et al. 2025, Algorithm 2, Section 5.2.1).
+"""Feature slices, in one group and between groups (Wan et al. 2025, Algorithm 2, Section 5.2.1).
 
-With a pipeline all this is done by batches of the rows.
+With a pipeline, every step is done for one batch of rows after another.
 """
 
 
 def clone_program(late: bool, returns: bool = True) -> Program:
-    """Edge plans without a fold, or with a `late` one (Md et al. 2021, 0c and cd-r).
+    """The program of edge plans with no fold, or a `late` one (Md et al. 2021, 0c and cd-r).
 
-    "y" has own rows and "leaves", rows of other ranks' vertices. `returns`: whether sums go back
-    to the leaves.
+    "y" has own rows and then "leaves", rows of vertices that other ranks own. `returns`: whether
+    sums go back to the leaves.
     """
     own = Multiply("partial", "x", "y"), Multiply("itself", "x", "y")
     if not late:
@@ -256,10 +258,10 @@ def grid_program(grid: Grid) -> Program:
 
 
 def adjoint(program: Sequence[Step]) -> Program:
-    """The program of A^T G, read off that of A H; constants have no gradient."""
+    """The program of A^T G for that of A H, without late steps: constants have no gradient."""
     return tuple(step.adjoint() for step in reversed(program) if not step.late)
 
 
 def without_messages(program: Sequence[Step]) -> Program:
-    """The program where all rows are known: its products."""
+    """The products of a program, to run if the rows that would travel are known."""
     return tuple(step for step in program if isinstance(step, Multiply))

@@ -1,4 +1,4 @@
-"""The parts of a rank: their rows in plan order, and the parts that it speaks for."""
+"""`RankParts`: the parts of a rank, their rows, and the parts for which the rank makes claims."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from plancc.plan.values import Header
 
 @dataclass(frozen=True, eq=False)
 class RankParts:
-    """The parts of a rank in a plan.
+    """The parts that a rank has in a plan.
 
     Attributes:
-        ranks (int64[num_ranks + 1]): First part of every rank. Ranks of a grid may share one.
+        header: Header of the plan.
+        rank: Number of the rank.
+        ranks (int64[num_ranks + 1]): First part of every rank. Ranks of a grid may share a part.
     """
 
     header: Header
@@ -30,27 +32,27 @@ class RankParts:
 
     @cached_property
     def _ends(self) -> Int64Array:
-        """The part after the last one of every rank."""
+        """The part after the last part of every rank, int64[num_ranks]."""
         return np.maximum(self.ranks[:-1] + 1, self.ranks[1:])
 
     @property
     def parts(self) -> tuple[int, int]:
-        """The parts ``first:last`` that have its rows."""
+        """The parts ``first:last`` that have the rank's rows."""
         return int(self.ranks[self.rank]), int(self._ends[self.rank])
 
     @property
     def parts_to_read(self) -> tuple[int, int]:
-        """The parts ``first:last`` whose nonzeros it reads: in a grid "3d", of its process row."""
+        """The parts ``first:last`` whose nonzeros the rank reads; more than `parts` in "3d"."""
         grid = self.header.grid
         return self.parts if grid is None else grid.parts_of_block(self.rank)
 
     @property
     def speaker(self) -> Int64Array:
-        """The first rank that has each part, which makes the claims for it: int64[num_parts]."""
+        """The first rank that has each part, and so makes the part's claims: int64[num_parts]."""
         return np.searchsorted(self._ends, np.arange(self.header.num_parts), side="right")
 
     def rows(self, part_ptr: Int64Array) -> tuple[int, int]:
-        """Its rows ``first:last`` in plan order; `part_ptr` has the first row of every part."""
+        """The rank's rows ``first:last`` in plan order, from the first row of every part."""
         if self.header.grid is not None:
             return self.header.grid.rows_of_rank(part_ptr, self.rank)
         first, last = part_ptr[list(self.parts)].tolist()
@@ -58,15 +60,12 @@ class RankParts:
 
 
 def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
-    """First part of every rank, int64[num_ranks + 1]."""
+    """First part of every rank if ranks have consecutive parts, int64[num_ranks + 1]."""
     return np.arange(num_ranks + 1, dtype=np.int64) * num_parts // num_ranks
 
 
 def parts_of_rank(path: str, header: Header, rank: int, num_ranks: int) -> RankParts:
-    """The parts of rank `rank` of `num_ranks`.
-
-    InputError if they are no ranks that the plan, which is at `path`, runs on.
-    """
+    """The parts of rank `rank` of `num_ranks`; InputError if the plan at `path` cannot run so."""
     if not 0 <= rank < num_ranks:
         raise InputError(f"rank {rank} of {num_ranks}: ranks are numbered from 0")
     check_num_ranks(path, header, num_ranks)
@@ -74,7 +73,10 @@ def parts_of_rank(path: str, header: Header, rank: int, num_ranks: int) -> RankP
 
 
 def check_num_ranks(path: str, header: Header, num_ranks: int) -> None:
-    """InputError unless a plan runs on `num_ranks`: at most its parts, or the ranks of its grid."""
+    """Raise InputError unless a plan runs on this many ranks.
+
+    A plan runs on at most as many ranks as parts, a grid plan on exactly the ranks of its grid.
+    """
     grid, num_parts = header.grid, header.num_parts
     if grid is not None and num_ranks != grid.num_ranks:
         raise InputError(

@@ -1,9 +1,9 @@
-"""HDF5 to Plan, whole or in slices. Trusts nothing in the file.
+"""Read a plan file, whole or in slices, without trust in the file.
 
-One method, `PlanFile.node`, opens every dataset: it refuses links that leave the file, foreign
-storage, unknown filters, other dtypes and sizes than the header allows. One, `PlanFile.read`, reads
-them: it compares the digest of every slice that it read. Every call of HDF5 stands in a `_reading`
-block: its errors on a damaged file become PlanErrors.
+The method `PlanFile.node` opens every dataset. It refuses links that leave the file, storage
+outside the file, unknown filters, and dtypes and sizes that the header does not allow. The method
+`PlanFile.read` reads datasets, and compares the digest of every slice. Every call of HDF5 is
+inside a `Container.reading` block, which turns errors on a damaged file into PlanErrors.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ from plancc.text import shown
 
 FEATURES = "vertex_data/features"
 PARTS_AT_ONCE = 64
-"""Parts whose slices are read at once where the whole file is compared."""
+"""Number of parts whose slices `check_content` reads at once."""
 VERSION = re.compile(r"(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})")
-"""Attribute "format_version"."""
+"""Pattern of the attribute "format_version"."""
 IN_PIECES = (
     "a plan in pieces, which plancc 0.1.0 of 29 November 2026 was the last version to read: make "
     "one file of it there (plancc join), or compile the graph again"
 )
-"""What is wrong with the head of such a plan, and with a piece."""
+"""The problem of a plan in pieces, for its first file and for a piece."""
 
 
 class PlanFile:
@@ -78,14 +78,14 @@ class PlanFile:
 
     Raises:
         InputError: If there is no such file.
-        PlanError: If it is not a plan, is damaged, or is of a version or layout that cannot be
-            read.
+        PlanError: If the file is not a plan, is damaged, or has a version or layout that this
+            version cannot read.
 
     Attributes:
-        header: Header.
+        header: Header of the plan.
         minor (int): Minor version of the format.
-        content_sha256 (str): The content hash. The digests of all datasets have it; `read` compares
-            these with the data.
+        content_sha256 (str): The content hash. The digests in the file are checked against it when
+            the file is opened; `read` compares the digests with the data.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -133,7 +133,7 @@ class PlanFile:
         self._container.close()
 
     def check_row_plan(self, what: str) -> None:
-        """InputError if this is an edge or a grid plan, for which there is no `what`."""
+        """Raise InputError, which says that `what` is for row plans, unless this is a row plan."""
         if self.header.layout != "row":
             kind = "an edge plan"
             if self.header.grid is not None:
@@ -141,12 +141,12 @@ class PlanFile:
             raise InputError(f"{self.path}: {kind}; {what} is for row plans")
 
     def checked_ranks(self, num_ranks: int | None) -> int:
-        """The parts of figures for `num_ranks`, all of them if it is None.
+        """Return the number of parts for figures on `num_ranks` ranks; None means all parts.
 
-        A grid plan runs on the ranks of its grid only, and its figures are of its blocks of rows.
+        A grid plan runs on the ranks of its grid only, and its figures count its blocks of rows.
 
         Raises:
-            InputError: The plan does not run on these ranks.
+            InputError: If the plan does not run on this many ranks.
         """
         parts = self.header.num_parts
         if self.header.grid is not None:
@@ -162,7 +162,7 @@ class PlanFile:
         """The attributes of ``/provenance`` or ``/metrics`` as Python values.
 
         Raises:
-            PlanError: If they cannot be read, or have another digest.
+            PlanError: If the attributes cannot be read or do not match their digest.
         """
         if group not in self._attributes:
             with self._container.reading(f"/{group}"):
@@ -185,47 +185,46 @@ class PlanFile:
                 plain.append(stored(node, name))
                 found[name] = plain[-1].value
         if foreign and (group or found.get("format") == FORMAT):
-            raise self._error(f"{foreign} is no number and no text of fixed length")
+            raise self._error(f"{foreign} is neither a number nor a text of fixed length")
         if group in self._digests:
             self._compare(group, digest_of_attributes(plain), 0)
         return found
 
     def has(self, name: str) -> bool:
-        """Whether an optional dataset is there."""
+        """Whether the file has a dataset."""
         with self._container.reading(f"/{name}"):
             return self._container.is_there(name, h5py.Dataset)
 
     def metrics(self, prefix: str = "") -> Metrics | None:
-        """The stored figures with `prefix` before their names.
-
-        None if one is missing or no number.
-        """
+        """The stored figures whose names have a prefix; None if one is missing or not a number."""
         return Metrics.from_dict(self.attributes("metrics"), prefix)
 
     def vertex_data_names(self) -> list[str]:
-        """Which vertex data the plan carries: "features", "labels of author", ..."""
+        """Names of the vertex data that the plan carries: "features", "labels of author", ..."""
         types = () if self.header.types is None else self.header.types.names
         found = [name.partition("/")[2].partition("_of_") for name in self._vertex_data()]
         return [f"{key} of {types[int(k)]}" if k else key for key, _, k in found]
 
     def _vertex_data(self) -> list[str]:
-        """The datasets of vertex data that are there."""
+        """Names of the file's datasets of vertex data."""
         return [name for name in self.datasets if name.startswith("vertex_data/")]
 
     def width(self, name: str) -> int | None:
-        """Columns of a dataset; None where it is not there."""
+        """Number of columns of a dataset; None if the dataset is missing."""
         return int(self.node(name).shape[1]) if self.has(name) else None
 
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
-        """The entries of parts ``first..last-1`` of a dataset, after comparing their digests.
+        """Read the entries of parts ``first..last-1`` of a dataset, and compare their digests.
+
+        A dataset that is not cut into parts is read whole. Offsets end with the offset at which the
+        next part begins.
 
         Parameters:
-            first, last: By default all parts. A dataset that is not cut into parts is read whole.
-                Offsets come with the one at which the next part begins.
+            name: Name of the dataset.
+            first, last: Range of parts; by default all parts.
 
         Raises:
-            PlanError: If the dataset is missing, is not what the format says, or has another
-                digest.
+            PlanError: If the dataset is missing, breaks the format, or does not match its digest.
         """
         node, dataset = self.node(name), dataset_of(name)
         last = self.header.num_parts if last is None else last
@@ -247,7 +246,7 @@ class PlanFile:
         return array
 
     def _compare(self, name: str, found: Digests, first: int) -> None:
-        """PlanError unless these are the digests of parts from `first` on."""
+        """Raise PlanError unless `found` are the stored digests of the parts from `first` on."""
         expected = self._digests[name][first : first + len(found)]
         wrong = np.flatnonzero((found != expected).any(axis=1)) if len(found) else found
         if len(wrong):
@@ -256,7 +255,7 @@ class PlanFile:
             raise self._error(f"/{name} is damaged: the digest{whose} does not match")
 
     def _cut(self, cut: str, first: int, last: int) -> Int64Array:
-        """Where the entries of parts ``first..last-1`` start; int64[last - first + 1]."""
+        """Offsets of the entries of parts ``first..last-1``, int64[last - first + 1]."""
         if cut == LOCAL_ROWS:
             points = self._cut(PART_PTR, first, last)
             folds = self.header.layout == "edge"
@@ -269,7 +268,7 @@ class PlanFile:
         return (points[int(number)] if number else points)[first - begin : last - begin + 1]
 
     def _check_offsets(self, name: str, offsets: Int64Array, first: int, last: int) -> None:
-        """PlanError unless offsets of parts rise, from 0 to the end of what they cut."""
+        """Raise PlanError unless the offsets rise, from 0 to the length of what they cut."""
         begin, end, total = offsets[..., 0], offsets[..., -1], self._sizes[dataset_of(name).ends]
         starts = begin == 0 if first == 0 else begin >= 0
         ends = end == total if last == self.header.num_parts else end <= total
@@ -277,7 +276,7 @@ class PlanFile:
         self.check(name, np.all(starts) and np.all(ends) and np.all(rises))
 
     def check(self, name: str, holds: bool | np.bool_) -> None:
-        """PlanError that a number in dataset `name` is out of range, unless it `holds`."""
+        """Raise PlanError that a number in dataset `name` is out of range, unless `holds`."""
         if not holds:
             raise self._error(f"/{name} is damaged: a number is out of range")
 
@@ -288,9 +287,9 @@ class PlanFile:
     def read_parts(
         self, first: int, last: int, names: Iterable[str] | None = None
     ) -> dict[str, npt.NDArray[Any]]:
-        """Datasets as a plan of parts ``first..last-1`` alone would have them; see `read`.
+        """Read datasets for parts ``first..last-1``; offsets begin at 0. See `read`.
 
-        `names`: by default all but ids of the source and vertex data.
+        `names`: Names of the datasets; by default all except ids of the source and vertex data.
         """
         others = ("rows/original_id", TYPE_PTR, "vertex_data/")
         found = {}
@@ -304,11 +303,11 @@ class PlanFile:
         return found
 
     def rows_on_disk(self, name: str, first: int, last: int) -> MappedRows:
-        """The rows of parts ``first..last-1`` of a matrix, mapped from the file; see `read`.
+        """Map the rows of parts ``first..last-1`` of a matrix from the file; see `read`.
 
         Raises:
-            InputError: If they do not stand one behind the other, or not at a multiple of their
-                numbers' size: memory is read by whole numbers.
+            InputError: If the rows are compressed, or if they do not begin at a multiple of the
+                size of a number.
         """
         dataset, points = self.node(name), self._cut(dataset_of(name).cut, first, last)
         start, stop = points[[0, -1]].tolist()
@@ -330,9 +329,9 @@ class PlanFile:
         return rows
 
     def read_vertex_data(self, first: int, last: int, on_disk: bool = False) -> VertexData:
-        """What the plan carries of the rows of parts ``first..last-1``; see `read`.
+        """Read the vertex data of the rows of parts ``first..last-1``; see `read`.
 
-        With `on_disk` features are as `rows_on_disk` has them.
+        With `on_disk`, `rows_on_disk` maps the features.
         """
         types, vertices = self.header.types, None
         arrays: dict[str, Any] = {
@@ -348,7 +347,7 @@ class PlanFile:
         return data
 
     def node(self, name: str) -> h5py.Dataset:
-        """The dataset `name`, after checking everything the format says of it."""
+        """Open the dataset `name`, and check its type, size and storage against the format."""
         if name not in self._opened:
             with self._container.reading(f"/{name}"):
                 self._opened[name] = self._node(name, dataset_of(name))
@@ -370,12 +369,12 @@ class PlanFile:
         return node
 
     def _size(self, dimension: str) -> int | None:
-        """A dimension of a dataset; None where it is free."""
+        """Size of a dimension by its name; None if the dimension is free."""
         size = self._sizes.get(dimension.removesuffix("+1"))
         return None if size is None else size + dimension.endswith("+1")
 
     def read_plan(self) -> Plan:
-        """The whole plan, with provenance and the baseline among its metrics.
+        """Read the whole plan, with its provenance and the baseline of its metrics.
 
         Raises:
             PlanError: If a dataset cannot be read, or an invariant of the format does not hold.
@@ -386,7 +385,7 @@ class PlanFile:
         return plan
 
     def read_unchecked(self) -> Plan:
-        """The whole plan with no more than sizes and digests checked: for the verifier."""
+        """Read the whole plan, and check sizes and digests only; the verifier checks the rest."""
         arrays = {}
         for name in self.datasets:
             node = self.node(name)
@@ -406,19 +405,19 @@ class PlanFile:
             return
         found = self.metrics()
         if found is None:
-            raise self._error("/metrics lacks a figure, or one is no number")
+            raise self._error("/metrics lacks a figure, or a figure is not a number")
         for name, value in of_tables().as_dict().items():
             said = found.as_dict()[name]
             if not np.isclose(value, said, rtol=1e-12, atol=0):
-                raise self._error(f"/metrics says {name} = {said}, the tables {value}")
+                raise self._error(f"/metrics says {name} = {said}, the tables say {value}")
 
     def check_content(self) -> None:
         """Compare all datasets and attributes that this version knows with their digests.
 
-        It takes 0.3 s for a gigabyte.
+        The comparison takes 0.3 s for a gigabyte.
 
         Raises:
-            PlanError: If the content is not what was written.
+            PlanError: If a dataset or attribute does not match its digest.
         """
         for name, dataset in self.datasets.items():
             for first in range(0, self.header.num_parts if dataset.cut else 1, PARTS_AT_ONCE):
@@ -428,7 +427,8 @@ class PlanFile:
     def check_attributes(self) -> None:
         """Compare the attributes of ``/provenance`` and ``/metrics`` with their digests.
 
-        PlanError if they are not what was written.
+        Raises:
+            PlanError: If attributes do not match their digest.
         """
         for group in ATTRIBUTE_GROUPS:
             self.attributes(group)
@@ -436,14 +436,14 @@ class PlanFile:
     def _read_digests(self) -> None:
         """Read the digests of all datasets, and compare the content hash with them.
 
-        Of a higher minor version also of datasets that this version does not know.
+        In a file of a higher minor version, this includes datasets that this version does not know.
         """
         nodes = {name: self.node(name) for name in self.datasets}
         if any(OF_TYPE in each.cut for each in self.datasets.values()):
             self.node(TYPE_PTR)
         for name in self._known:
             if name not in nodes and self._container.is_there(f"{DIGESTS}/{name}", h5py.Dataset):
-                raise self._error(f"/{name} is missing, and its digest is there")
+                raise self._error(f"/{name} is missing, but its digest is there")
         self._digests = {
             name: self._leaves(name, "p" if each.cut else "1")
             for name, each in self.datasets.items()
@@ -473,7 +473,7 @@ class PlanFile:
         return leaves
 
     def _digest_names(self) -> set[str]:
-        """The datasets, known or not, that have digests."""
+        """Names of all datasets with digests, also of datasets that this version does not know."""
         digests = self._container.file[DIGESTS]
         groups = [name for name in digests if digests.get(name, getclass=True) is h5py.Group]
         return {
@@ -485,18 +485,18 @@ class PlanFile:
 
     @cached_property
     def datasets(self) -> dict[str, FileDataset]:
-        """The datasets of the file that the format knows."""
+        """The datasets that this version knows and the file has, by name."""
         known = self._known.items()
         return {name: each for name, each in known if not each.optional or self.has(name)}
 
     def _check_no_steps(self) -> None:
-        """Refuse messages of steps that the header does not ask for."""
+        """Refuse messages of a step that the header does not name."""
         for step in EXCHANGES:
             if step not in self.header.steps() and self._container.is_there(step, h5py.Group):
                 raise self._error(f"/{step} in a plan {self.header.lacks(step)}")
 
     def _add_sizes(self, step: str) -> None:
-        """Learn how many messages and rows a step or a hop has, or links: all its tables do."""
+        """Add the numbers of messages and rows of a step, a hop or links to `_sizes`."""
         if step == LINKS:
             self._sizes[LINKS] = self._length(f"{LINKS}/source")
         messages, volume = self._length(f"{step}/recv_peer"), self._length(f"{step}/recv_row")
@@ -509,7 +509,7 @@ class PlanFile:
         self._sizes |= {f"{step} messages": messages, f"{step} volume": volume}
 
     def _length(self, name: str) -> int:
-        """Size of a one-dimensional dataset before its bound is known."""
+        """Length of a one-dimensional dataset whose length the header does not give."""
         with self._container.reading(f"/{name}"):
             shape: tuple[int, ...] = self._container.dataset(name).shape or ()
             if len(shape) != 1:
@@ -541,7 +541,7 @@ class PlanFile:
         return header
 
     def _check_names(self) -> None:
-        """Refuse unknown names, which only a higher minor version may bring."""
+        """Refuse unknown names, which only a file of a higher minor version may have."""
         if self.minor > MINOR:
             return
         names = self.attributes("")
@@ -561,7 +561,7 @@ class PlanFile:
 
 
 def within(numbers: npt.NDArray[np.integer], bound: int | npt.NDArray[np.integer]) -> bool:
-    """Whether every number is in ``0..bound-1``; `bound` may have one entry for each."""
+    """Whether every number is in ``0..bound-1``; `bound` may be an array with an entry a number."""
     if isinstance(bound, np.ndarray):
         return bool(((numbers >= 0) & (numbers < bound)).all())
     return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < bound)
@@ -575,7 +575,7 @@ def load(path: str | PathLike[str]) -> Plan:
     """Read a whole plan file; the inverse of `Plan.save`.
 
     Raises:
-        InputError, PlanError: As `PlanFile`.
+        InputError, PlanError: See `PlanFile`.
     """
     with PlanFile(path) as file:
         return file.read_plan()

@@ -1,8 +1,8 @@
-"""Which rows every part receives, and has partial sums of, from a matrix and its owners.
+"""Kernels that find the rows that every part receives and folds, from a matrix and its owners.
 
-Both the lowering and the traffic of owners start here; no plan is needed for it. A set of rows is a
-bitmap over an order in which the rows of a part are neighbours: marking a nonzero's column sets a
-bit, reading the bits in order yields the set sorted and cut into messages.
+Lowering and the traffic of owners both use these kernels, without a plan. A set of rows is a bitmap
+over an order that keeps the rows of a part together. Marking a nonzero's column sets a bit. Reading
+the bits in order lists the set, sorted and cut into messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
 @njit(cache=True, nogil=True, plain=True)
 def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
-    """Where every group starts in a list sorted by group: int64[num_groups + 1]."""
+    """Offsets of the groups in a list that is sorted by group, int64[num_groups + 1]."""
     ptr = np.zeros(num_groups + 1, dtype=np.int64)
     for i in range(len(key)):
         ptr[key[i] + 1] += 1
@@ -31,9 +31,10 @@ def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def grouped(key, num_groups):  # type: ignore[no-untyped-def]
-    """Rows by their group, ascending in each.
+    """Sort rows by their group `key`, and then by number.
 
-    Returns (rows int32[n], where each row is among them int32[n], int64[num_groups + 1] offsets).
+    Returns (sorted rows int32[n], place of each row among the sorted rows int32[n], offsets of the
+    groups int64[num_groups + 1]).
     """
     ptr = offsets_of(key, num_groups)
     free = ptr[:-1].copy()
@@ -48,12 +49,12 @@ def grouped(key, num_groups):  # type: ignore[no-untyped-def]
 
 
 class NonzerosByPart(NamedTuple):
-    """The nonzeros of a matrix part by part, in each by row, then by column.
+    """The nonzeros of a matrix, sorted by part, then by row, then by column.
 
     Attributes:
         ptr (int64[num_parts + 1]): Nonzeros of part m are ``ptr[m]:ptr[m + 1]``.
-        row, column (int32[num_nonzeros]): Where the caller's order has them.
-        at (int64[num_nonzeros]): Place in the matrix' CSR.
+        row, column (int32[num_nonzeros]): Places of row and column in the caller's order of rows.
+        at (int64[num_nonzeros]): Place of the nonzero in the matrix' CSR.
     """
 
     ptr: Int64Array
@@ -68,10 +69,9 @@ def by_part(
     """Group nonzeros by their owner.
 
     Parameters:
-        nonzero_owner: int32[nnz].
-        rows, position (int32[n]): All rows in the order that they are to be in, and the place of
-            every row there: rows and columns of the result are such places, ascending by row in
-            every part.
+        nonzero_owner (int32[nnz]): Part of every nonzero.
+        rows, position (int32[n]): All rows in the order that the caller wants, and the place of
+            every row in this order.
     """
     return NonzerosByPart(
         *_by_part(matrix.indptr, matrix.indices, nonzero_owner, num_parts, rows, position)
@@ -97,11 +97,11 @@ def _by_part(indptr, indices, nonzero_owner, num_parts, rows, position):  # type
 def exchange_of_messages(
     receiver: Int32Array, sender: Int32Array, row_ptr: Int64Array, row: Int32Array, num_parts: int
 ) -> Exchange:
-    """The exchange of all parts' messages, which are sorted by receiver, then sender.
+    """The exchange of all parts with these messages, which are sorted by receiver, then sender.
 
     Parameters:
-        receiver, sender: int32[num_messages].
-        row_ptr, row: As of `plancc.plan.exchange.Side`.
+        receiver, sender (int32[num_messages]): Parts at both ends of every message.
+        row_ptr, row: See `plancc.plan.exchange.Side`.
     """
     send = by_sender(receiver, sender, row_ptr, row, num_parts)
     return Exchange(Side(*send), Side(offsets_of(receiver, num_parts), sender, row_ptr, row))
@@ -109,7 +109,7 @@ def exchange_of_messages(
 
 @njit(cache=True, nogil=True)
 def by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore[no-untyped-def]
-    """Messages by receiver, sorted by sender: the fields of their `Side`."""
+    """Sort messages by sender; return the fields of their `Side`."""
     ptr = offsets_of(sender, num_senders)
     peer = np.empty(len(sender), dtype=np.int32)
     out_ptr = np.zeros(len(sender) + 1, dtype=np.int64)
@@ -134,7 +134,7 @@ def by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True)
 def mark(place, row0, row1, bitmap):  # type: ignore[no-untyped-def]
-    """Set the bits of all `place` in `bitmap`, but for the part's own rows row0..row1-1."""
+    """Set the bits of all places in `bitmap`, except of the part's own rows row0..row1-1."""
     for k in range(len(place)):
         at = np.uint64(place[k])
         bitmap[at >> SIX] |= ONE << (at & LOW_SIX)
@@ -147,13 +147,13 @@ def mark(place, row0, row1, bitmap):  # type: ignore[no-untyped-def]
 def list_marked(  # type: ignore[no-untyped-def]
     bitmap, part_ptr, first_local, local, row, size, lengths, owner, messages
 ):
-    """Empty a bitmap over plan order, and list what it holds as messages, one for each owner.
+    """Clear a bitmap over plan order, and list the marked rows as messages, one for each owner.
 
-    From entry `size` on, `row` gets the rows as their owner numbers them; from entry `messages`
-    on, `lengths` (zeros so far) and `owner` get the messages' rows and owners. ``local[r]`` becomes
-    the local number of a marked row r: they are numbered from `first_local` on.
+    From entry `size` on, `row` gets the marked rows, numbered by their owner. From entry `messages`
+    on, `lengths` (zeros before) and `owner` get the number of rows and the owner of each message.
+    ``local[r]`` gets the local number of a marked row r; these numbers begin at `first_local`.
 
-    Returns `size` and `messages` after it.
+    Returns the new `size` and `messages`.
     """
     shift = first_local - size
     q, start, end = -1, np.int64(0), np.int64(0)
@@ -178,9 +178,9 @@ def list_marked(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_marked(bitmap, part_ptr, rows, messages):  # type: ignore[no-untyped-def]
-    """Empty a bitmap over plan order; add what it holds to `rows` and `messages` of the owners.
+    """Clear a bitmap over plan order; add the marked rows to `rows` and `messages` of their owners.
 
-    Returns the number of marked rows, and of parts that own any.
+    Returns the number of marked rows, and the number of parts that own marked rows.
     """
     num_rows, num_parts = np.int64(0), np.int64(0)
     q, end = -1, np.int64(0)
@@ -203,13 +203,13 @@ def count_marked(bitmap, part_ptr, rows, messages):  # type: ignore[no-untyped-d
 
 @njit(cache=True, nogil=True)
 def bits_below(word, at):  # type: ignore[no-untyped-def]
-    """The lowest `at` bits of a word, all of them for `at` of 64 and more."""
+    """The lowest `at` bits of a word; the whole word if `at` is 64 or more."""
     return word if at >= 64 else word & ((ONE << np.uint64(at)) - ONE)
 
 
 @njit(cache=True, nogil=True)
 def count_bits(word):  # type: ignore[no-untyped-def]
-    """Number of ones; LLVM makes one instruction of it."""
+    """Number of ones in a word. LLVM compiles this to one instruction."""
     word -= (word >> ONE) & np.uint64(0x5555555555555555)
     pairs = np.uint64(0x3333333333333333)
     word = (word & pairs) + ((word >> np.uint64(2)) & pairs)
@@ -219,5 +219,5 @@ def count_bits(word):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def first_bit(word):  # type: ignore[no-untyped-def]
-    """Number of the lowest one of a word that is not zero."""
+    """Place of the lowest one in a word that is not zero."""
     return count_bits(~word & (word - ONE))

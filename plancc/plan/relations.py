@@ -1,4 +1,4 @@
-"""What the relations of a plan with types hold and move."""
+"""The traffic of single relations and vertex types, in a plan with types."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from plancc.plan.plan import Plan
 
 @dataclass(frozen=True)
 class RelationTraffic:
-    """A relation, and what its product alone moves.
+    """A relation, and the traffic of the product with this relation alone.
 
     Attributes:
-        steps: By "expand" and, in an edge plan, "fold"; without hops.
+        nonzeros: Nonzeros of the relation.
+        steps: Traffic of "expand" and, in an edge plan, "fold", if messages are sent directly.
     """
 
     relation: Relation
@@ -29,28 +30,29 @@ class RelationTraffic:
 
     @property
     def volume(self) -> int:
-        """Rows that its product moves."""
+        """Rows that the product with the relation moves."""
         return sum(int(step.sent.sum()) for step in self.steps.values())
 
     @property
     def messages(self) -> int:
-        """Ordered pairs of parts that talk, in all steps."""
+        """Number of messages in all steps."""
         return sum(int(step.messages_sent.sum()) for step in self.steps.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return names and figures, ready for JSON."""
         figures = {"nonzeros": self.nonzeros, "volume": self.volume, "messages": self.messages}
         return dict(zip(("source", "name", "destination"), self.relation, strict=True)) | figures
 
 
 @dataclass(frozen=True)
 class TypeTraffic:
-    """A type of vertices, and what a product of all relations moves of it.
+    """A vertex type, and its share of the traffic of a product with all relations.
 
     Attributes:
-        row_imbalance: Most rows of a part over their mean, - 1.
-        volume: Rows that it moves: one for a part that needs a row, or has a partial one, in
-            whatever relations.
+        vertices: Number of vertices of the type.
+        row_imbalance: max / mean - 1 of the parts' rows of the type.
+        volume: Rows of the type that travel. A row counts once for every part that needs it, and
+            once for every part that has a partial row, however many relations use it.
     """
 
     name: str
@@ -60,7 +62,7 @@ class TypeTraffic:
 
 
 def relation_traffic(plan: Plan) -> list[RelationTraffic]:
-    """What every relation of a plan with types holds and moves."""
+    """The nonzeros and traffic of every relation in a plan with types."""
     types, parts = plan.header.types, plan.all_parts
     assert types is not None
     of = relations_of(plan)
@@ -84,7 +86,7 @@ def relation_traffic(plan: Plan) -> list[RelationTraffic]:
 
 
 def type_traffic(plan: Plan) -> list[TypeTraffic]:
-    """What every type of a plan with types has and moves."""
+    """The vertices and traffic of every vertex type in a plan with types."""
     types = plan.header.types
     assert types is not None
     owner, parts = plan.owner(), plan.all_parts
@@ -99,7 +101,7 @@ def type_traffic(plan: Plan) -> list[TypeTraffic]:
 
 
 def _step(side: Side, used: npt.NDArray[np.int64], num_parts: int) -> StepTraffic:
-    """The traffic of some rows of the end at which they arrive."""
+    """The traffic of the used rows only; `side` is the end at which rows arrive."""
     rows = np.unique(used)
     to, start = side.part_of_row()[rows], side.peer_of_row()[rows].astype(np.int64)
     pairs = np.unique(to * num_parts + start)

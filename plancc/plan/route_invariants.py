@@ -1,4 +1,4 @@
-"""Invariants of hops: that they bring the rows that parts need, and between nodes once."""
+"""Check hops: they bring every row that a part needs, and bring it to a node once."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ ROUTE_FAULTS = {
     ),
     6: ("hops of the {step} bring no other rows", "row {place} comes to part {part} for nothing"),
 }
-"""Invariant and problem of what `_route_fault` finds; rows are places in plan order."""
+"""Invariant and problem for the faults of `_route_fault`; rows are places in plan order."""
 OF_NODES = (1, 2)
-"""Faults of hops between nodes only."""
+"""Faults that only hops between nodes can have."""
 
 
 def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[str, str]]:
-    """(invariant, what breaks it or "") of the hops of these parts; nothing without hops."""
+    """Yield (invariant, what breaks it or "") for the hops of these parts; nothing without hops."""
     if route is None:
         return
     node = route.node_of_part()
@@ -66,14 +66,14 @@ def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[st
 def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: ignore[no-untyped-def]
     """(key of `ROUTE_FAULTS`, part, place or peer) of the first fault; zeros if there is none.
 
-    `ends` are the tables of collect, cross and spread, each by sender and by receiver, well formed.
-    `node` is empty where relays may be any parts.
+    `ends` are the well-formed tables of collect, cross and spread, each by sender and by receiver.
+    `node` is empty if relays may be any parts.
     """
     relays = len(node) == 0
-    came = np.zeros(part_ptr[-1], np.int8)  # 1 + hop in which a row arrives; 4: it is an own row
-    used = np.zeros(part_ptr[-1], np.bool_)
+    came = np.zeros(part_ptr[-1], np.int8)  # 1 + hop in which a row arrives; 4: own row; 0: absent
+    used = np.zeros(part_ptr[-1], np.bool_)  # whether a row that arrived is sent on or needed
     for i in range(len(needed_ptr) - 1):
-        # Own rows are there at the start; a hop may send what arrived in an earlier one.
+        # A part has its own rows at the start; a hop may send rows that arrived in an earlier hop.
         part = first + i
         came[part_ptr[part] : part_ptr[part + 1]] = 4
         for hop in range(3):
@@ -103,7 +103,7 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
             if not came[needed[e]]:
                 return 5, part, needed[e]
             used[needed[e]] = True
-        # Set the marks of this part back; every row that arrived must have been sent on or needed.
+        # Reset the marks of this part; every row that arrived must have been sent on or needed.
         came[part_ptr[part] : part_ptr[part + 1]] = 0
         for hop in range(3):
             ptr, peer, row_ptr, row = ends[2 * hop + 1]
@@ -115,7 +115,8 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
 
 
 def _crossing(exchanges: Exchanges, node: Int64Array) -> Iterator[tuple[str, str]]:
-    """As `route_invariants`, of all parts: nodes that send to each other in several messages."""
+    """Check, over all parts, that a node sends at most one message to another node; yields as
+    `route_invariants` does."""
     for step in filter(exchanges.hops, STEPS):
         cross, problem = exchanges.hops(step)[1].send, ""
         sender = np.repeat(node, np.diff(cross.ptr))

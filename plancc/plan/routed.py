@@ -1,9 +1,11 @@
-"""A rank's share of a route: what it sends and keeps in every hop; exchanges that take one.
+"""`PartRoute`, a rank's share of the hops of an exchange, and `Routed`, an exchange with hops.
+
+The *stage* of a rank is a buffer of rows that the rank sends on, or that arrive in a hop:
 
 stage of a rank    | own rows that cross | collected | crossed | spread |
-                           '--------cross from-------'    |
-                                                          '-- spread from
-halo rows                                 '---------- come from ---------'
+                           '-------cross sends-------'    |
+                                                          '-- spread sends
+halo rows                                 '------ are taken from --------'
 """
 
 from __future__ import annotations
@@ -20,15 +22,15 @@ from plancc.plan.values import Exchanges
 
 @dataclass(frozen=True)
 class PartRoute:
-    """A rank's share of a route.
+    """A rank's share of the hops of an exchange.
 
     Attributes:
-        own (int32[k]): Local numbers of the own rows that this rank sends after the first hop: the
-            first of the stage.
-        hops: Collect, cross and spread. Sent rows are own rows in the first, rows of the stage
-            later; what arrives is the hop's share of the stage.
-        at (int32[needed rows]): Where in the stage every row stands that this rank needs, in the
-            order of its halo, or of its folded rows.
+        own (int32[k]): Local numbers of the own rows that this rank sends after the first hop. They
+            are the first rows of the stage.
+        hops: Collect, cross and spread. Collect sends own rows; cross and spread send rows of the
+            stage. The rows that arrive in a hop are the hop's share of the stage.
+        at (int32[needed rows]): Place in the stage of every row that this rank needs, in the order
+            of the rank's halo rows or folded rows.
     """
 
     own: IntArray
@@ -36,32 +38,34 @@ class PartRoute:
     at: Int32Array
 
     def renumbered(self, new: IntArray) -> PartRoute:
-        """With other local numbers of own rows; ``new[r]`` is that of row r."""
+        """Renumber own rows: local row r becomes ``new[r]``."""
         collect, *others = self.hops
         return replace(self, own=new[self.own], hops=(collect.renumbered(new), *others))
 
     def stage_ptr(self) -> Int64Array:
-        """First row of every share of the stage: int64[5]."""
+        """Offsets of the four shares of the stage, int64[5]."""
         return offsets(np.array([len(self.own), *(hop.receive.volume for hop in self.hops)]))
 
 
 @dataclass(frozen=True, eq=False)
 class Routed(Exchange):
-    """An exchange of a rank whose rows travel in hops; rows that `keep` leaves go straight.
+    """A rank's exchange whose rows travel in hops; `keep` returns an exchange that sends directly.
 
     Attributes:
-        from_owners: Whether it leads as the hops do, from the owners of rows; the fold leads back.
+        route: The rank's share of the hops.
+        from_owners: Whether rows travel from their owners, in the direction of the hops. A fold
+            travels in the reverse direction.
     """
 
     route: PartRoute
     from_owners: bool = True
 
     def reversed(self) -> Routed:
-        """From the receivers to the senders, over the same hops."""
+        """The exchange from the receivers to the senders, over the same hops."""
         return Routed(self.receive, self.send, self.route, not self.from_owners)
 
     def renumbered(self, sent: IntArray | None = None, received: IntArray | None = None) -> Routed:
-        """As of `Exchange`; the owners' rows have these numbers in the hops too."""
+        """Renumber rows, see `Exchange.renumbered`; the owner's rows in the hops too."""
         new, own = super().renumbered(sent, received), sent if self.from_owners else received
         route = self.route if own is None else self.route.renumbered(own)
         return Routed(new.send, new.receive, route, self.from_owners)
@@ -72,9 +76,9 @@ class RankRows:
     """The rows of a rank.
 
     Attributes:
-        held: The parts that have them.
-        first_row: First of its rows in plan order.
-        local (int32[rows]): Local number of every row, in plan order.
+        held: The parts that have the rows.
+        first_row: Place of the rank's first row in plan order.
+        local (int32[rows]): Local number of every row; rows are in plan order.
     """
 
     held: RankParts
@@ -85,14 +89,17 @@ class RankRows:
 def exchange_of_rank(
     step: str, exchange: Exchange, parts: Exchanges, needed: IntArray, rows: RankRows
 ) -> Exchange:
-    """The exchange of a rank with its share in the hops of its parts.
+    """Return a rank's exchange with the rank's share of the hops.
 
-    Itself where these have none, and where the rank has parts of several nodes.
+    Returns `exchange` itself if the plan has no hops, or if a rank has parts of several nodes.
 
     Parameters:
-        parts: Of this rank's parts.
-        needed (int[needed rows]): Places of the rows that the rank needs, in the order in which it
-            numbers them.
+        step: "expand" or "fold".
+        exchange: The rank's exchange without hops.
+        parts: Messages of this rank's parts.
+        needed (int[needed rows]): Places in plan order of the rows that the rank needs, in the
+            order of the rank's numbers for these rows.
+        rows: The rank's own rows.
     """
     held, header = rows.held, rows.held.header
     if header.route is None or not header.route.keeps_groups(held.ranks):
@@ -117,6 +124,6 @@ def exchange_of_rank(
 
 
 def _find(there: Int64Array, wanted: npt.NDArray[np.integer]) -> Int32Array:
-    """Where every wanted number stands; all of them are there."""
+    """Place of every wanted number in `there`, which has all wanted numbers."""
     order = np.argsort(there, kind="stable").astype(np.int32)
     return order[np.searchsorted(there, wanted, sorter=order)] if len(wanted) else order[:0]

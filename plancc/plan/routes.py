@@ -1,13 +1,13 @@
-"""Messages between parts to hops: every row crosses to a node, or a group of parts, once.
+"""Turn messages between parts into hops, so that a row travels to a node, or a group, once.
 
-Node-aware communication in three hops (Bienz, Gropp, Olson 2019, "Node aware sparse matrix-vector
-multiplication"). Of every ordered pair of nodes one part sends for all of its node, and one
-receives for all of its own; which ones is chosen here, so that all parts of a node carry about as
-many rows.
+Three hops make a node-aware exchange (Bienz, Gropp, Olson 2019, "Node aware sparse matrix-vector
+multiplication"). For every ordered pair of nodes, one part of the first node sends all rows and one
+part of the second node receives all rows. This module chooses these two parts so that all parts of
+a node carry about the same number of rows.
 
-In two hops owners send to other groups themselves, to one relay in each (Selvitopi, Aykanat 2019,
-"Regularizing irregularly sparse point-to-point communications"). The relay of an owner's rows is
-chosen by load, not by place.
+With two hops, owners send their rows themselves, to one relay in every other group (Selvitopi,
+Aykanat 2019, "Regularizing irregularly sparse point-to-point communications"). Here the relay is
+chosen by load, not by position.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ from plancc.plan.topology import HOPS, Route, Topology
 from plancc.plan.values import STEPS, Exchanges
 
 MANY = 64
-"""Parts from which on relays are tried unasked: then a part has peers enough to wait for."""
+"""Number of parts from which the search tries relays by default; with fewer, peers are few."""
 
 
 def hops_of(
     send: Side, part_ptr: Int64Array, topology: Topology, most: int = 3
 ) -> tuple[Exchange, Exchange, Exchange]:
-    """Collect, cross and spread of messages from the owners of rows (`Exchanges`).
+    """Return the hops collect, cross and spread for messages from the owners of rows.
+
+    `Exchanges` describes the hops.
 
     Parameters:
-        send: By sender, which owns the rows: `Plan.send`, and ``Plan.fold.receive`` of a fold.
+        send: Messages by owner of the rows: `Plan.send`, or ``Plan.fold.receive`` for a fold.
         part_ptr (int64[num_parts + 1]): First row of every part in plan order.
-        topology: With a rank for every part.
-        most: 3, or 2: then there is nothing to collect.
+        topology: The nodes or groups, with a rank for every part.
+        most: Most messages that a row takes, 3 or 2; with 2, collect is empty.
 
     Raises:
         InputError: If the topology does not have one rank for every part.
@@ -79,14 +81,14 @@ def hops_of(
 
 
 def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan:
-    """The same plan with hops between nodes, or over relays of groups wherever these run.
+    """The same plan with hops between nodes, or with hops over relays, which suit any nodes.
 
     Parameters:
-        groups: The nodes, or the groups of relays.
-        relays: Messages that a row takes at most over relays: 2 or 3; None: between nodes.
+        groups: The nodes, or the groups of parts for relays.
+        relays: Most messages that a row takes over relays, 2 or 3; None: hops between nodes.
 
     Raises:
-        InputError: If the groups have not one rank for every part, or ranks share parts.
+        InputError: If the groups do not have one rank for every part, or if ranks share parts.
     """
     route = Route(groups if relays is None else None)
     groups.check(plan.num_parts)
@@ -102,7 +104,7 @@ def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan
 
 
 def routed_like(plan: Plan, old: Plan) -> Plan:
-    """A plan of other owners with hops as `old` has them, between nodes or over relays."""
+    """Give a plan the kind of hops that `old` has: between nodes, over relays, or none."""
     if old.header.topology is not None:
         return with_routes(plan, old.header.topology)
     recorded = re.fullmatch(r"(\S+) in ([23]) hops", str(old.provenance.get("relays")))
@@ -116,12 +118,13 @@ _Messages: TypeAlias = tuple[Int32Array, Int32Array, Int64Array]
 
 
 class _Once(NamedTuple):
-    """Rows of every part that a foreign node needs, each once: by owner, and then by node.
+    """Rows that travel between nodes, each row once per node, grouped by owner and then by node.
 
     Attributes:
-        owner, node (int32[k]): Of every group; no group is empty.
-        ptr (int64[k + 1]): Places of group i are ``place[ptr[i]:ptr[i + 1]]``.
-        place (int64[rows between nodes]): In plan order, ascending in every group.
+        owner, node (int32[k]): Owner of a group's rows, and the node that needs them; no group is
+            empty.
+        ptr (int64[k + 1]): Rows of group i are ``place[ptr[i]:ptr[i + 1]]``.
+        place (int64[rows between nodes]): Places of rows in plan order, ascending in every group.
     """
 
     owner: Int32Array
@@ -131,7 +134,7 @@ class _Once(NamedTuple):
 
 
 def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
-    """The group of an owner's rows for a node."""
+    """Index of the group of each owner's rows for each node, int64[len(owner)]."""
     keys = once.owner.astype(np.int64) * nodes + once.node
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 
@@ -139,7 +142,7 @@ def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> I
 def _carriers(
     messages: _Messages, once: _Once, topology: Topology
 ) -> tuple[Int32Array, Int32Array]:
-    """The part that sends, and the part that receives, the rows of every group of `once`."""
+    """The part that sends and the part that receives the rows of every group, int32[k] each."""
     node = topology.node_of_rank()
     pair, pair_of = np.unique(
         node[once.owner].astype(np.int64) * topology.nodes + once.node, return_inverse=True
@@ -165,7 +168,7 @@ def _carriers(
 
 
 def _relays(messages: _Messages, once: _Once, topology: Topology) -> Int32Array:
-    """The part that receives the rows of every group of `once`."""
+    """The relay that receives the rows of every group, int32[k]."""
     node, (sender, peer, rows) = topology.node_of_rank(), messages
     far = node[sender] != node[peer]
     group = _group_of(once, sender[far], node[peer[far]], topology.nodes)
@@ -183,7 +186,7 @@ def _relays(messages: _Messages, once: _Once, topology: Topology) -> Int32Array:
 def _step(
     sender: Int32Array, receiver: Int32Array, place: Int64Array, part_ptr: Int64Array
 ) -> Exchange:
-    """The exchange of these rows; a row that is there twice travels once."""
+    """The exchange of these rows; a row that is listed twice travels once."""
     parts, rows = len(part_ptr) - 1, int(part_ptr[-1])
     pair = sender.astype(np.int64) * parts + receiver
     if parts * parts * rows < 2**63:
@@ -194,13 +197,13 @@ def _step(
         new = np.ones(len(order), dtype=np.bool_)
         new[1:] = (np.diff(pair) != 0) | (np.diff(place) != 0)
         pair, place = pair[new], place[new]
-    # from the receivers, whose place those who send take here
+    # `exchange_of_rows` wants the receivers first: pass the senders as receivers, then reverse
     return exchange_of_rows(*np.divmod(pair, parts), place, parts).reversed()
 
 
 @njit(cache=True, nogil=True)
 def _once_per_node(ptr, peer, row_ptr, row, node, part_ptr):  # type: ignore[no-untyped-def]
-    """The fields of `_Once`, of messages by sender; (ptr, peer, row_ptr, row) is an `Side`."""
+    """The fields of `_Once` for the messages of a `Side` (ptr, peer, row_ptr, row), by sender."""
     parts = len(ptr) - 1
     owner, to = np.empty(len(peer), np.int32), np.empty(len(peer), np.int32)
     ends = np.zeros(len(peer) + 1, np.int64)
@@ -235,12 +238,12 @@ def _once_per_node(ptr, peer, row_ptr, row, node, part_ptr):  # type: ignore[no-
 
 @njit(cache=True, nogil=True)
 def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-untyped-def]
-    """Sender and receiver of every ordered pair of nodes: int32[2, pairs].
+    """Choose the sending and the receiving part of every ordered pair of nodes: int32[2, pairs].
 
-    `nodes` are the nodes of every pair, `crossing` its rows. `owned` and `needed` are (pair, part,
-    rows): what parts own of a pair's rows, and what they need of them. `load` has the rows that
-    every part sends and receives inside its node, and is changed. The pairs with most rows choose
-    first; each takes the parts that then have the least to do.
+    `nodes` are the two nodes of every pair, `crossing` the number of its rows. `owned` and `needed`
+    are (pair, part, rows): how many of a pair's rows a part owns, and how many it needs. `load` has
+    the rows that every part sends and receives inside its node, and is changed. The pair with the
+    most rows chooses first. Every pair takes the parts that would then have the least load.
     """
     pairs = len(crossing)
     width = (first[1:] - first[:-1]).max()
@@ -254,7 +257,7 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
     chosen = np.empty((2, pairs), np.int32)
     for i in np.argsort(-crossing, kind="mergesort"):
         for end in range(2):
-            # what is not here already comes in, and what others need goes out
+            # rows that the part lacks come in, and rows that other parts need go out
             here = own[i] if end == 0 else need[i]
             all_needed = crossing[i] if end == 0 else need[i].sum()
             start, stop = first[nodes[end][i]], first[nodes[end][i] + 1]
@@ -270,11 +273,12 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
 
 @njit(cache=True, nogil=True)
 def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped-def]
-    """The part of its node that receives each group of rows: int32[groups].
+    """Choose the part, in the node that needs a group of rows, that receives it: int32[groups].
 
-    `needed` is (ptr, part, rows) by group: what parts need of it. `load` has the rows that every
-    part sends and receives anyway, and is changed. The largest groups choose first; each takes the
-    part that is then the least busy, by what it sends or receives, whichever is more.
+    `needed` is (ptr, part, rows) by group: how many of the group's rows each part needs. `load` has
+    the rows that every part sends, and receives, without relaying, and is changed. The largest
+    group chooses first. Every group takes the part whose larger load, sent or received, would then
+    be smallest.
     """
     ptr, part, rows = needed
     sent, received = load
@@ -288,7 +292,7 @@ def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped
         onward = here.sum()
         best, least = start, -1
         for candidate in range(start, stop):
-            # what the relay needs itself comes in anyway, and does not go out again
+            # rows that the relay needs itself come in anyway, and are not sent on
             own = here[candidate - start]
             after = max(sent[candidate] + onward - own, received[candidate] + sizes[i] - own)
             if least < 0 or after < least:

@@ -1,8 +1,8 @@
-"""Reading a rank's slice of a plan file.
+"""Read a rank's slice of a plan file.
 
-Rank k of r takes the parts ``k * p // r .. (k + 1) * p // r - 1``; `plancc.plan.merge` makes one of
-them. Offsets are checked before anything is read with them, and all else by
-`plancc.plan.part_invariants`: a damaged file is an error and never a wrong address.
+Rank k of r has the parts ``k * p // r .. (k + 1) * p // r - 1``; `plancc.plan.merge` makes one part
+of them. Offsets are checked before they are used, and `plancc.plan.part_invariants` checks the
+rest. So a damaged file causes an error and never a wrong memory access.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ NONZEROS_AT_ONCE = 1 << 26
 
 
 def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tuple[Header, Part]:
-    """The slice of rank `rank` of `num_ranks`; nothing else of the plan file is read.
+    """Read the slice of rank `rank` of `num_ranks`, and nothing else of the plan file.
 
     Parameters:
-        rank, num_ranks: ``0 <= rank < num_ranks <= num_parts``; of a grid plan exactly the ranks of
-            its grid.
+        rank, num_ranks: ``0 <= rank < num_ranks <= num_parts``; a grid plan needs exactly the ranks
+            of its grid.
 
     Returns:
-        Header, Part: `Part.index` and `Part.num_parts`, and the peers, are in ranks.
+        Header, Part: `Part.index`, `Part.num_parts` and peers count ranks.
 
     Raises:
         InputError: If the file is missing, or the plan does not run on `num_ranks`.
@@ -49,14 +49,13 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
 
 
 def read_rows(file: PlanFile, rank: int, num_ranks: int, on_disk: bool = False) -> Part:
-    """The rows of rank `rank` in plan order, with vertex data, without nonzeros and messages.
+    """Read the rows of rank `rank` in plan order, with vertex data, without nonzeros and messages.
 
-    Links of its parts, as they stand in the file.
+    The links of the rank's parts come as the file has them. No kernel is called. All vertex data
+    except features are checked. With `on_disk`, features stay in the file
+    (`PlanFile.rows_on_disk`).
 
-    No kernel is called. Vertex data are checked as far as they are whole numbers. With `on_disk`
-    features stay in the file, as `PlanFile.rows_on_disk` has them.
-
-    Parameters and errors as of `read_part`.
+    Parameters and errors: see `read_part`.
     """
     header, share = file.header, None
     held = parts_of_rank(file.path, header, rank, num_ranks)
@@ -79,10 +78,10 @@ def read_rows(file: PlanFile, rank: int, num_ranks: int, on_disk: bool = False) 
 def read_part(
     file: PlanFile, rank: int, num_ranks: int, vertex_data: VertexData | None = None
 ) -> Part:
-    """The slice of rank `rank` from an open plan; see `read_rank_slice`.
+    """Read the slice of rank `rank` from an open plan; see `read_rank_slice`.
 
-    `vertex_data` of the rank's rows in plan order, as `read_rows` has them, are not read again;
-    their features may change places in memory (`VertexData.reordered`).
+    If `vertex_data` of the rank's rows, as `read_rows` returns them, are given, they are not read
+    again. Their features may be reordered in place (`VertexData.reordered`).
     """
     held = parts_of_rank(file.path, file.header, rank, num_ranks)
     parts = _read_parts(file, *held.parts_to_read)
@@ -99,7 +98,7 @@ def read_part(
 
 
 def _runs_alone(held: RankParts) -> bool:
-    """Whether the rank works on one part of the row or edge plan, messages included."""
+    """Whether the rank runs one part of the row or edge plan, with the part's own messages."""
     grid = held.header.grid
     return held.num_ranks == held.header.num_parts if grid is None else keeps_part(grid)
 
@@ -107,14 +106,14 @@ def _runs_alone(held: RankParts) -> bool:
 def _read_own_data(
     file: PlanFile, held: RankParts, part_ptr: Int64Array, on_disk: bool = False
 ) -> VertexData:
-    """The vertex data of a rank's rows, in plan order."""
+    """Read the vertex data of a rank's rows, in plan order."""
     data, (first, last) = file.read_vertex_data(*held.parts, on_disk), held.rows(part_ptr)
     start, stop = part_ptr[list(held.parts)]
     return data if (first, last) == (start, stop) else data.take(np.arange(first, last) - start)
 
 
 def _read_parts(file: PlanFile, first: int, last: int) -> PartRange:
-    """Parts ``first..last-1`` as they stand in the file, checked."""
+    """Read and check parts ``first..last-1``."""
     header = file.header
     part_ptr, fields = file.read("rows/part_ptr"), fields_of(header, file.read_parts(first, last))
     parts = PartRange(first=first, last=last, part_ptr=part_ptr, **fields)
@@ -125,12 +124,13 @@ def _read_parts(file: PlanFile, first: int, last: int) -> PartRange:
 
 
 def check_tables(file: PlanFile) -> None:
-    """Check all that `PlanFile.read_plan` does but the figures, some parts at a time.
+    """Check all that `PlanFile.read_plan` checks except the figures, some parts at a time.
 
-    Memory is that of the largest part, or of `NONZEROS_AT_ONCE`; an edge plan is read as a whole.
+    Memory is bounded by the largest part or by `NONZEROS_AT_ONCE` nonzeros. An edge plan is read
+    whole.
 
     Raises:
-        PlanError: Of the first invariant that does not hold.
+        PlanError: For the first invariant that does not hold.
     """
     header = replace(file.header, grid=None)
     if header.layout == "edge":
@@ -148,7 +148,7 @@ def check_tables(file: PlanFile) -> None:
         claims = claims_of(parts, RankParts(header, block, starts))
         digest += int(claims.sent.sum()) - int(claims.expected.sum())
         vertices += claims.vertices
-    differ = "a part expects other rows than are sent" if digest % 2**64 else ""
+    differ = "a part expects other rows than another part sends" if digest % 2**64 else ""
     repeated = "a vertex has several rows, or none" if vertices % 2**64 else ""
     of_all = [
         ("sends and receives mirror each other", differ),

@@ -1,7 +1,7 @@
-"""Which parts share a node, and whether rows travel in hops between nodes, or over relays.
+"""`Topology`, which parts share a node, and `Route`, whether rows travel between nodes or relays.
 
-Parts are numbered node by node, as MPI places ranks unless told otherwise: node 0 runs the first
-parts, node 1 those after them.
+Parts are numbered node by node, as MPI places ranks by default: node 0 runs the first parts, node 1
+the next parts.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ MOST = 2**31 - 1
 HOPS = ("collect", "cross", "spread")
 """The hops of a step, in their order."""
 RELAYS = "relays"
-"""Attribute of the root group of a plan whose hops lead over any parts: 1."""
+"""Attribute of the root group, with value 1, of a plan whose hops may lead over any parts."""
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Nodes and their ranks; `str` of it is what `parse` reads.
+    """Nodes and their ranks; `parse` reads the text that `str` returns.
 
     Attributes:
-        groups: Numbers of consecutive nodes, and of the ranks of each: ((4, 8), (1, 2)) is four
-            nodes of 8 ranks and one of 2. Neighbours have different numbers of ranks.
+        groups: Pairs (number of consecutive nodes, ranks of each of these nodes): ((4, 8), (1, 2))
+            is four nodes of 8 ranks and then one node of 2. Consecutive pairs have different
+            numbers of ranks.
     """
 
     groups: tuple[tuple[int, int], ...]
 
     @classmethod
     def parse(cls, text: object) -> Self:
-        """``4x8`` is 4 nodes of 8 ranks each, ``4x8+1x2`` has one more of 2 ranks.
+        """Parse ``4x8``, 4 nodes of 8 ranks each, or ``4x8+1x2``, with one more node of 2 ranks.
 
         Raises:
             InputError: For any other text.
@@ -50,14 +51,14 @@ class Topology:
         if len(pairs) < len(found) or max(map(max, pairs)) > MOST:
             raise InputError(
                 f"topology '{text}': give nodes x ranks per node, such as 4x8 for 4 nodes of 8 "
-                "ranks each, or 4x8+1x2 for one more of 2 ranks"
+                "ranks each, or 4x8+1x2 for one more node of 2 ranks"
             )
         groups = groupby(pairs, key=lambda pair: pair[1])
         return cls(tuple((sum(nodes for nodes, _ in each), ranks) for ranks, each in groups))
 
     @classmethod
     def recorded(cls, provenance: Mapping[str, Any], num_ranks: int) -> Self | None:
-        """The topology that a plan was compiled for, if that is what the ranks make up."""
+        """The topology that a plan was compiled for; None without one, or for other rank counts."""
         try:
             found = cls.parse(str(provenance.get("topology", "")))
             found.check(num_ranks)
@@ -78,11 +79,11 @@ class Topology:
 
     @property
     def ranks_per_node(self) -> int | None:
-        """Ranks of every node; None: the nodes differ."""
+        """Ranks of every node; None if nodes have different numbers of ranks."""
         return self.groups[0][1] if len(self.groups) == 1 else None
 
     def check(self, num_parts: int) -> None:
-        """InputError unless there is exactly one part for every rank."""
+        """Raise InputError unless there is exactly one part for every rank."""
         if num_parts != self.num_ranks:
             raise InputError(
                 f"topology {self} has {self.num_ranks} ranks, one for every part; here are "
@@ -95,7 +96,7 @@ class Topology:
         return np.repeat(ranks, nodes)
 
     def first_ranks(self) -> npt.NDArray[np.int64]:
-        """First rank of every node, and the number of all: int64[nodes + 1]."""
+        """First rank of every node, and at the end the number of ranks: int64[nodes + 1]."""
         return np.append(0, np.cumsum(self.ranks()))
 
     def node_of_rank(self) -> npt.NDArray[np.int32]:
@@ -105,10 +106,10 @@ class Topology:
 
 @dataclass(frozen=True)
 class Route:
-    """Hops between the nodes of a topology, or over relays, which may be any parts.
+    """How rows travel in hops: between nodes of a topology, or over relays, which are any parts.
 
     Attributes:
-        topology: Which parts share a node; None: over relays.
+        topology: Which parts share a node; None if rows travel over relays.
     """
 
     topology: Topology | None = None
@@ -118,9 +119,9 @@ class Route:
 
     @classmethod
     def read(cls, attributes: Mapping[str, Any], topology: Topology | None) -> Self:
-        """The route that the attributes of the root group say, which have one.
+        """Read the route from attributes of the root group; `topology` is parsed already.
 
-        InputError for another value of `RELAYS`, and for both. `topology` is read already.
+        InputError if `RELAYS` is not 1, or if there are both relays and a topology.
         """
         if RELAYS not in attributes:
             return cls(topology)
@@ -131,11 +132,11 @@ class Route:
         return cls()
 
     def attributes(self) -> dict[str, str | bool]:
-        """Attributes of the root group."""
+        """The attributes of the root group that describe the route."""
         return {RELAYS: True} if self.topology is None else {"topology": str(self.topology)}
 
     def problem(self, layout: str, num_parts: int) -> str:
-        """Why the route does not fit a plan of these; "" if it does."""
+        """Say why the route does not fit a plan of this layout and size; "" if it fits."""
         if layout not in ("row", "edge"):
             return f"{self} in a plan of layout '{layout}'"
         if self.topology is None or self.topology.num_ranks == num_parts:
@@ -144,7 +145,7 @@ class Route:
         return f"{self}, of {ranks} ranks, in a plan of {num_parts} parts"
 
     def keeps_groups(self, ranks: npt.NDArray[np.int64]) -> bool:
-        """Whether no rank has parts of several nodes or, over relays, several parts.
+        """Whether every rank has parts of one node only or, with relays, one part only.
 
         `ranks`: int64[num_ranks + 1], the first part of every rank.
         """
@@ -153,5 +154,5 @@ class Route:
         return bool(np.isin(first, ranks).all())
 
     def node_of_part(self) -> npt.NDArray[np.int32]:
-        """Node of every part, int32[num_parts]; empty over relays."""
+        """Node of every part, int32[num_parts]; empty if rows travel over relays."""
         return np.zeros(0, np.int32) if self.topology is None else self.topology.node_of_rank()

@@ -1,4 +1,4 @@
-"""Header of plans, and their messages by step."""
+"""`Header`, the sizes and the kind of a plan, and `Exchanges`, its messages by step."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from plancc.plan.topology import HOPS, Route, Topology
 STEPS = ("expand", "fold")
 """The steps of a product; row plans have no fold."""
 LINKS = "links"
-"""The exchange of the targets of links; rows are rows of the owners, as in the expand."""
+"""The exchange that brings the targets of links; rows are numbered by owners, as in the expand."""
 OF_ROWS = (*STEPS, LINKS)
-"""Exchanges whose rows are numbered as their owners do; hops have places in plan order."""
+"""Exchanges whose rows are numbered by their owners; hops have places in plan order instead."""
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,16 @@ class Header:
     """Sizes and kind of a plan, which a reader needs before it touches an array.
 
     Attributes:
-        layout: "row": every nonzero lives with the owner of its row. "edge": it may live with any
-            part. "grid", "feature": as "row", and several ranks may share a part, as `grid` says.
+        layout: "row": the owner of a row holds all its nonzeros. "edge": any part may hold a
+            nonzero. "grid", "feature": like "row", but several ranks may share a part (`grid`).
         normalization: "sym", "row" or "none" (`plancc.graph.normalize`).
         self_loops: Whether the identity was added before normalising.
         grid: Which ranks share a part, in layouts "grid" and "feature"; None: every part has one
             rank.
-        route: Where rows travel in hops; None: they go straight from part to part.
-        types: The types of the vertices, and their relations; None: vertices are of one type.
-        links: Negatives of every validation and test link; 0: they share them; None: the plan has
-            no links.
+        route: How rows travel in hops; None: parts send to each other directly.
+        types: The vertex types and relations; None: all vertices have one type.
+        links: Number of negatives of every validation and test link; 0: links share their
+            negatives; None: the plan has no links.
     """
 
     layout: str
@@ -49,21 +49,21 @@ class Header:
 
     @property
     def topology(self) -> Topology | None:
-        """Which parts share a node, of a plan with hops between nodes; None: there are none."""
+        """Which parts share a node, in a plan with hops between nodes; else None."""
         return None if self.route is None else self.route.topology
 
     @property
     def ranks_per_node(self) -> int | None:
-        """Ranks of every node of the topology; None: they differ, or there is none."""
+        """Ranks of every node; None if nodes differ, or if there is no topology."""
         return None if self.topology is None else self.topology.ranks_per_node
 
     @property
     def num_ranks(self) -> int:
-        """Ranks that the plan is for."""
+        """Number of ranks that the plan is made for."""
         return self.num_parts if self.grid is None else self.grid.num_ranks
 
     def problem(self) -> str:
-        """Why grid, route, types or links do not fit the rest; "" if all do."""
+        """Say why grid, route, types or links do not fit the rest of the header; "" if all fit."""
         return (
             next((problem for _, problem in self.invariants() if problem), "")
             or self.types_problem()
@@ -71,13 +71,13 @@ class Header:
         )
 
     def invariants(self) -> Iterator[tuple[str, str]]:
-        """(invariant, what breaks it or "") of the grid and of the route."""
+        """Yield (invariant, what breaks it or "") for the grid and the route."""
         yield "the grid fits layout, parts and vertices", self._grid_problem()
         problem = "" if self.route is None else self.route.problem(self.layout, self.num_parts)
         yield "the topology fits layout and parts", problem
 
     def _grid_problem(self) -> str:
-        """Why the grid does not fit layout, parts and vertices; "" if it does."""
+        """Say why the grid does not fit layout, parts and vertices; "" if it fits."""
         grid = self.grid
         if grid is None:
             missing = self.layout in ("grid", "feature")
@@ -94,7 +94,7 @@ class Header:
         return ""
 
     def types_problem(self) -> str:
-        """Why the types do not fit the vertices; "" if they do, or if there are none."""
+        """Say why the types do not fit the vertices; "" if they fit, or without types."""
         types = self.types
         if types is None:
             return ""
@@ -105,7 +105,7 @@ class Header:
         return ""
 
     def links_problem(self) -> str:
-        """Why links do not fit the layout; "" if they do, or if there are none."""
+        """Say why links do not fit the layout; "" if they fit, or without links."""
         if self.links is None:
             return ""
         if self.grid is not None or self.types is not None:
@@ -113,7 +113,7 @@ class Header:
         return f"{self.links} negatives of a link" if self.links < 0 else ""
 
     def lacks(self, step: str) -> str:
-        """Why a plan has no messages of a step that is not in `steps`, after "in a plan"."""
+        """Say why a plan has no messages of a step outside `steps`; completes "in a plan ..."."""
         if step == LINKS:
             return "without the attribute 'links'"
         if step in STEPS or self.route is not None:
@@ -121,7 +121,7 @@ class Header:
         return "without the attribute 'topology'"
 
     def steps(self) -> tuple[str, ...]:
-        """The steps whose messages a plan has, and its links, by their names in the file."""
+        """Names, in the file, of the plan's exchanges: steps, their hops, and links."""
         steps = STEPS if self.layout == "edge" else STEPS[:1]
         hops = () if self.route is None else HOPS
         links = () if self.links is None else (LINKS,)
@@ -131,17 +131,17 @@ class Header:
 class Exchanges(dict[str, Exchange]):
     """The messages of all steps and hops of a plan, by their names in the file (`Header.steps`).
 
-    The *hops* of a step bring its rows from their owners to the parts that need them. Their rows
-    are places in plan order, strictly ascending; a part sends rows that it owns or that came in an
-    earlier hop. Hops between nodes bring each row once to a node:
+    The *hops* of a step bring its rows from their owners to the parts that need them. In hops, row
+    numbers are places in plan order, strictly ascending. A part sends rows that it owns or that
+    arrived in an earlier hop. Hops between nodes bring each row to a node once:
 
         owner --collect--> sender of its node --cross--> receiver of a node --spread--> part
               --collect--> part of the same node
 
-    The way back has the hops reversed; the sender of a row adds what is returned for it. Partial
-    rows of an edge plan's fold go back along its hops, from the parts that have them to the owners.
-    One message at most crosses from a node to another. With *relays* any part may pass rows on in
-    any hop.
+    The adjoint sends gradients through the reversed hops, and every sender of a row adds the
+    gradients that come back. Partial rows of a fold also travel through reversed hops, from parts
+    to owners. A node sends at most one message to another node. With *relays*, any part may pass
+    rows on in any hop.
     """
 
     @property
@@ -151,20 +151,20 @@ class Exchanges(dict[str, Exchange]):
 
     @property
     def fold(self) -> Exchange | None:
-        """Partial rows of an edge plan's product, from the parts to the owners; None: a row plan.
+        """Partial rows of an edge plan's product, from parts to owners; None in a row plan.
 
         The rows that a part sends, one message after the other, are its folded rows.
         """
         return self.get("fold")
 
     def hops(self, step: str) -> tuple[Exchange, ...]:
-        """Collect, cross and spread of a step; () where it has no hops."""
+        """The hops collect, cross and spread of a step; () if the step has no hops."""
         return tuple(self[name] for hop in HOPS if (name := f"{step}_{hop}") in self)
 
     def needed(self, step: str) -> Side:
-        """The end of a step at the parts that need the owners' rows, or have partial ones."""
+        """The end of a step at the parts that need the owners' rows, or have partial rows."""
         return self[step].receive if step == "expand" else self[step].send
 
     def of_parts(self, first: int, last: int) -> Exchanges:
-        """The messages of parts ``first..last-1``; part `first` has number 0 there."""
+        """The messages of parts ``first..last-1``; the returned exchanges number `first` as 0."""
         return Exchanges({name: each.of_parts(first, last) for name, each in self.items()})

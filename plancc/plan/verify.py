@@ -1,4 +1,4 @@
-"""`verify`: all invariants of a plan, by name, and its matrix against the graph's."""
+"""Verify a plan: check all invariants, and compare the plan's matrix with the graph's matrix."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from plancc.plan.reader import PlanFile
 
 
 def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list[str]:
-    """Check a plan file, its checksums, content hash and stored metrics included.
+    """Check a plan file: checksums, content hash, invariants and stored metrics.
 
-    In a file of a higher minor version, only what this version knows is checked.
+    In a file of a higher minor version, datasets that this version does not know are not checked.
 
     Parameters:
-        against: The graph it was compiled from: the union of the parts must be its normalised
-            matrix, without the edges that links of the plan leave out.
+        path: The plan file.
+        against: The graph that the plan was compiled from. The union of the parts must be its
+            normalised matrix, without the edges that the plan's links remove.
 
     Returns:
         The names of the checks.
 
     Raises:
-        PlanError: Names the first invariant that does not hold, and where.
+        PlanError: Names the first invariant that does not hold, and the place.
     """
     path = fspath(path)
     with PlanFile(path) as file:
@@ -41,7 +42,7 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
 
 
 def verify(plan: Plan, against: Graph | None = None, *, path: str = "") -> list[str]:
-    """Check a plan value; see `verify_file`. Errors begin with `path`, if there is one."""
+    """Check a plan in memory; see `verify_file`. Errors begin with `path` if it is given."""
     done = check(plan_invariants(plan), path)
     if against is not None:
         if problem := _difference_of_links(plan, against):
@@ -51,9 +52,10 @@ def verify(plan: Plan, against: Graph | None = None, *, path: str = "") -> list[
 
 
 def _difference_of_links(plan: Plan, graph: Graph) -> str:
-    """As `_difference`, of the graph without the edges that links keep from carrying messages.
+    """See `_difference`; compare with the graph without the edges that are links only.
 
-    Training links are among these if a share of them was set apart (``disjoint_train_ratio``).
+    These edges are validation and test links. Training links are among them if a share of the
+    training links was set apart (``disjoint_train_ratio``).
     """
     if plan.links is None or graph.num_vertices != plan.num_vertices:
         return _difference(plan, graph)
@@ -65,7 +67,7 @@ def _difference_of_links(plan: Plan, graph: Graph) -> str:
 
 
 def _difference(plan: Plan, graph: Graph) -> str:
-    """Where the plan's matrix is not the graph's, normalised as the header says; "" if nowhere."""
+    """Say where the plan's matrix differs from the graph's normalised matrix; "" if nowhere."""
     header = plan.header
     if graph.num_vertices != plan.num_vertices:
         return (

@@ -1,8 +1,8 @@
-"""What travels in an epoch: one count, for predictions and for the runtime's own figures.
+"""Count the words and messages of an epoch, for predictions and for the runtime's figures.
 
-Whoever executes a layout, or predicts it, says what the names of its program's steps move: its
-*transfers*; `count` adds them up. The runtime's transports count the same as they send, and tests
-hold them to it. A word is one number of any type.
+A reader of a program says what the names of the program's steps move: its *transfers*. `count` adds
+the transfers up. Tests check that the runtime's transports send exactly these counts. A word is one
+number of any type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plancc.plan.products import Step
 
 @dataclass(eq=False)
 class Counts:
-    """What every rank hands to the network, int64[num_ranks] each; names as in the runtime."""
+    """Words, messages and reductions of every rank, int64[num_ranks] each; the runtime's names."""
 
     words_sent: Int64Array
     words_received: Int64Array
@@ -47,31 +47,33 @@ class Counts:
 
 @dataclass(frozen=True, eq=False)
 class Transfer(ABC):
-    """What ranks hand to the network at once; empty messages do not count.
+    """One exchange or collective of all ranks; empty messages do not count.
 
     Attributes:
-        reverse: Whether it travels back: of messages from receivers to senders; a broadcast as a
-            reduction to its root, an all-gather as a reduce-scatter.
+        reverse: Whether data travel back: messages go from receivers to senders, a broadcast is a
+            reduction to its root, an all-gather is a reduce-scatter.
     """
 
     reverse: bool = field(default=False, kw_only=True)
 
     def reversed(self) -> Self:
-        """The same the other way."""
+        """The same transfer in the other direction."""
         return replace(self, reverse=not self.reverse)
 
     @abstractmethod
     def counts(self, num_ranks: int) -> Counts:
-        """What every one of the ranks 0..num_ranks - 1 sends, receives and reduces."""
+        """Return the counts of the ranks 0..num_ranks - 1."""
 
 
 def transfers(
     program: Iterable[Step], moved: Mapping[str, Sequence[Transfer]]
 ) -> Iterator[Transfer]:
-    """What the steps of a program hand to the network, in their order.
+    """Yield the transfers of a program's steps, in their order.
 
     Parameters:
-        moved: What the names of steps move, as a program moves it forward; of other names, nothing.
+        program: The steps.
+        moved: Transfers by the name of the step, in the direction of the forward program. A step
+            with another name moves nothing.
     """
     for step in program:
         for each in moved.get(step.name, ()) if step.moves else ():
@@ -79,7 +81,7 @@ def transfers(
 
 
 def count(transfers: Iterable[Transfer], num_ranks: int) -> Counts:
-    """What every rank hands to the network in all of these transfers, exactly."""
+    """Sum of the counts of all transfers."""
     total = Counts.zero(num_ranks)
     for transfer in transfers:
         total.add(transfer.counts(num_ranks))
@@ -91,9 +93,9 @@ class RowMessages(Transfer):
     """Rows in point-to-point messages.
 
     Attributes:
-        step: Of all ranks that are counted, or int64[1]: of the one whose counts are wanted.
-        width (int or int64[num_ranks]): Columns of a row; one number per rank is the same at both
-            ends of every message.
+        step: Rows and messages of all ranks, or of one rank only (int64[1]).
+        width (int or int64[num_ranks]): Columns of a row; if given for every rank, the width must
+            be equal at both ends of every message.
     """
 
     step: StepTraffic
@@ -107,7 +109,7 @@ class RowMessages(Transfer):
 
 @dataclass(frozen=True, eq=False)
 class Collective:
-    """What disjoint groups of the same size do at once.
+    """A collective operation of disjoint groups of ranks, which have the same size.
 
     Attributes:
         ranks (int64[groups, members]): The ranks of every group, ascending.
@@ -123,12 +125,12 @@ class Collective:
 
 @dataclass(frozen=True, eq=False)
 class BroadcastWords(Collective, Transfer):
-    """Rounds of broadcasts, or of reductions to the root: the same backward.
+    """Rounds of broadcasts; reversed, rounds of reductions to the root.
 
     Attributes:
-        words (int64[rounds, groups]): Words of the root.
-        root (int64[rounds, groups]): Its place in the group.
-        buffers (int64[rounds, groups] or int): Number of messages that the words travel in.
+        words (int64[rounds, groups]): Words that the root sends.
+        root (int64[rounds, groups]): Place of the root in the group.
+        buffers (int64[rounds, groups] or int): Number of messages in which the words travel.
     """
 
     words: Int64Array
@@ -155,10 +157,10 @@ class BroadcastWords(Collective, Transfer):
 
 @dataclass(frozen=True, eq=False)
 class AllReduceWords(Collective, Transfer):
-    """Sums at every member.
+    """A sum over each group, which every member gets.
 
     Attributes:
-        words: int64[groups].
+        words (int64[groups]): Words of the sum.
     """
 
     words: Int64Array
@@ -172,7 +174,7 @@ class AllReduceWords(Collective, Transfer):
 
 @dataclass(frozen=True, eq=False)
 class AllGatherWords(Collective, Transfer):
-    """Every member's piece to all others, or a reduce-scatter: the same backward.
+    """Every member sends its piece to all other members; reversed, a reduce-scatter.
 
     Attributes:
         words (int64[groups, members]): Words of the members' pieces.
@@ -219,5 +221,5 @@ class AllToAllWords(Collective, Transfer):
 
 
 def _sums(place: npt.NDArray[np.integer], amount: Int64Array, size: int) -> Int64Array:
-    """The sum of the amounts of every place, exact below 2^53."""
+    """Sum of the amounts of every place, int64[size]; exact below 2^53."""
     return np.bincount(place, weights=amount, minlength=size).astype(np.int64)

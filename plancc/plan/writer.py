@@ -1,4 +1,4 @@
-"""Plan to HDF5."""
+"""Write a plan file in HDF5."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from plancc.plan.values import Header
 CHUNK_BYTES = 1 << 19
 """Size of an HDF5 chunk, in compressed files."""
 CHUNKS_PER_WRITE = 64
-"""Sizes of a chunk written between two checks for an interrupt."""
+"""Chunks that are written between two checks for an interrupt."""
 LIBVER = "v110"
-"""HDF5 1.10, from 2016: the first whose structures in the file all have checksums of their own."""
+"""HDF5 1.10, from 2016: the first version with checksums in all structures of a file."""
 ALIGNED = {"alignment_threshold": 1, "alignment_interval": 8}
-"""Numbers stand at multiples of their size, so that a dataset can be mapped into memory."""
+"""Datasets begin at multiples of 8 bytes, so that they can be mapped into memory."""
 
 
 def write_file(
@@ -53,14 +53,14 @@ def write_file(
         try:
             work = pool.submit(_write, stream, header, arrays, attributes, compress, hashed.result)
             work.result()
-        except BaseException as error:  # Ctrl-C, which Python raises in the main thread only
+        except BaseException as error:  # also Ctrl-C, which Python raises in the main thread only
             stream.stop(error)
             raise
     return hashed.result()[1]
 
 
 class Reserved(NamedTuple):
-    """Type and size of a dataset whose entries are written into the file later."""
+    """Type and shape of a dataset whose entries are written later."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -74,15 +74,15 @@ def reserve_file(
     leaves: Mapping[str, Digests],
     content: str,
 ) -> dict[str, int]:
-    """Write a plan file that has a place for every reserved dataset, and no entries there.
+    """Write a plan file with room for every reserved dataset, whose entries are written later.
 
     Parameters:
         path: An empty file.
-        attributes: As of `write_file`.
+        attributes: See `write_file`.
         leaves, content: Digests and content hash of the whole plan.
 
     Returns:
-        Where every reserved dataset begins in the file, in bytes; 0 for one without entries.
+        Offset in the file of every reserved dataset, in bytes; 0 for a dataset without entries.
 
     Raises:
         OSError: If the file cannot be written.
@@ -92,10 +92,10 @@ def reserve_file(
 
 
 class Stream(io.FileIO):
-    """A file for HDF5 that fails afterwards.
+    """A file for HDF5 that keeps a write error until `check` raises it.
 
-    HDF5 crashes at the end of the process after a failed write. Hence this file keeps an error,
-    drops everything after it, and `check` raises it.
+    After a failed write, HDF5 crashes at the end of the process. So this file reports success,
+    keeps the error and drops all later writes.
     """
 
     _error: BaseException | None = None
@@ -133,7 +133,7 @@ def _write(
     compress: bool,
     hashed: Callable[[], tuple[Mapping[str, Digests], str]],
 ) -> dict[str, int]:
-    """Write all but the entries of reserved datasets, and return where these begin."""
+    """Write all but the entries of reserved datasets; return the offsets of reserved datasets."""
     places = {}
     try:
         with h5py.File(stream, "w", libver=(LIBVER, LIBVER), **ALIGNED) as file:
@@ -156,12 +156,12 @@ def _write(
             write_attributes(file, {"content_sha256": content})
     finally:
         stream.close()
-        stream.check()  # HDF5 may say anything after a failed write
+        stream.check()  # raise the first error; after a failed write, HDF5 may raise any other
     return places
 
 
 def _reserve(file: h5py.File, name: str, kind: Reserved) -> int:
-    """Give a dataset its bytes in the file now; return where they begin."""
+    """Allocate a dataset in the file; return its offset in bytes."""
     early = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     early.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     early.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
@@ -171,7 +171,7 @@ def _reserve(file: h5py.File, name: str, kind: Reserved) -> int:
 
 
 def _stored_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type that the file has; texts are UTF-8."""
+    """The dtype of a dataset in the file; texts are UTF-8."""
     return h5py.string_dtype("utf-8", dtype.itemsize) if dtype.kind == "S" else dtype
 
 
@@ -182,12 +182,12 @@ def write_array(
     compress: bool,
     check: Callable[[], None],
 ) -> None:
-    """Write a dataset piece by piece; `check` raises where writing has failed.
+    """Write a dataset piece by piece; `check` raises if writing has failed.
 
-    `array` may be anything with its `shape`, `dtype`, `size`, `nbytes` and slices.
+    `array` may be any object with `shape`, `dtype`, `size`, `nbytes` and slices.
     """
     dtype = _stored_type(array.dtype)
-    if array.size == 0:  # HDF5 has no chunks of nothing
+    if array.size == 0:  # HDF5 has no empty chunks
         file.create_dataset(name, shape=array.shape, dtype=dtype, track_times=False)
         return
     row_bytes = max(1, array.nbytes // len(array))

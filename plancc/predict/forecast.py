@@ -1,4 +1,4 @@
-"""The predicted epoch of a plan beside that of a random partition and beside its bound."""
+"""Forecast: a plan's predicted epoch beside a random partition's, and beside a lower bound."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plancc.predict.schedules import tables_of
 from plancc.text import four_digits
 
 ALIKE = 0.01
-"""Share by which random partitions may differ among themselves."""
+"""Share by which predictions of random partitions differ among each other."""
 
 RECORDED = ("machine", "dims", "epoch_seconds", "random_epoch_seconds", "bound_seconds")
 """Names of `Forecast.provenance`."""
@@ -22,13 +22,13 @@ RECORDED = ("machine", "dims", "epoch_seconds", "random_epoch_seconds", "bound_s
 
 @dataclass(frozen=True)
 class Forecast:
-    """Predicted seconds of one epoch, as a plan's provenance has them.
+    """Predicted seconds of one epoch, as recorded in a plan's provenance.
 
     Attributes:
-        predictor: Widths of the layers, and the machine.
-        seconds: The plan's; None: these widths do not fit its grid.
-        random_seconds: Of an even random row partition onto as many ranks.
-        bound_seconds: With all work evenly spread, and no rows exchanged.
+        predictor: The predictor, with widths of the layers and the machine.
+        seconds: Seconds of the plan; None if its grid has more columns than a width.
+        random_seconds: Seconds of an even random row partition onto as many ranks.
+        bound_seconds: Seconds with all work evenly spread and no rows exchanged.
     """
 
     predictor: Predictor
@@ -38,11 +38,11 @@ class Forecast:
 
     @classmethod
     def of(cls, predictor: Predictor, plan: Plan, matrix: Graph) -> Forecast:
-        """The forecast for a plan of this matrix."""
+        """Return the forecast for a plan of this matrix."""
         ranks = plan.header.num_ranks
         try:
             seconds = predictor.epoch(tables_of(plan)).seconds
-        except InputError:  # a grid with more columns than a width has
+        except InputError:  # the grid has more columns than one of the widths
             seconds = None
         return cls(
             predictor,
@@ -53,12 +53,12 @@ class Forecast:
 
     @property
     def slower(self) -> bool:
-        """Whether the plan is predicted slower than the random partition, by more than `ALIKE`."""
+        """Whether the plan is predicted to be slower than random by more than `ALIKE`."""
         return self.seconds is not None and self.seconds > (1 + ALIKE) * self.random_seconds
 
     @property
     def comparison(self) -> str:
-        """Both times, the machine and the widths, in words."""
+        """A sentence with both times, the machine and the widths."""
         assert self.seconds is not None
         machine, dims = self.predictor.machine, ",".join(map(str, self.predictor.dims))
         own, random = (four_digits(1e3 * each) for each in (self.seconds, self.random_seconds))
@@ -69,7 +69,7 @@ class Forecast:
         )
 
     def provenance(self) -> Mapping[str, Any]:
-        """Machine, widths and seconds, by their names in a provenance."""
+        """Return machine, widths and seconds by their names in a provenance."""
         seconds = {} if self.seconds is None else {"epoch_seconds": self.seconds}
         return {
             "machine": self.predictor.machine.to_json(),

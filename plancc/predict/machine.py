@@ -1,8 +1,9 @@
-"""A machine as a value. Measures nothing, and predicts nothing.
+"""A machine as a value: its rates, without any measurement or prediction.
 
-Three numbers are the postal model (a message of b bytes takes ``latency + b / bandwidth`` seconds)
-beside a rate of multiply-adds; the rest says what ranks of a node share, how fast products of other
-shapes and other work are, and how collectives are made. `plancc.predict.simulation` uses all of it.
+Three numbers give the postal model (a message of b bytes takes ``latency + b / bandwidth`` seconds)
+and a rate of multiply-adds. The other numbers say what the ranks of a node share, how fast products
+of other shapes and other work are, and how collectives are made. `plancc.predict.simulation` uses
+all of them.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ Float64Array = npt.NDArray[np.float64]
 COLLECTIVES = ("ring", "tree", "auto")
 """Shapes of broadcasts and all-reduces."""
 DRAWN = {"drawn_block": 6.5e-4, "drawn_row": 3.4e-7, "drawn_nonzero": 2e-8}
-"""Seconds of a mini-batch where they are not measured: from a core of an AMD EPYC."""
+"""Seconds of a mini-batch by default, measured on a core of an AMD EPYC."""
 MOST = 2**31 - 1
 """Most ranks, or cores, of a node."""
 MOST_INTEGER = 2**63 - 1
-"""Largest whole number, as TOML has them; what is larger is written with an exponent."""
+"""Largest integer of TOML; larger numbers are written with an exponent."""
 
 
 class _Rule(NamedTuple):
-    """What a value must be, as a test and in words."""
+    """A condition on a value, as a test and in words."""
 
     holds: Callable[[Any], bool]
     wanted: str
@@ -70,11 +71,11 @@ RULES = {
     "name": TEXT,
     "source": TEXT,
 }
-"""Rules of the attributes that need not be positive numbers."""
+"""Rules of attributes; any other attribute must be a positive number."""
 
 
 def _check(part: Any, prefix: str = "") -> None:
-    """InputError for an attribute that breaks its rule; None will do where it is the default."""
+    """Raise InputError for an attribute that breaks its rule; a default of None is allowed."""
     for each in fields(part):
         value, rule = getattr(part, each.name), RULES.get(each.name, POSITIVE)
         if each.name in TABLES or (value is None and each.default is None):
@@ -85,16 +86,16 @@ def _check(part: Any, prefix: str = "") -> None:
 
 @dataclass(frozen=True)
 class Node:
-    """What the ranks of a node share. None stands for a value that follows from the machine's.
+    """Resources that the ranks of a node share. None stands for a value derived from the machine.
 
     Attributes:
-        ranks: Per node: rank r is on node ``r // ranks``.
-        cores: Cores that these ranks share; fewer of them slow all compute by ranks / cores. None:
-            one for each rank.
-        injection: Bytes per second that the whole node sends into the network while it receives as
-            many. None: ranks x bandwidth.
-        latency, bandwidth: Numbers of a rank inside the node; None: as between nodes.
-        memory: Bytes per rank.
+        ranks: Ranks per node; rank r is on node ``r // ranks``.
+        cores: Cores that these ranks share. Fewer cores than ranks slow all compute by ranks /
+            cores. None: one core for each rank.
+        injection: Bytes per second that the whole node can send into the network while it receives
+            as many. None: ranks x bandwidth.
+        latency, bandwidth: Numbers of a rank inside the node; None: the same as between nodes.
+        memory: Bytes per rank; None: unknown.
     """
 
     ranks: int = 1
@@ -110,15 +111,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Compute:
-    """What a rank computes beside sparse products.
+    """Rates of a rank's compute other than sparse products.
 
     Attributes:
-        dense: Multiply-adds per second of dense products; None: as of sparse ones.
-        stream: Bytes per second read and written by elementwise work, and of the operands of dense
-            products; both take no time if it is None.
+        dense: Multiply-adds per second of dense products; None: the rate of sparse products.
+        stream: Bytes per second read and written by elementwise work, and by dense products for
+            their operands. None: reading and writing take no time.
         overhead: Seconds per operation of any size.
-        drawn_block, drawn_row, drawn_nonzero: Seconds per block, row and nonzero of a mini-batch
-            that is drawn, and its blocks built; None: as in `DRAWN`.
+        drawn_block, drawn_row, drawn_nonzero: Seconds per block, row and nonzero to draw a
+            mini-batch and to build its blocks; None: the numbers in `DRAWN`.
     """
 
     dense: float | None = None
@@ -137,11 +138,11 @@ class SparseRates:
     """Multiply-adds per second of sparse products, by their shape.
 
     Attributes:
-        nonzeros_per_row, width: Points of the measurements; ascending.
-        multiply_adds: For every number of nonzeros per row, one rate for every width; with `rows`,
-            such a table for every number of rows.
-        rows: Rows of a square matrix, on which it depends whether the dense operand fits a cache.
-            Ascending; empty: the rates hold for all sizes.
+        nonzeros_per_row, width: Points of the measurements, ascending.
+        multiply_adds: A row of rates for every number of nonzeros per row, one rate for every
+            width. With `rows`, such a table for every number of rows.
+        rows: Numbers of rows of a square matrix, ascending: they decide whether the dense operand
+            fits a cache. Empty: the rates hold for all sizes.
     """
 
     nonzeros_per_row: tuple[float, ...]
@@ -175,7 +176,7 @@ class SparseRates:
     def rate(
         self, nonzeros_per_row: npt.ArrayLike, width: npt.ArrayLike, rows: npt.ArrayLike = 1
     ) -> Float64Array:
-        """Interpolated in all logarithms; outside of the table as at its edge."""
+        """Return rates, linear in all logarithms between points, and constant outside the table."""
         axes = (self.rows or (1.0,), self.nonzeros_per_row, self.width)
         table = np.log(np.array(self.multiply_adds, np.float64).reshape([*map(len, axes)]))
         places = [
@@ -192,7 +193,7 @@ class SparseRates:
 
 
 def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], Any]:
-    """The last point not after every value, and the way to the next one in logarithms, 0..1."""
+    """Return the last point not after each value, and the way to the next point, 0..1 in logs."""
     axis = np.log(np.array(points, np.float64))
     at = np.clip(np.log(np.maximum(np.asarray(values, np.float64), 1e-300)), axis[0], axis[-1])
     place = np.clip(np.searchsorted(axis, at, side="right") - 1, 0, max(len(axis) - 2, 0))
@@ -202,11 +203,11 @@ def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[
 
 @dataclass(frozen=True)
 class Overlap:
-    """Share of communication that products hide.
+    """The share of communication that products hide.
 
     Attributes:
-        communication: Share, 0..1, that is hidden of the time of messages or of that of own rows'
-            product, whichever is less.
+        communication: Share, 0..1, of the time of messages or of the product of own rows, whichever
+            is less, that is hidden.
     """
 
     communication: float = 0.0
@@ -217,12 +218,13 @@ class Overlap:
 
 @dataclass(frozen=True)
 class CollectiveShapes:
-    """How collectives are made; "auto" is whichever takes less, by size and number of ranks.
+    """Algorithms of collectives; "auto" is the faster one, by size and number of ranks.
 
     Attributes:
-        broadcast: "ring": pipelined, g - 1 latencies and the words once. "tree": ceil(log2 g) times
-            both.
-        allreduce: "ring": 2 (g - 1) latencies and 2 (g - 1) / g times the words. "tree": two trees.
+        broadcast: "ring": pipelined; g - 1 latencies, and the words once. "tree": ceil(log2 g)
+            times a latency and the words.
+        allreduce: "ring": 2 (g - 1) latencies, and 2 (g - 1) / g times the words. "tree": two
+            trees.
     """
 
     broadcast: str = "ring"
@@ -235,16 +237,16 @@ class CollectiveShapes:
 
 @dataclass(frozen=True)
 class Machine:
-    """What one rank and its link can do.
+    """Rates of one rank and of its link.
 
     Attributes:
         latency: Seconds per message.
         bandwidth: Bytes per second that a rank sends while it receives as many.
         multiply_adds: Multiply-adds per second of sparse products.
-        name, source: What it is called, and where its numbers are from.
-        spmm: None: `multiply_adds` for every shape.
-        speed: Speed of every rank, or of the ranks of a node where all nodes are alike: what a rank
-            computes, overheads included, takes ``1 / speed`` times as long. Empty: 1 for all.
+        name, source: Name of the machine, and origin of its numbers.
+        spmm: Rates of sparse products by shape; None: `multiply_adds` for every shape.
+        speed: Speed of every rank, or of the ranks of a node if all nodes are alike: compute of a
+            rank, overheads included, takes ``1 / speed`` times as long. Empty: 1 for all.
 
     Raises:
         InputError: If a value is not allowed, such as a latency that is not positive and finite.
@@ -267,9 +269,9 @@ class Machine:
         object.__setattr__(self, "speed", tuple(self.speed))
 
     def on_nodes(self, ranks: int | None) -> Machine:
-        """The machine with this number of ranks on a node; None: with its own.
+        """Return the machine with this number of ranks on a node; None leaves its own number.
 
-        Machines with speeds of the ranks of a node keep their own.
+        A machine with speeds of a node's ranks also keeps its own number.
         """
         if ranks is None or len(self.speed) == self.node.ranks:
             return self
@@ -277,10 +279,10 @@ class Machine:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """A machine from its attributes and `TABLES`, as a file or `as_dict` has them.
+        """Return a machine from its attributes and `TABLES`, as in a file or from `as_dict`.
 
         Raises:
-            InputError: A key that is missing or unknown, a value that is not allowed.
+            InputError: If a key is missing or unknown, or a value is not allowed.
         """
         _check_keys("", values, cls)
         found = dict(values)
@@ -295,7 +297,7 @@ class Machine:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The machine that `to_json` wrote, exactly; InputError for anything else."""
+        """Return the machine that `to_json` wrote; InputError for any other text."""
         try:
             values = json.loads(text)
         except (TypeError, ValueError, RecursionError):
@@ -305,30 +307,30 @@ class Machine:
         return cls.from_dict(values)
 
     def to_json(self) -> str:
-        """All that the machine is, in one line: what the provenance of a plan keeps."""
+        """Return the whole machine as one line, which the provenance of a plan keeps."""
         return json.dumps(self.as_dict())
 
     @property
     def title(self) -> str:
-        """Its name, or its numbers in words."""
+        """The machine's name; without a name, its numbers in words."""
         return self.name or (
             f"of {self.latency:g} s per message, {self.bandwidth:g} bytes/s, "
             f"{self.multiply_adds:g} multiply-adds/s"
         )
 
     def check_ranks(self, num_ranks: int) -> None:
-        """InputError if the machine has speeds of another number of ranks."""
+        """Raise InputError if the machine has speeds for another number of ranks."""
         if self.speed and len(self.speed) not in (num_ranks, self.node.ranks):
-            of_node = (
+            per_node = (
                 f", or {self.node.ranks} for the ranks of a node" if self.node.ranks > 1 else ""
             )
             raise InputError(
                 f"machine: 'speed' has {len(self.speed)} numbers: {num_ranks} ranks need "
-                f"{num_ranks}{of_node}"
+                f"{num_ranks}{per_node}"
             )
 
     def speeds(self, num_ranks: int) -> Float64Array:
-        """Speed of every rank, float64[num_ranks]; see `check_ranks`."""
+        """Return the speed of every rank, float64[num_ranks]; see `check_ranks`."""
         self.check_ranks(num_ranks)
         if not self.speed:
             return np.ones(num_ranks)
@@ -336,7 +338,7 @@ class Machine:
 
     @property
     def injection(self) -> float:
-        """Bytes per second between a node and the network."""
+        """Bytes per second of a node into the network."""
         if self.node.injection is None:
             return self.node.ranks * self.bandwidth
         return self.node.injection
@@ -358,20 +360,20 @@ class Machine:
 
     @property
     def drawn(self) -> list[float]:
-        """Seconds per block, row and nonzero of a mini-batch."""
+        """Seconds per block, row and nonzero of a mini-batch that is drawn."""
         return [getattr(self.compute, name) or usual for name, usual in DRAWN.items()]
 
     def sparse_multiply_adds(
         self, nonzeros_per_row: npt.ArrayLike, width: npt.ArrayLike, rows: npt.ArrayLike = 1
     ) -> Float64Array:
-        """Multiply-adds per second of sparse products of these shapes."""
+        """Return multiply-adds per second of sparse products of these shapes."""
         if self.spmm is None:
             shape = np.broadcast(nonzeros_per_row, width, rows).shape
             return np.full(shape, float(self.multiply_adds))
         return self.spmm.rate(nonzeros_per_row, width, rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the three numbers and all that differs from defaults; ready for JSON."""
+        """Return the three numbers and all attributes other than defaults, ready for JSON."""
         usual = {
             each.name: each.default if each.default_factory is MISSING else each.default_factory()
             for each in fields(self)
@@ -389,11 +391,11 @@ TABLES: dict[str, type] = {
     "overlap": Overlap,
     "collective": CollectiveShapes,
 }
-"""Tables of a machine file, by their names."""
+"""Tables of a machine file by name."""
 
 
 def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
-    """Where a key that is unknown here belongs, or which one it resembles; "" for no idea."""
+    """Return where an unknown key belongs, or which key it resembles; "" if there is none."""
     kinds: dict[str, type] = {"": Machine, **TABLES}
     others = {name: kind for name, kind in kinds.items() if name != prefix.removesuffix(".")}
     at = [name for name, kind in others.items() if key in (each.name for each in fields(kind))]

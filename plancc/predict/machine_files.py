@@ -1,4 +1,4 @@
-"""Machines from TOML files: shipped with plancc, and the user's own."""
+"""Machines from TOML files: machines of plancc, and the user's own."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from plancc.text import shown
 SHIPPED = files("plancc.predict").joinpath("machines")
 """Folder of the machines that come with plancc."""
 DEFAULT_MACHINE = "cpu-cluster"
-"""Name of the machine where nothing gives another."""
+"""Name of the default machine."""
 
 
 def find_machine(name: str | PathLike[str]) -> Machine:
-    """A machine that comes with plancc, by its name, or one from a file.
+    """Return a machine of plancc by its name, or a machine from a file.
 
     Parameters:
-        name: One of `shipped_machines`, or the path of a file; see `read_machine`.
+        name: A name in `shipped_machines`, or the path of a file for `read_machine`.
 
     Raises:
-        InputError: If there is no such machine; errors of `read_machine`.
+        InputError: If there is no such machine. Also the errors of `read_machine`.
     """
     text, shipped = fspath(name), shipped_machines()
     if text in shipped:
@@ -37,24 +37,24 @@ def find_machine(name: str | PathLike[str]) -> Machine:
 
 
 def shipped_machines() -> list[str]:
-    """Names of the machines that come with plancc."""
+    """Return the names of the machines that come with plancc."""
     names = (each.name for each in SHIPPED.iterdir())
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def read_machine(path: str | PathLike[str]) -> Machine:
-    """A machine from a TOML file.
+    """Return a machine from a TOML file.
 
     Parameters:
-        path: Keys at top level: ``latency`` (seconds), ``bandwidth`` (bytes per second) and
-            ``multiply_adds`` (per second), which every file has, ``name``, ``source`` and ``speed``
-            (a list); tables ``node``, ``compute``, ``spmm``, ``overlap`` and ``collective`` with
-            the attributes of `Node`, `Compute`, `SparseRates`, `Overlap` and `CollectiveShapes`.
-            Any other missing key keeps its default; the name is that of the file.
+        path: Every file needs the top-level keys ``latency`` (seconds), ``bandwidth`` (bytes per
+            second) and ``multiply_adds`` (per second). It may have ``name``, ``source`` and
+            ``speed`` (a list), and tables ``node``, ``compute``, ``spmm``, ``overlap`` and
+            ``collective`` with the attributes of `Node`, `Compute`, `SparseRates`, `Overlap` and
+            `CollectiveShapes`. Missing keys have defaults; the default name is the file's.
 
     Raises:
-        InputError: If the file cannot be read or is not TOML, lacks a key that it needs, has an
-            unknown one, or a value that is not allowed.
+        InputError: If the file cannot be read or is not TOML, lacks a needed key, has an unknown
+            key, or a value that is not allowed.
     """
     values = read_toml(path)
     stem = os.path.basename(fspath(path)).removesuffix(".toml")

@@ -1,8 +1,8 @@
-"""What a rank holds while it trains a GCN: an estimate, term by term.
+"""An estimate of the memory of a rank that trains a GCN, term by term.
 
-An epoch has all passes of `plancc_runtime`, in float32 on a CPU, without dropout or norms. Weights,
-their gradients and the optimiser's numbers (Adam two for each, momentum one), libraries, and the
-allocator's own memory come on top.
+An epoch has all passes of `plancc_runtime`, in float32 on a CPU, without dropout or norms. Not
+counted: weights, their gradients and the optimiser's numbers (two per weight for Adam, one with
+momentum), libraries, and the allocator's own memory.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ class Memory:
     """Bytes of every part, int64[num_parts] each.
 
     Attributes:
-        plan: The part as it is read: columns, values, row pointers and vertices, send masks, labels
-            and the places of labelled rows.
-        matrix: As laid out for products: the own nonzeros (and their transpose, unless they are
-            symmetric), blocks of halo columns or folded rows and their transpose; all that once
-            more, the block included, for every layer from the second on of which dead rows are left
-            out.
-        halo: Buffers of the rows sent and received, one for every graph and width. Folded rows of a
-            product are nowhere else. Of process grids and feature slices: of the pieces received,
-            and of products before they are reduced or reordered.
-        features: A H^0, which the features make room for, and its live rows. While it is made,
-            both.
-        activations: The most that a training pass or an evaluation holds of products, activations
-            and gradients, all at once.
+        plan: The part as read: columns, values, row pointers and vertices, send masks, labels and
+            the places of labelled rows.
+        matrix: The part laid out for products: own nonzeros (and their transpose, unless they are
+            symmetric), blocks of halo columns or folded rows, and the transposes of these. Every
+            layer from the second on that leaves out dead rows has all of this once more.
+        halo: Buffers of the rows sent and received, for every graph and width; folded rows of a
+            product are only there. For process grids and feature slices: pieces received, and
+            products before they are reduced or reordered.
+        features: A H^0, which replaces the features, and its live rows. Both exist while A H^0 is
+            made.
+        activations: The most that a training pass or an evaluation holds at once of products,
+            activations and gradients.
     """
 
     plan: Int64Array
@@ -52,8 +51,8 @@ class Memory:
     def total(self) -> Int64Array:
         return np.sum([getattr(self, field.name) for field in fields(self)], axis=0)
 
-    def of_part(self, index: int) -> dict[str, int]:
-        """Every term and the total of one part."""
+    def part_terms(self, index: int) -> dict[str, int]:
+        """Return every term and the total of one part, in bytes."""
         names = [field.name for field in fields(self)]
         return {name: int(getattr(self, name)[index]) for name in (*names, "total")}
 
@@ -67,11 +66,11 @@ def row_memory(
     value_bytes: int = WORD_BYTES,
     recompute: bool = False,
 ) -> Memory:
-    """Bytes that every part needs at its worst moment.
+    """Return the bytes that every part needs at its worst moment.
 
     Parameters:
         parts: Traffic of the exchange of all rows.
-        live: Traffic of every layer without dead rows.
+        live: Traffic of every layer, without dead rows.
         dims: Widths d_0..d_L.
         halo_nonzeros (int64[num_parts]): Nonzeros in halo columns or folded rows.
         symmetric: Whether the own nonzeros of every part equal their transpose.
@@ -109,7 +108,7 @@ def _matrix(
     parts: Traffic, layers: Sequence[Traffic], halo_nonzeros: Int64Array, symmetric: bool
 ) -> Int64Array:
     own = parts.nonzeros - halo_nonzeros
-    # without a halo the own nonzeros are the plan's, if they need no transpose
+    # without a halo the own nonzeros are the plan's arrays, unless a transpose is needed
     copies = np.where(halo_nonzeros > 0, 1, 0) if symmetric else 2 - (halo_nonzeros == 0)
     foreign = parts.received if parts.fold is None else parts.halo + parts.fold.sent
     pointers = 8 * parts.rows * (1 if symmetric else 2) + 16 * foreign
@@ -125,7 +124,7 @@ def _matrix(
 
 
 def _masks(parts: Traffic) -> Int64Array:
-    """Numbers of own rows that a part keeps: of those it sends, of those it adds folded ones to."""
+    """Return the numbers of own rows whose places a part keeps: sent rows, and rows with folds."""
     fold = parts.fold
     return parts.sent if fold is None else parts.sent - fold.sent + fold.received
 
@@ -143,13 +142,13 @@ def _buffers(parts: Traffic, layers: Sequence[Traffic], dims: Sequence[int]) -> 
 def _training(
     rows: Sequence[Int64Array], dims: Sequence[int], held: Sequence[int | Int64Array]
 ) -> Int64Array:
-    """Words that autograd holds at its worst moment.
+    """Return the words that autograd holds at its worst moment.
 
-    Kept for the backward pass: every hidden layer's output H (the mask of its activation), and
-    A H of layers that aggregate first. Then come, from the last layer to the first, the gradients
-    of H and Z at the activation, of Z and of the product at W, of both ends of A. The
-    loss keeps the network's outputs, the product before them, their softmax, and the gradients of
-    these. Of the columns `dims` a part holds `held`, but of the outputs all.
+    Kept for the backward pass: the output H of every hidden layer (as mask of its activation), and
+    A H of layers that aggregate first. The backward pass, from the last layer to the first, holds
+    the gradients of H and Z at the activation, of Z and the product at W, and of both ends of A.
+    The loss holds the network's outputs, the product before them, their softmax, and the gradients
+    of these. A part holds `held` of the columns `dims`, but all columns of the outputs.
     """
     zero = np.zeros_like(rows[0])
     last = len(dims) - 2
@@ -176,11 +175,12 @@ def _training(
 
 
 def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
-    """`_training`, where only the products A (H W) or A H are kept.
+    """Return the words of `_training` if only the products A (H W) or A H are kept.
 
-    At its worst moment it holds those so far and two matrices more: what is moved and its product
-    forward, the gradients of both back, or of two products on the way from one to the other.
-    The first layer's product is kept with the features. Blocks of rows are not counted.
+    The worst moment holds the products so far and two more matrices: the moved rows and their
+    product in the forward pass; the gradients of both, or of two neighbouring products, in the
+    backward pass. The first layer's product is kept with the features. Blocks of rows are not
+    counted.
     """
     moved = [min(d_in, d_out) for d_in, d_out in pairwise(dims)]
     last = len(dims) - 2
@@ -202,7 +202,7 @@ def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
 def _evaluation(
     rows: Int64Array, dims: Sequence[int], held: Sequence[int | Int64Array]
 ) -> Int64Array:
-    """Words that a pass without gradients holds at its worst moment: three neighbours."""
+    """Return the words that a pass without gradients holds at worst: three matrices in a row."""
     most = 2 * rows * held[1]
     for k in range(1, len(dims) - 1):
         wide_in, wide_out = rows * held[k], rows * held[k + 1]
@@ -220,20 +220,21 @@ def grid_memory(
     buffers: Int64Array,
     laid_out: int,
 ) -> Memory:
-    """Bytes of every rank of a process grid, or of feature slices.
+    """Return the bytes of every rank of a process grid, or of feature slices.
 
     Parameters:
         rows (int64[num_ranks]): Rows of H between products.
-        block_rows, nonzeros (int64[num_ranks]): Sizes of the block of A that the rank has.
+        block_rows, nonzeros (int64[num_ranks]): Sizes of the rank's block of A.
         dims: Widths d_0..d_L.
-        held (list of int or int64[num_ranks]): Columns of these widths that the rank holds between
+        held (list of int or int64[num_ranks]): Columns of each width that the rank holds between
             products.
-        buffers (int64[num_ranks]): Words of what a product receives, and of its results before they
+        buffers (int64[num_ranks]): Words that a product receives, and of its results before they
             are reduced or reordered.
-        laid_out: How often the block is held for products: with its transpose, and as it travels.
+        laid_out: How often the block is held for products: also its transpose, and copies that
+            travel.
 
     Returns:
-        Its arrays are int64[num_ranks].
+        Memory, with arrays int64[num_ranks].
     """
     features = rows * held[0]
     most = np.maximum(

@@ -1,10 +1,10 @@
-"""Passes that leave words of an epoch out, and the steps of layers with them.
+"""Passes that leave out words of an epoch, and the steps of layers with these passes.
 
-The names as in `plancc_runtime.options.PASSES`; "overlap" moves as much as without it.
+The names are those of `plancc_runtime.options.PASSES`; the pass "overlap" changes no words.
 
     plain      products move d_in columns forward, d_out back (`ProductOptions`, order "paper")
     order      products move the narrower of H and H W
-    constant   what the first layer needs of the features is known
+    constant   the first layer's product with the features is known
     dead-rows  rows that no labelled training vertex depends on are left out (`Tables.live`)
 """
 
@@ -24,27 +24,27 @@ DEAD_ROWS = "dead-rows"
 PASSES = (*COMMON_PASSES, DEAD_ROWS)
 """Passes of row plans."""
 FOLDS = ("sync", "delayed", "none")
-"""How an epoch adds up partial sums of edge plans: at once, late, or never."""
+"""Ways in which an epoch adds up partial sums of edge plans: at once, late, or never."""
 DELAY = 5
-"""Epochs that they are late by default, as in the runtime."""
+"""Epochs by which late sums are late by default, as in the runtime."""
 DEFAULT_DIMS = (128, 128, 16)
-"""Widths d_0..d_L of the layers where nothing gives others."""
+"""Default widths d_0..d_L of the layers."""
 
 
 def layers_of(
     dims: Sequence[int], passes: Sequence[str], options: ConvOptions | None = None
 ) -> list[BothWays]:
-    """The steps of every layer of these widths d_0..d_L; by default the steps of a GCN.
+    """Return the steps of every layer of widths d_0..d_L; by default the steps of a GCN.
 
     Raises:
-        InputError: If there is no such pass, or the options do not fit the widths.
+        InputError: If a pass is unknown, or the options do not fit the widths.
     """
     for name in passes:
         check_choice("pass", name, PASSES)
     if len(dims) < 2 or min(dims) < 1:
         raise InputError(f"dims {list(dims)}: give at least two widths from 1")
     chosen = options or GCNOptions()
-    if "order" not in passes and chosen.with_order("auto") == chosen:  # it has no other order
+    if "order" not in passes and chosen.with_order("auto") == chosen:  # the order can be chosen
         chosen = chosen.with_order("paper")
     last = len(dims) - 2
     return [
@@ -60,6 +60,6 @@ def layers_of(
 
 
 def moved_widths(dims: Sequence[int], passes: Sequence[str]) -> list[tuple[int, int]]:
-    """Columns of the rows that every layer of a GCN moves forward and back, with these passes."""
+    """Return the columns that every GCN layer's rows move forward and back, with these passes."""
     layers = layers_of(dims, passes)
     return [(moved_columns(each.forward), moved_columns(each.back)) for each in layers]

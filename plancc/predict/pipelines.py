@@ -1,8 +1,8 @@
-"""What the pipeline of a feature plan hides (Wan et al. 2025, Section 3.2.2).
+"""The time that the pipeline of a feature plan hides (Wan et al. 2025, Section 3.2.2).
 
-The rows are cut into batches. A product begins with the batches of the input that it needs; while
-it is made, others arrive and the batch before it is on its way back, which is updated then. Every
-rank computes one thing at a time, and its card carries one batch at a time:
+The rows are cut into batches. A product begins with the input batches that it needs. While a batch
+is multiplied, further batches arrive, and the batch before it is sent back and then updated. Every
+rank computes one thing at a time, and its network card moves one batch at a time:
 
     card      in 0  in 1  back 0  in 2  back 1  back 2
     rank            product 0  product 1  update 0  product 2  update 1  update 2
@@ -28,8 +28,8 @@ class Pipeline:
     """Batches of the rows of a feature plan with one group.
 
     Attributes:
-        needs: For every batch of a product the last batch of the input that it, or one before it,
-            needs.
+        needs: For every batch of a product, the last input batch that this batch, or one before
+            it, needs.
     """
 
     needs: tuple[int, ...]
@@ -43,14 +43,14 @@ class Pipeline:
 
     @classmethod
     def of(cls, matrix: Graph, stages: int | None = None) -> Pipeline:
-        """The pipeline of a matrix whose rows are put in reverse Cuthill-McKee order.
+        """Return the pipeline of a matrix whose rows are put in reverse Cuthill-McKee order.
 
         Parameters:
-            stages: From 2 to `MOST_STAGES`; default: what its bandwidth asks for (Proposition
-                3.5).
+            stages: From 2 to `MOST_STAGES`; by default the number that the bandwidth asks for
+                (Proposition 3.5).
 
         Raises:
-            InputError: Any other number.
+            InputError: For any other number.
         """
         if stages is not None and not 2 <= stages <= MOST_STAGES:
             raise InputError(f"`pipeline` {stages}: give auto, or 2 to {MOST_STAGES} stages")
@@ -68,10 +68,10 @@ class Pipeline:
     def seconds(
         self, moved: Float64Array, product: Float64Array, update: Float64Array
     ) -> Float64Array:
-        """Seconds of a product and its update.
+        """Return the seconds of a product and its update.
 
         Parameters:
-            moved (float64[num_ranks]): Seconds of all messages, of which half are for the input.
+            moved (float64[num_ranks]): Seconds of all messages; half of them bring the input.
             product, update (float64[num_ranks]): Seconds that a rank computes.
         """
         s = self.stages

@@ -1,7 +1,7 @@
-"""The one prediction of an epoch, by which plans are made, compared and shown.
+"""The prediction of an epoch, with which plans are made, compared and shown.
 
-The time is that of `plancc.predict.simulation`, for every schedule of the tables; nothing here
-adds up seconds by another formula.
+All times come from `plancc.predict.simulation`, for the schedule of any tables; no other formula
+adds up seconds.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
 shipped = cache(find_machine)
 """A machine that comes with plancc, read once."""
 PEERS = 16
-"""Other parts, at most, that a part exchanges rows with where rates are measured."""
+"""Most other parts with which a part exchanges rows where rates are measured."""
 HALO = 0.5
 """Halo rows per own row where rates are measured."""
 STEP = 0.01
-"""Share by which nonzeros and rows are raised where rates are measured."""
+"""Share by which nonzeros and rows are raised to measure rates."""
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """An epoch on a machine, for every plan.
+    """Predicts an epoch on a machine, for any plan.
 
     Attributes:
         dims: Widths d_0..d_L.
-        passes: Names in `plancc.predict.passes.PASSES`; with "dead-rows" it predicts epochs of
-            tables only that have `Tables.live`, and their bound.
-        approximation: What every epoch leaves out.
-        convolution: A search has that of a GCN.
-        pipeline: Of feature plans with one group.
+        passes: Names in `plancc.predict.passes.PASSES`. With "dead-rows" it predicts only epochs of
+            tables that have `Tables.live`, and their bound.
+        approximation: What every epoch leaves out; None for nothing.
+        convolution: The convolution; a search uses a GCN's.
+        pipeline: Pipeline of feature plans with one group; None for none.
     """
 
     dims: Sequence[int]
@@ -69,9 +69,9 @@ class Predictor:
     pipeline: Pipeline | None = None
 
     def epoch(self, tables: Tables, word_bytes: int = WORD_BYTES) -> Prediction:
-        """The prediction for these tables, with numbers of 4 or 8 bytes.
+        """Return the prediction for these tables, with numbers of 4 or 8 bytes.
 
-        Rows travel in hops if the machine's nodes equal those of the plan's topology.
+        Rows travel node-aware if the machine's nodes equal the nodes of the plan's topology.
         """
         tables = tables.on_nodes(self.machine.node.ranks)
         schedule = schedule_of(
@@ -82,18 +82,18 @@ class Predictor:
     def of_owners(
         self, matrix: Graph, owners: Owners, num_parts: int, grid: Grid | None = None
     ) -> Prediction:
-        """The prediction for the plan that these owners would make; it is not built.
+        """Return the prediction for the plan of these owners, without building the plan.
 
         Parameters:
-            owners: Owners of rows only, where there is a grid.
-            num_parts: Parts of the grid, where there is one.
-            grid: On grids whose pieces are smaller than blocks, the plan itself may differ a
-                little: see `tables_of_owners`.
+            owners: Owners; only of rows if there is a grid.
+            num_parts: Number of parts, of the grid if there is one.
+            grid: Process grid. If its pieces are smaller than blocks, the plan may differ a little
+                from the prediction: see `tables_of_owners`.
         """
         return self.epoch(tables_of_owners(matrix, owners, num_parts, grid))
 
     def of_random(self, matrix: Graph, num_parts: int) -> Prediction:
-        """The prediction for an even random row partition, always the same one."""
+        """Return the prediction for an even random row partition, always the same one."""
         speeds = tuple(self.machine.speeds(num_parts)) if self.machine.speed else None
         owner = random_owner(matrix.num_vertices, num_parts, BASELINE_SEED, speeds)
         return self.of_owners(matrix, Owners(owner), num_parts)
@@ -101,20 +101,20 @@ class Predictor:
     def bound(
         self, num_vertices: int, num_nonzeros: int, num_parts: int, word_bytes: int = WORD_BYTES
     ) -> float:
-        """Seconds of an epoch with all work evenly spread over the ranks and no exchange of rows.
+        """Return the seconds of an epoch with all work evenly spread and no exchange of rows.
 
         Ranks of unequal speed have work in proportion to it. The all-reduce of the gradients stays.
 
         Parameters:
-            num_vertices, num_nonzeros: Sizes of the matrix, its diagonal included.
-            num_parts: Ranks.
+            num_vertices, num_nonzeros: Sizes of the matrix, with its diagonal.
+            num_parts: Number of ranks.
             word_bytes: Bytes of a number: 4 or 8.
         """
         even = self._even(num_vertices, num_nonzeros, num_parts)
         return replace(self, approximation=None, pipeline=None).epoch(even, word_bytes).seconds
 
     def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
-        """`bound` with the sizes of these tables, of every layer where they have `Tables.live`."""
+        """Return `bound` for the sizes of these tables; for each layer's if there are live rows."""
 
         def even(of: Tables) -> Tables:
             return self._even(int(of.rows.sum()), int(of.nonzeros.sum()), tables.num_ranks)
@@ -132,11 +132,11 @@ class Predictor:
         return even_tables("bound", num_vertices, num_nonzeros, num_parts, speeds=speeds)
 
     def time(self, matrix: Graph, num_parts: int, grid: Grid | None = None) -> EpochTime:
-        """The prediction as a function of owners of this matrix, for a search.
+        """Return the prediction as a function of owners of this matrix, for a search.
 
         Parameters:
-            matrix, num_parts, grid: As of `of_owners`. The rates of a row plan on the
-                ranks of the grid.
+            matrix, num_parts, grid: See `of_owners`. With a grid, the rates are those of a row plan
+                on its ranks.
         """
         num_ranks = num_parts if grid is None else grid.num_ranks
         return EpochTime(
@@ -145,9 +145,9 @@ class Predictor:
         )
 
     def links(self, num_parts: int) -> LinkRates:
-        """What messages of an epoch take inside nodes and between them, to number parts for it.
+        """Return the cost of an epoch's messages inside and between nodes, to number the parts.
 
-        As `plancc.predict.simulation` has them, of all exchanges of an epoch together.
+        The costs are those of `plancc.predict.simulation`, summed over all exchanges of an epoch.
         """
         machine = self.machine
         widths = np.array(moved_widths(self.dims, self.passes))
@@ -168,17 +168,17 @@ class Predictor:
         )
 
     def rates(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> EpochRates:
-        """Seconds per message, row moved, nonzero and own row, for quick estimates of moves.
+        """Return seconds per message, row moved, nonzero and own row, to estimate moves quickly.
 
-        They are finite differences of the prediction: all parts are alike, exchange `HALO` rows per
-        own row with up to `PEERS` others, and have one quantity more, on all ranks at once. Ranks
-        have speed 1.
+        They are finite differences of the prediction. All parts are alike, and exchange `HALO` rows
+        per own row with up to `PEERS` other parts; one quantity is raised on all ranks at once.
+        Ranks have speed 1.
 
         Parameters:
-            num_vertices, num_nonzeros, num_parts: As of `bound`.
+            num_vertices, num_nonzeros, num_parts: See `bound`.
 
         Returns:
-            None of them negative; without other parts messages and rows cost nothing.
+            Rates, none negative; with one part messages and rows cost nothing.
         """
         if self.machine.speed:
             alike = replace(self, machine=replace(self.machine, speed=()))
@@ -210,7 +210,7 @@ class Predictor:
 def default_predictor(
     dims: Sequence[int] | None = None, machine: Machine | None = None
 ) -> Predictor:
-    """A predictor with `DEFAULT_DIMS` and `DEFAULT_MACHINE` in place of what is None."""
+    """Return a predictor with `DEFAULT_DIMS` and `DEFAULT_MACHINE` for arguments that are None."""
     return Predictor(
         DEFAULT_DIMS if dims is None else tuple(dims),
         shipped(DEFAULT_MACHINE) if machine is None else machine,
@@ -218,13 +218,13 @@ def default_predictor(
 
 
 def _alike(rows: int, nonzeros: int, expand: Pairs) -> Tables:
-    """Parts that are all of the same size."""
+    """Return tables of parts that all have the same size."""
     every = np.ones(expand.num_ranks, np.int64)
     return Tables("rates", "row", rows=rows * every, nonzeros=nonzeros * every, expand=expand)
 
 
 def _halved(pairs: Pairs, rows: int) -> Pairs:
-    """The same rows, `rows` per message and at least 2, in twice as many messages."""
+    """Return the same rows in twice as many messages; a message has `rows` rows, at least 2."""
     return Pairs(
         pairs.num_ranks,
         np.repeat(pairs.source, 2),

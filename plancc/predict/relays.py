@@ -1,4 +1,4 @@
-"""Relays of a plan by the predicted epoch, for groups of several sizes, in two or three hops."""
+"""The relays of a plan with the shortest predicted epoch, over sizes of groups, in 2 or 3 hops."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 
 SIZES = (0.25, 0.5, 1, 2)
-"""Parts of a group that are tried, over the square root of all: there messages are fewest."""
+"""Sizes of groups that are tried, over the square root of the number of parts: few messages."""
 
 
 def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, float, str]:
-    """The plan with the relays of least predicted epoch, its seconds, and how relays were chosen.
+    """Return the plan with the relays of shortest predicted epoch, its seconds, and the relays.
 
     Parameters:
-        plan: A row or edge plan; hops that it has are replaced.
-        most: Messages that a row takes at most: 2 or 3.
+        plan: A row or edge plan; its present hops are replaced.
+        most: Most messages that a row takes: 2 or 3.
 
     Returns:
-        Plan, seconds, and the argument `groups` and hops of `with_routes` as in "16x16 in 2 hops".
+        Plan, seconds, and the arguments of `with_routes`, such as "16x16 in 2 hops".
     """
     ranks = predictor.machine.node.ranks
     found = (
@@ -37,7 +37,7 @@ def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, floa
 
 
 def _groups(num_parts: int, ranks_per_node: int) -> Iterator[Topology]:
-    """Groups of neighbouring parts, of sizes near the square root, and of the size of a node."""
+    """Yield groups of neighbouring parts, of sizes near the square root, and of a node's size."""
     root = 2 ** round(np.log2(num_parts) / 2)
     sizes = {int(root * share) for share in SIZES} | {ranks_per_node}
     for size in sorted(each for each in sizes if 1 < each <= num_parts // 2) or [num_parts]:

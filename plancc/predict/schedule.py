@@ -1,8 +1,8 @@
-"""An epoch as a list of operations: who sends what to whom, who multiplies what.
+"""An epoch as a list of operations: which rank sends to which, and which multiplies what.
 
-The intermediate representation between plans (`plancc.predict.schedules` builds it) and times
-(`plancc.predict.simulation`). Its words and messages equal the counts of the runtime in
-``Transport.traffic``; collectives as documented in ``plancc_runtime/transport/group.py``. A word
+This is the intermediate representation between plans (`plancc.predict.schedules` builds it) and
+times (`plancc.predict.simulation`). Its words and messages equal the runtime's counts in
+``Transport.traffic``; collectives count as ``plancc_runtime/transport/base.py`` documents. A word
 is one number of any type.
 """
 
@@ -30,9 +30,9 @@ STEPS = (
     *("expand", *HOPS),
     *("multiply", "fold", "collectives", "dense", "all-reduce"),
 )
-"""Steps of an epoch, in the order of tables; expand and fold may be in hops."""
+"""Steps of an epoch, in the order of tables; expand and fold may be split into hops."""
 DRAW = "draw"
-"""Step of a mini-batch before them."""
+"""The step of a mini-batch before all other steps."""
 COMPUTED = (DRAW, "multiply", "dense")
 """Steps that move no words."""
 DIRECTIONS = ("batch", "forward", "links", "back", "update")
@@ -40,12 +40,12 @@ DIRECTIONS = ("batch", "forward", "links", "back", "update")
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Who sends how many rows to whom in one exchange; a message each, without empty ones.
+    """The messages of one exchange: senders, receivers and rows; no message is empty.
 
     Attributes:
-        source, target (int32[num_messages]): Never the same.
-        rows: int64[num_messages].
-        hops: The exchanges in which the rows travel from their owners; (): they go straight.
+        source, target (int32[num_messages]): Sender and receiver, never the same.
+        rows (int64[num_messages]): Rows of each message.
+        hops: Exchanges in which the rows travel from their owners; empty if they go straight.
     """
 
     num_ranks: int
@@ -57,15 +57,15 @@ class Pairs:
 
     @cached_property
     def reversed(self) -> Pairs:
-        """The messages back."""
+        """The messages in the opposite direction."""
         return Pairs(self.num_ranks, self.target, self.source, self.rows, self.hops)
 
     def by_step(self, name: str) -> dict[str, Pairs]:
-        """The exchanges in which the rows travel, by `STEPS`: the hops, or else the step `name`."""
+        """Return the exchanges in which the rows travel, by step: the hops, or the step `name`."""
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
-        """Traffic of every rank between nodes and in total; kept for the next call."""
+        """Return the traffic of every rank between nodes and in total; cached."""
         if ranks_per_node not in self._split:
             messages = map(np.array, (self.source, self.target, self.rows))  # one type of array
             sums = _split(*messages, self.num_ranks, ranks_per_node)
@@ -86,10 +86,10 @@ class PairSplit(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where in an epoch an operation stands.
+    """The place of an operation in an epoch.
 
     Attributes:
-        layer: From 1; 0: of all layers.
+        layer: Layer from 1; 0 for all layers together.
         direction: One of `DIRECTIONS`.
         step: `DRAW`, or one of `STEPS`.
     """
@@ -104,10 +104,10 @@ class PointToPoint(Transfer):
     """Point-to-point messages.
 
     Attributes:
-        width (int or int64[num_ranks]): Columns of a row, as of `plancc.plan.words.RowMessages`.
-        step: One of `STEPS`: that their time is counted to.
-        is_late: Whether no rank waits for them in this epoch: only what takes longer than all the
-            rest of the epoch is waited for.
+        width (int or int64[num_ranks]): Columns of a row; see `plancc.plan.words.RowMessages`.
+        step: One of `STEPS`, to which the time of the messages is counted.
+        is_late: Whether no rank waits for the messages in this epoch. Ranks then wait only if the
+            messages take longer than the rest of the epoch.
     """
 
     pairs: Pairs
@@ -125,13 +125,12 @@ class SparseProduct:
     """Local products of sparse and dense matrices.
 
     Attributes:
-        rows, nonzeros (int64[num_ranks]): Rows and nonzeros of the sparse matrices, in all calls
-            together.
-        width (int or int64[num_ranks]): Columns of the dense ones.
-        calls (int or int64[num_ranks]): Products that the nonzeros are divided among, by columns of
-            the sparse matrix.
+        rows, nonzeros (int64[num_ranks]): Rows and nonzeros of the sparse matrices, over all calls.
+        width (int or int64[num_ranks]): Columns of the dense matrices.
+        calls (int or int64[num_ranks]): Number of products into which the nonzeros are divided, by
+            columns of the sparse matrix.
         own (int64[num_ranks] or None): Nonzeros of own rows, which may be multiplied while messages
-            travel; None: all of them.
+            travel; None: all nonzeros.
     """
 
     rows: Int64Array
@@ -156,11 +155,11 @@ class DenseProduct:
 
 @dataclass(frozen=True, eq=False)
 class Elementwise:
-    """Work on every element: activations, the loss, packing of what travels.
+    """Work on every element: activations, the loss, packing of rows to send.
 
     Attributes:
-        words (int64[num_ranks]): Read and written.
-        calls: Operations.
+        words (int64[num_ranks]): Words read and written.
+        calls: Number of operations.
     """
 
     words: Int64Array
@@ -169,14 +168,15 @@ class Elementwise:
 
 @dataclass(frozen=True, eq=False)
 class BatchDraw:
-    """A mini-batch that is drawn, and its blocks, which are built.
+    """Drawing a mini-batch and building its blocks.
 
     Attributes:
-        blocks: Of one rank that draws as owner, which take as long but for rows and nonzeros.
-        rows (int64[num_ranks]): Of all blocks: own rows, rows sent and received, and the nonzeros
+        blocks: Number of blocks of one rank that draws as owner, whose time does not depend on rows
+            and nonzeros.
+        rows (int64[num_ranks]): Over all blocks: own rows, rows sent and received, and the nonzeros
             that a rank draws for others.
-        nonzeros (int64[num_ranks]): Of own rows in all blocks.
-        alone: Whether no message is needed, so that another core may do it beside a step.
+        nonzeros (int64[num_ranks]): Nonzeros of own rows in all blocks.
+        alone: Whether no message is needed, so that another core may draw during a step.
     """
 
     blocks: int
@@ -200,12 +200,12 @@ class Schedule:
     """An epoch of training: one pass forward and back, and the update.
 
     Attributes:
-        name: Path of the plan, or words for it.
-        layout: Such as "row" or "grid 2d 4x4".
+        name: Path of the plan, or a name for it.
+        layout: Layout, such as "row" or "grid 2d 4x4".
         dims: Widths d_0..d_L.
-        memory: What every rank holds at its worst moment, in float32.
-        notes: What was assumed.
-        pipeline: Of a feature plan: what overlaps.
+        memory: Memory of every rank at its worst moment, in float32.
+        notes: Assumptions, as sentences.
+        pipeline: Pipeline of a feature plan; None for none.
     """
 
     name: str
@@ -220,14 +220,14 @@ class Schedule:
     pipeline: Pipeline | None = None
 
     def counts(self, chosen: Callable[[Operation], bool] = lambda operation: True) -> Counts:
-        """What every rank hands to the network in the chosen operations of an epoch; exact."""
+        """Return the exact words and messages of every rank in the chosen operations."""
         works = (each.work for each in self.operations if chosen(each))
         return count((work for work in works if isinstance(work, Transfer)), self.num_ranks)
 
 
 @njit(cache=True, nogil=True, plain=True)
 def _split(source, target, rows, num_ranks, ranks_per_node):  # type: ignore[no-untyped-def]
-    """The fields of both steps of a `PairSplit`: int64[2, 4, num_ranks]."""
+    """Return the fields of both tables of a `PairSplit`: int64[2, 4, num_ranks]."""
     found = np.zeros((2, 4, num_ranks), dtype=np.int64)
     for k in range(len(source)):
         i, j, size = source[k], target[k], rows[k]

@@ -1,26 +1,26 @@
-"""How long a schedule takes on a machine.
+"""The time of a schedule on a machine.
 
-Ranks wait for each other after every step of a layer and direction: an epoch takes the sum, over
+Ranks wait for each other after every step of a layer and direction. So an epoch takes the sum, over
 the steps, of the slowest rank's time. Times of one operation:
 
-    message       latency + bytes / bandwidth, inside a node or between nodes; a rank's messages
-                  one after the other, its sends beside its receives; between nodes no less than
-                  all bytes of its node / injection
-    ring          of a group of g ranks in their order: (g - 1) latencies, and the bytes at the
-                  bandwidth of the slowest link; rings through one node share its injection
-                  (Tripathy et al. 2020, Section VI-A)
-    tree          ceil(log2) of the nodes between nodes, then of a node's ranks inside, times
-                  latency + bytes / bandwidth
-    product       multiply-adds / rate, slower where a node has more ranks than cores; a dense one
-                  reads and writes its rows too: bytes / stream
+    message       latency + bytes / bandwidth, inside a node or between nodes. A rank's messages go
+                  one after the other, its sends at the same time as its receives. Messages between
+                  nodes take at least all bytes of the node / injection.
+    ring          in a group of g ranks in their order: (g - 1) latencies, and the bytes at the
+                  bandwidth of the slowest link. Rings through one node share its injection
+                  (Tripathy et al. 2020, Section VI-A).
+    tree          ceil(log2) of the number of nodes between nodes, then of a node's ranks inside it,
+                  times latency + bytes / bandwidth
+    product       multiply-adds / rate, slower if a node has more ranks than cores. A dense product
+                  also reads and writes its rows: bytes / stream.
     elementwise   bytes / stream
-    batch         blocks, rows and nonzeros, each times its seconds; where ranks draw alone and
-                  have two cores each, only what outlasts the rest of the step
+    batch         blocks, rows and nonzeros, each times its seconds. If ranks draw alone and have
+                  two cores each, only the time beyond the rest of the step.
 
-Batches of a pipeline overlap as `plancc.predict.pipelines` has it.
-Late messages (of delayed partial sums) take what is left of their time after all else.
-What a rank computes, and its overhead of every operation, is divided by the speed of the rank.
-Rates are of float32; numbers of 8 bytes take twice as long.
+Batches of a pipeline overlap as in `plancc.predict.pipelines`.
+Late messages (of delayed partial sums) take the part of their time that exceeds all else.
+A rank's compute, and its overhead of every operation, is divided by the rank's speed.
+Rates are those of float32; numbers of 8 bytes take twice as long.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ Float64Array = npt.NDArray[np.float64]
 WORDS = (4, 8)
 """Bytes that a number may have."""
 _LATE = Place(0, "update", "fold")
-"""Where what is left of late messages is waited for."""
+"""Place where ranks wait for late messages."""
 _DRAW = Place(0, "batch", DRAW)
-"""Where a batch is waited for."""
+"""Place where ranks wait for a batch."""
 
 
 class StepTime(NamedTuple):
-    """Seconds of one step of a layer in one direction; layer 0 is all of them.
+    """Seconds of one step of a layer in one direction; layer 0 stands for all layers.
 
     Attributes:
         slowest, mean: Seconds of the slowest rank, and mean over the ranks.
-        rank: The slowest one.
+        rank: The slowest rank.
     """
 
     layer: int
@@ -95,9 +95,9 @@ class Prediction:
     """Predicted time and memory of an epoch on a machine.
 
     Attributes:
-        steps: By layer within forward, back and update; steps that take any time.
-        of_rank (dict of str to float64[num_ranks]): Seconds of every rank in every of `STEPS`,
-            of a mini-batch in `DRAW` too, without waiting for others.
+        steps: Steps that take time, by layer within forward, back and update.
+        of_rank (dict of str to float64[num_ranks]): Seconds of every rank in each of `STEPS`, and
+            of a mini-batch in `DRAW`, without waiting for others.
     """
 
     schedule: Schedule
@@ -108,22 +108,22 @@ class Prediction:
 
     @cached_property
     def counts(self) -> Counts:
-        """What every rank hands to the network, exactly."""
+        """Words and messages of every rank, exact."""
         return self.schedule.counts()
 
     @property
     def seconds(self) -> float:
-        """Time of an epoch: of the slowest rank in every step."""
+        """Seconds of an epoch: the sum over steps of the slowest rank's time."""
         return sum(each.slowest for each in self.steps)
 
     @property
     def mean_seconds(self) -> float:
-        """Time of the mean rank, which waits for nobody."""
+        """Seconds of an epoch if every rank took the mean time and nobody waited."""
         return sum(each.mean for each in self.steps)
 
     @property
     def rank_seconds(self) -> Float64Array:
-        """Time of every rank without waiting for others: float64[num_ranks]."""
+        """Seconds of every rank without waiting for others: float64[num_ranks]."""
         return np.sum(list(self.of_rank.values()), axis=0)
 
     @property
@@ -132,7 +132,7 @@ class Prediction:
         return sum(each.slowest for each in self.steps if each.step not in COMPUTED)
 
     def of_step(self, step: str) -> tuple[float, float]:
-        """Seconds of one of `STEPS` in all layers: of the slowest ranks, and mean."""
+        """Return the seconds of a step over all layers: of the slowest ranks, and the mean."""
         chosen = [each for each in self.steps if each.step == step]
         return sum(each.slowest for each in chosen), sum(each.mean for each in chosen)
 
@@ -158,28 +158,28 @@ class Prediction:
 
     @property
     def words_reduced(self) -> int:
-        """Words of all-reduces, of all ranks together."""
+        """Words of all-reduces, summed over ranks."""
         return int(self.counts.words_reduced.sum())
 
     @property
     def memory_of_rank(self) -> Int64Array:
-        """Bytes of every rank: int64[num_ranks]. Column numbers count as wide as the numbers."""
+        """Bytes of every rank, int64[num_ranks]; column numbers count as wide as the values."""
         return self.schedule.memory.total * (self.word_bytes // WORD_BYTES)
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes of the fullest rank, by term and in "total"."""
-        terms = self.schedule.memory.of_part(int(self.memory_of_rank.argmax()))
+        """Bytes of the rank with the most memory, by term and in "total"."""
+        terms = self.schedule.memory.part_terms(int(self.memory_of_rank.argmax()))
         return {name: held * (self.word_bytes // WORD_BYTES) for name, held in terms.items()}
 
     @property
     def fits(self) -> bool | None:
-        """Whether the fullest rank has enough memory; None: the machine does not say."""
+        """Whether the rank with the most memory has enough; None: the machine's is unknown."""
         memory = self.machine.node.memory
         return None if memory is None else self.memory["total"] <= memory
 
     def as_dict(self, per_rank: bool = False) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the prediction ready for JSON; `per_rank`: also figures of every rank."""
         schedule = self.schedule
         result: dict[str, Any] = {
             "name": schedule.name,
@@ -219,19 +219,19 @@ class Prediction:
 
 
 def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES) -> Prediction:
-    """Predicted time of an epoch.
+    """Return the predicted time of an epoch.
 
     Parameters:
         word_bytes: Bytes of a number: 4 or 8.
 
     Raises:
-        InputError: If it is another number, or the machine has speeds of another number of ranks.
+        InputError: For another number, or if the machine has speeds for another number of ranks.
     """
     if word_bytes not in WORDS:
         raise InputError(f"{word_bytes} bytes per number: choose 4 or 8")
     times: dict[Place, Float64Array] = {}
     own_products: dict[Place, Float64Array] = {}
-    moved: dict[Place, Float64Array] = {}  # of what times have, the all-to-alls
+    moved: dict[Place, Float64Array] = {}  # the share of `times` that all-to-alls take
     clock = WorkTimes(machine, schedule.num_ranks, word_bytes)
     late = np.zeros(schedule.num_ranks)
     for place, work in schedule.operations:
@@ -272,17 +272,17 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
 
 
 def slowness(machine: Machine, num_ranks: int) -> Float64Array:
-    """Seconds for what takes a rank of speed 1, alone on a core, one second: float64[num_ranks].
+    """Return the seconds of work that takes one second on an unshared core: float64[num_ranks].
 
     Raises:
-        InputError: If the machine has speeds of another number of ranks.
+        InputError: If the machine has speeds for another number of ranks.
     """
     shared: Float64Array = np.maximum(_shared(machine, num_ranks), 1.0)
     return shared / machine.speeds(num_ranks)
 
 
 def _shared(machine: Machine, num_ranks: int) -> Float64Array:
-    """Ranks per core on the node of every rank: float64[num_ranks]."""
+    """Return the ranks per core on the node of every rank: float64[num_ranks]."""
     node = np.arange(num_ranks) // machine.node.ranks
     shared: Float64Array = np.bincount(node) / (machine.node.cores or machine.node.ranks)
     return shared[node]
@@ -291,7 +291,7 @@ def _shared(machine: Machine, num_ranks: int) -> Float64Array:
 def _hide(
     times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
 ) -> None:
-    """Take from the times of messages what is hidden behind the products of own rows."""
+    """Subtract from the times of messages what the products of own rows hide."""
     for (layer, direction, _), product in products.items():
         places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]
         exchanges = [place for place in places if place in times]
@@ -304,7 +304,7 @@ def _hide(
 def _overlap(
     times: dict[Place, Float64Array], moved: Mapping[Place, Float64Array], pipeline: Pipeline
 ) -> None:
-    """Take from the times of all-to-alls what a pipeline hides behind products and updates."""
+    """Subtract from the times of all-to-alls what a pipeline hides with products and updates."""
     for place, messages in moved.items():
         product = times[place] - messages + times.get(place._replace(step="multiply"), 0.0)
         update = times.get(place._replace(step="dense"), np.zeros(len(messages)))
@@ -313,7 +313,7 @@ def _overlap(
 
 
 def order_of(place: Place) -> tuple[int, int, int]:
-    """Where a place stands in an epoch, to sort by."""
+    """Return a key that sorts places in the order of an epoch."""
     layer, direction, step = place
     sign = -1 if direction == "back" else 1
     return DIRECTIONS.index(direction), sign * layer, (DRAW, *STEPS).index(step)
@@ -322,29 +322,29 @@ def order_of(place: Place) -> tuple[int, int, int]:
 def _shaped(
     shape: str, ring: Callable[[], Float64Array], tree: Callable[[], Float64Array]
 ) -> Float64Array:
-    """The time of a collective that is made in one of `plancc.predict.machine.COLLECTIVES`."""
+    """Return the time of a collective in one of `plancc.predict.machine.COLLECTIVES`."""
     if shape == "auto":
         return np.minimum(ring(), tree())
     return ring() if shape == "ring" else tree()
 
 
 class _Rings(NamedTuple):
-    """Rings of groups: seconds of all links but one, and bytes per second of the slowest."""
+    """Rings of groups: seconds of all links but one, and bytes per second of the slowest link."""
 
     latency: Float64Array
     bandwidth: Float64Array
 
 
 class WorkTimes:
-    """Times operations on a machine: float64[num_ranks] each."""
+    """Times of operations on a machine, float64[num_ranks] each."""
 
     def __init__(self, machine: Machine, num_ranks: int, word_bytes: int) -> None:
         self._machine, self._num_ranks, self._bytes = machine, num_ranks, word_bytes
         self._node = np.arange(num_ranks) // machine.node.ranks
-        self._alone = slow = slowness(machine, num_ranks)  # of numbers of any width
-        self._slow = slow * (word_bytes / WORD_BYTES)  # of all that is computed
+        self._alone = slow = slowness(machine, num_ranks)  # for numbers of any width
+        self._slow = slow * (word_bytes / WORD_BYTES)  # for all compute
         self._call = machine.compute.overhead * slow
-        self._of: dict[type, Callable[[Any], Float64Array]] = {
+        self._timers: dict[type, Callable[[Any], Float64Array]] = {
             PointToPoint: self._messages,
             BroadcastWords: self._broadcast,
             AllReduceWords: self._allreduce,
@@ -357,8 +357,8 @@ class WorkTimes:
         }
 
     def seconds(self, work: Work) -> Float64Array:
-        """The time of every rank, without waiting for others: float64[num_ranks]."""
-        return self._of[type(work)](work)
+        """Return the seconds of every rank, without waiting for others: float64[num_ranks]."""
+        return self._timers[type(work)](work)
 
     def _sparse(self, of: SparseProduct) -> Float64Array:
         per_row = of.nonzeros / np.maximum(of.rows, 1) / np.maximum(of.calls, 1)
@@ -390,7 +390,7 @@ class WorkTimes:
         return self._exchange(StepTraffic(*inside), between)
 
     def _exchange(self, inside: StepTraffic, between: StepTraffic) -> Float64Array:
-        """Seconds of messages inside and between nodes, whichever way they travel."""
+        """Return the seconds of messages inside and between nodes, in either direction."""
         machine = self._machine
         near = np.maximum(
             inside.messages_sent, inside.messages_received
@@ -398,10 +398,12 @@ class WorkTimes:
             self._bytes / machine.inside_bandwidth
         )
         sent, received, messages_sent, messages_received = between
-        of_node = np.maximum(*(np.bincount(self._node, weights=each) for each in (sent, received)))
+        node_words = np.maximum(
+            *(np.bincount(self._node, weights=each) for each in (sent, received))
+        )
         at_rank = np.maximum(sent, received) * (self._bytes / machine.bandwidth)
         busy = (sent > 0) | (received > 0)
-        at_node = of_node[self._node] * (self._bytes / machine.injection) * busy
+        at_node = node_words[self._node] * (self._bytes / machine.injection) * busy
         far = np.maximum(messages_sent, messages_received) * machine.latency + np.maximum(
             at_rank, at_node
         )
@@ -429,39 +431,37 @@ class WorkTimes:
         rounds = buffers.sum(axis=0)
         once = self._bytes * of.words.sum(axis=0)
 
-        def as_ring() -> Float64Array:
+        def ring_time() -> Float64Array:
             ring = self._rings(of)
             return rounds * ring.latency + once / ring.bandwidth
 
         shape = self._machine.collective.broadcast
-        spent = _shaped(shape, as_ring, lambda: self._tree(of, rounds, once))
-        return self._of_groups(of, spent) + self._call * self._of_groups(of, rounds)
+        spent = _shaped(shape, ring_time, lambda: self._tree(of, rounds, once))
+        return self._spread(of, spent) + self._call * self._spread(of, rounds)
 
     def _allreduce(self, of: AllReduceWords) -> Float64Array:
         once, members = self._bytes * of.words, of.members
 
-        def as_ring() -> Float64Array:
+        def ring_time() -> Float64Array:
             ring = self._rings(of)
             return 2 * ring.latency + 2 * (members - 1) / members * once / ring.bandwidth
 
         shape = self._machine.collective.allreduce
-        spent = _shaped(shape, as_ring, lambda: 2 * self._tree(of, np.ones(len(once)), once))
-        return self._of_groups(of, spent) + self._call
+        spent = _shaped(shape, ring_time, lambda: 2 * self._tree(of, np.ones(len(once)), once))
+        return self._spread(of, spent) + self._call
 
     def _allgather(self, of: AllGatherWords) -> Float64Array:
         ring = self._rings(of)
         arriving = of.words.sum(axis=1) - of.words.min(axis=1)
-        return (
-            self._of_groups(of, ring.latency + self._bytes * arriving / ring.bandwidth) + self._call
-        )
+        return self._spread(of, ring.latency + self._bytes * arriving / ring.bandwidth) + self._call
 
-    def _of_groups(self, of: Collective, spent: Float64Array) -> Float64Array:
+    def _spread(self, of: Collective, spent: Float64Array) -> Float64Array:
         found = np.zeros(self._num_ranks)
         found[of.ranks] = spent[:, None]
         return found
 
     def _rings(self, of: Collective) -> _Rings:
-        """Rings through all members in their order, of all groups at once."""
+        """Return the rings of all groups at once, through all members in their order."""
         machine, members = self._machine, of.members
         node = self._node[of.ranks]
         leaves = node != np.roll(node, -1, axis=1)
@@ -474,10 +474,10 @@ class WorkTimes:
     def _tree(
         self, of: Collective, rounds: npt.NDArray[Any], once: npt.NDArray[Any]
     ) -> Float64Array:
-        """Trees between the nodes of every group, then inside each of them."""
+        """Return the seconds of trees between the nodes of every group, then inside each node."""
         machine = self._machine
         node = self._node[of.ranks]
-        first = np.ones(node.shape, np.bool_)  # of its group on the node; ranks ascend
+        first = np.ones(node.shape, np.bool_)  # the group's first rank on a node; ranks ascend
         first[:, 1:] = node[:, 1:] != node[:, :-1]
         nodes = first.sum(axis=1)
         place = np.cumsum(first, axis=1) - 1 + np.arange(len(node))[:, None] * of.members

@@ -1,6 +1,6 @@
-"""Epochs predicted from sizes alone, without a graph: numbers, and tables made of them.
+"""Epochs predicted from sizes alone, without a graph: numbers, and tables made from them.
 
-Parts are of equal sizes; how many halo rows they have is measured on plans, or assumed.
+Parts have equal sizes. The number of their halo rows is measured on plans, or assumed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from plancc.predict.schedules.tables import Tables, sends_rows
 class Boundary:
     """Halo rows per own row of a part, as a function of the number of parts.
 
-    The logarithm is linear in log p between the points, and beyond them as in the nearest interval.
-    One point is a constant.
+    Its logarithm is linear in log p between the points, and beyond them as in the nearest interval.
+    One point gives a constant.
 
     Attributes:
-        points: Parts, ascending; halo rows per own row; parts that a part receives from, None for
-            at most one for each row.
-        source: "assumed", or of which plans.
+        points: Triples, ascending: number of parts; halo rows per own row; number of parts that a
+            part receives from, None for one part per row at most.
+        source: "assumed", or names of the measured plans.
     """
 
     points: tuple[tuple[int, float, float | None], ...]
@@ -39,10 +39,10 @@ class Boundary:
 
     @classmethod
     def parse(cls, text: str) -> Boundary:
-        """ "16:0.5,256:1.2", "16:0.5:12,..." with peers, or plan files that were compiled.
+        """Return the boundary of "16:0.5,256:1.2", "16:0.5:12,..." (with peers), or plan files.
 
         Raises:
-            InputError: Anything else, negative or infinite numbers, the same number of parts twice.
+            InputError: For any other text, negative or infinite numbers, or equal numbers of parts.
         """
         points: list[tuple[int, float, float | None]] = []
         plans = []
@@ -73,7 +73,7 @@ class Boundary:
         return cls(tuple(points), f"measured on {', '.join(plans)}" if plans else "assumed")
 
     def at(self, num_parts: int) -> tuple[float, float | None]:
-        """Halo rows per own row, and peers or None."""
+        """Return halo rows per own row, and the number of peers or None."""
         parts = [point[0] for point in self.points]
         fraction = _power_law(parts, [point[1] for point in self.points], num_parts)
         peers = [point[2] for point in self.points if point[2] is not None]
@@ -83,7 +83,7 @@ class Boundary:
 
 
 def _power_law(parts: Sequence[int], values: Sequence[float], at: int) -> float:
-    """Interpolation and extrapolation in logarithms; linear in log p where a value is 0."""
+    """Interpolate or extrapolate in logarithms; linear in log p if a value is 0."""
     if len(parts) == 1:
         return values[0]
     last = min(max(1, int(np.searchsorted(parts, at))), len(parts) - 1)
@@ -107,15 +107,16 @@ def _measured(path: str) -> tuple[int, float, float | None]:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Numbers in place of a graph.
+    """Sizes in place of a graph.
 
     Attributes:
-        vertices, nonzeros: Sizes of the matrix, its diagonal included.
-        boundary: By label of a model; "" for all others that exchange rows, but rp: without any, a
-            random partition has the boundary of a random matrix with as many nonzeros in every row.
+        vertices, nonzeros: Sizes of the matrix, with its diagonal.
+        boundary: Boundary by label of a model; "" for all other models that exchange rows, except
+            rp. A random partition has by default the boundary of a random matrix with equally many
+            nonzeros in every row.
 
     Raises:
-        InputError: No vertices, or fewer nonzeros than vertices.
+        InputError: If there are no vertices, or fewer nonzeros than vertices.
     """
 
     vertices: int
@@ -139,11 +140,11 @@ def tables_of_sizes(
     grid: Grid | None = None,
     boundary: Boundary | None = None,
 ) -> Tables:
-    """Parts of equal sizes, with the halo that is measured or assumed.
+    """Return tables of parts of equal sizes, with measured or assumed halo rows.
 
     Parameters:
-        num_parts: Parts of the grid, where there is one.
-        boundary: Where parts send rows; without it that of a random matrix.
+        num_parts: Number of parts, of the grid if there is one.
+        boundary: Boundary if parts send rows; by default a random matrix's.
     """
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
     if not sends_rows(grid):
@@ -155,11 +156,11 @@ def tables_of_sizes(
 
 
 def random_boundary(vertices: int, nonzeros: int, num_parts: int) -> float:
-    """Expected halo rows per own row of a random partition, if all columns were alike.
+    """Return the expected halo rows per own row of a random partition with equal columns.
 
-    A column has d = nonzeros / vertices - 1 nonzeros beside the diagonal, in random rows: that many
-    of the other p - 1 parts need it, ``(p - 1) (1 - (1 - 1 / p)^d)``. Graphs whose columns differ
-    have fewer.
+    A column has d = nonzeros / vertices - 1 nonzeros off the diagonal, in random rows. So
+    ``(p - 1) (1 - (1 - 1 / p)^d)`` of the other p - 1 parts need it. Graphs whose columns differ
+    have fewer halo rows.
     """
     degree = nonzeros / vertices - 1
     return (num_parts - 1) * (1 - (1 - 1 / num_parts) ** degree)
@@ -173,7 +174,7 @@ def even_tables(
     grid: Grid | None = None,
     speeds: npt.NDArray[np.float64] | None = None,
 ) -> Tables:
-    """Parts that exchange nothing, of equal sizes or in proportion to `speeds`."""
+    """Return tables of parts without exchanges, of equal sizes or in proportion to `speeds`."""
     nobody = np.zeros(0, np.int32)
     return Tables(
         name=name,
@@ -193,7 +194,7 @@ def _shares(total: int, number: int, speeds: npt.NDArray[np.float64] | None = No
 
 
 def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs:
-    """Every part receives `fraction` rows per own row, from `peers` parts all around it."""
+    """Return messages by which each part gets `fraction` rows per own row from `peers` parts."""
     num_parts = len(rows)
     halo = min(round(fraction * int(rows.max())), int(rows.sum() - rows.max()))
     number = num_parts - 1 if peers is None else min(num_parts - 1, max(1, round(peers)))
@@ -202,7 +203,7 @@ def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs
 
 
 def ring(num_parts: int, rows: Int64Array) -> Pairs:
-    """Every part sends and receives messages of these rows, with others all around it."""
+    """Return messages of these rows from every part to parts at even distances around it."""
     peers = len(rows)
     offsets = 1 + np.arange(peers, dtype=np.int64) * (num_parts - 1) // max(1, peers)
     target = np.repeat(np.arange(num_parts, dtype=np.int32), peers)

@@ -1,9 +1,10 @@
-"""Widths of the layers that vertex data ask for, and widths that contradict them."""
+"""Widths of the layers that vertex data need, and checks of given widths."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,19 +12,20 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.format import too_many_classes
-from plancc.plan.reader import PlanFile
 from plancc.predict.passes import DEFAULT_DIMS
+
+if TYPE_CHECKING:
+    from plancc.plan.reader import PlanFile
 
 
 @dataclass(frozen=True)
 class DataWidths:
-    """What features and labels say of the first and of the last width.
+    """The first and the last width that features and labels need.
 
     Attributes:
-        features: Columns of the features; None: there are none.
-        classes: Classes of the labels or targets; None: there are none.
-        excess: Why no network is meant to have an output for each of the classes; empty where it
-            may.
+        features: Columns of the features; None without features.
+        classes: Number of classes of the labels or targets; None without them.
+        excess: Why no network should have an output for each of the classes; empty if it may.
     """
 
     features: int | None = None
@@ -32,43 +34,43 @@ class DataWidths:
 
     @classmethod
     def of(cls, data: VertexData) -> DataWidths:
-        """The widths of vertex data in memory."""
+        """Return the widths of vertex data in memory."""
         if data.by_type is not None:
-            return cls._of_types([cls.of(each) for each in data.by_type.of_type.values()])
+            return cls._over_types([cls.of(each) for each in data.by_type.of_type.values()])
         features = None if data.features is None else data.features.shape[1]
         if data.targets is not None:
             return cls(features or None, data.targets.shape[1] or None)
-        return cls._of_labels(features, data.labels)
+        return cls._from_labels(features, data.labels)
 
     @classmethod
     def read(cls, file: PlanFile) -> DataWidths:
-        """The widths of a plan file; of its vertex data only the labels are read."""
+        """Return the widths of a plan file; reads only the labels of its vertex data."""
         if file.header.types is None:
             return cls._read(file, "")
         names = file.header.types.names
-        return cls._of_types([cls._read(file, f"_of_{k}") for k in range(len(names))])
+        return cls._over_types([cls._read(file, f"_of_{k}") for k in range(len(names))])
 
     @classmethod
     def _read(cls, file: PlanFile, end: str) -> DataWidths:
-        """The widths of the datasets whose names have this end."""
+        """Return the widths of the datasets whose names have this end."""
         features = file.width(f"vertex_data/features{end}")
         targets = file.width(f"vertex_data/targets{end}")
         if targets is not None:
             return cls(features or None, targets or None)
         labels = f"vertex_data/labels{end}"
-        return cls._of_labels(features, file.read(labels) if file.has(labels) else None)
+        return cls._from_labels(features, file.read(labels) if file.has(labels) else None)
 
     @classmethod
-    def _of_types(cls, found: Sequence[DataWidths]) -> DataWidths:
-        """The widest features, and the classes of the only type that has some."""
+    def _over_types(cls, found: Sequence[DataWidths]) -> DataWidths:
+        """Return the widest features, and the classes of the only type with labels."""
         labelled = [each for each in found if each.classes is not None]
         one = labelled[0] if len(labelled) == 1 else cls()
         features = max((each.features or 0 for each in found), default=0)
         return cls(features or None, one.classes, one.excess)
 
     @classmethod
-    def _of_labels(cls, features: int | None, labels: npt.NDArray[np.int32] | None) -> DataWidths:
-        """The widths where no targets are."""
+    def _from_labels(cls, features: int | None, labels: npt.NDArray[np.int32] | None) -> DataWidths:
+        """Return the widths of data without targets."""
         if labels is None:
             return cls(features or None)
         classes = int(labels.max(initial=-1)) + 1
@@ -76,17 +78,17 @@ class DataWidths:
 
     @property
     def known(self) -> bool:
-        """Whether the data say anything."""
+        """Whether the data give any width."""
         return self.features is not None or self.classes is not None
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """`DEFAULT_DIMS` with the width of the features and the number of classes where known."""
+        """`DEFAULT_DIMS` with the width of the features and the number of classes, if known."""
         first, *hidden, last = DEFAULT_DIMS
         return (self.features or first, *hidden, self.classes or last)
 
     def contradiction(self, dims: Sequence[int]) -> str:
-        """Why these widths d_0..d_L do not suit the data; empty if they do."""
+        """Return why these widths d_0..d_L do not suit the data; empty if they do."""
         if self.features not in (None, dims[0]):
             return f"the first width is {dims[0]}, but the features have {self.features} columns"
         if self.classes is not None and dims[-1] < self.classes:
@@ -94,7 +96,7 @@ class DataWidths:
         return ""
 
     def check(self, dims: Sequence[int]) -> None:
-        """InputError if these widths d_0..d_L contradict the data."""
+        """Raise InputError if these widths d_0..d_L contradict the data."""
         why = self.contradiction(dims)
         if why:
             raise InputError(f"`dims` {','.join(map(str, dims))}: {why}")

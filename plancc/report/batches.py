@@ -1,6 +1,6 @@
-"""Costs of plans on fresh mini-batches, as plain values: for inspect and compare.
+"""Costs of plans on fresh mini-batches as plain values, for inspect and compare.
 
-Reads whole plans, and draws every batch once for all of them.
+It reads whole plans, and draws every batch once for all plans.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class BatchReport:
     """Figures of a plan on batches that no compiler has seen.
 
     Attributes:
-        sampler: With its options, as in a provenance.
-        num_blocks: Blocks of a batch; volume and messages are of one exchange of each.
+        sampler: Sampler with its options, as in a provenance.
+        num_blocks: Number of blocks of a batch; volume and messages count one exchange of each.
         figures: Figures of every batch.
-        expected_volume: Exact, where the sampler's probabilities are known.
-        difference, ratio: Volume compared with that of the first plan on the same batches; None
-            where there is only one plan, and no ratio where the first moves nothing.
+        expected_volume: Exact expected volume; None if the sampler's probabilities are unknown.
+        difference, ratio: Volume compared with the first plan's volume on the same batches. None if
+            there is only one plan; no ratio if the first plan moves nothing.
     """
 
     path: str
@@ -59,12 +59,12 @@ class BatchReport:
 
     @property
     def estimates(self) -> dict[str, Estimate]:
-        """Mean over the batches and interval of every figure, by its name in `BatchFigures`."""
+        """Mean and confidence interval of every figure, by its name in `BatchFigures`."""
         names = [field.name for field in fields(self.figures)]
         return {name: estimate(getattr(self.figures, name)) for name in names}
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the report ready for JSON."""
         result: dict[str, Any] = {
             "sampler": self.sampler,
             "seed": self.seed,
@@ -89,27 +89,28 @@ def batch_reports(
     num_ranks: int | None = None,
     sampler: str | None = None,
     seed: int = 0,
-    threads: int = 1,
     **options: Any,
 ) -> list[BatchReport]:
-    """Figures of plans of one matrix on the same fresh batches, numbers 0..number - 1.
+    """Return figures of plans of one matrix on the same fresh batches, 0..number - 1.
 
     Parameters:
-        paths: What batches are drawn from, training mask and clusters too, is the first plan's.
+        paths: Plan files. Batches are drawn from the first plan's population, with its training
+            mask and clusters.
         number: Number of batches, at least 1.
-        num_ranks: Figures after merging the parts onto that many ranks.
-        sampler: Without it the first one that a plan was compiled for, or "uniform".
-        seed, threads: See `plancc.cost.batches.batch_figures`.
-        **options: As of `plancc.sampling.make_sampler`.
+        num_ranks: Number of ranks onto which the parts are merged first.
+        sampler: Name of a sampler; by default the first sampler that a plan was compiled for, or
+            "uniform".
+        seed: See `plancc.cost.batches.batch_figures`.
+        **options: See `plancc.sampling.make_sampler`.
 
     Raises:
-        InputError: If a file is missing or an edge plan, plans are of different patterns,
-            `num_ranks` is not in 1..num_parts, or no batch can be drawn with these options from
-            what the first plan carries.
+        InputError: If a file is missing or an edge plan, if plans have different patterns, if
+            `num_ranks` is not in 1..num_parts, or if no batch can be drawn with these options from
+            the first plan.
         PlanError: If a file is damaged.
 
     Warns:
-        PlanccWarning: If batches are smaller than was asked for.
+        PlanccWarning: If batches are smaller than `batch_size`.
     """
     if not 1 <= number <= MOST_BATCHES:
         raise InputError(f"`batches` {number}: choose from 1 to {MOST_BATCHES}")
@@ -126,8 +127,8 @@ def batch_reports(
     chosen = chosen_sampler(next(filter(None, recorded), ""), *sizes[0], sampler, **options)
     if have_types and chosen.of_training:
         raise InputError(
-            f"sampler '{chosen.name}': batches of a plan with types are drawn by relation, in runs "
-            "alone; their steps say what they move"
+            f"sampler '{chosen.name}': only runs draw batches of a plan with types, by relation; "
+            "the steps of a run say what batches move"
         )
     first: tuple[str, Population] | None = None
     owners, names = [], []
@@ -147,9 +148,9 @@ def batch_reports(
     chosen, remark = chosen.fitted(population)
     if remark:
         warn(remark)
-    found = batch_figures(chosen, population, owners, range(number), seed=seed, threads=threads)
+    found = batch_figures(chosen, population, owners, range(number), seed=seed)
     indptr, indices = population.pattern
-    most_pins = int(np.bincount(indices, minlength=1).max()) + 1  # each with its own row
+    most_pins = int(np.bincount(indices, minlength=1).max()) + 1  # each net also has its own row
     inclusion = chosen.inclusion(population, most_pins)
     base = found[0].volume
     return [

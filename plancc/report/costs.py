@@ -1,4 +1,4 @@
-"""Costs in a report: of training, of a topology, of products on process grids. No terminal."""
+"""Costs in a report: of training, of a topology, of products on process grids."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from plancc.report.grid_traffic import ProductTraffic, product_traffic
 from plancc.report.passes import PassCost, added_passes
 
 WIDTH = 128
-"""Width of the product that is counted on a process grid, where a plan carries no features."""
+"""Width of the product that is counted on a process grid if a plan has no features."""
 
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """One epoch of a GCN with given dims.
+    """The cost of one epoch of a GCN with given dims.
 
     Attributes:
-        words, max_words_sent, messages, max_messages_sent: Sent in the plain execution
-            (`plancc.predict.passes`) by all parts, and most by one.
-        in_hops: Whether rows are counted in hops between nodes, each in every hop.
-        max_memory: Bytes of the fullest part with all passes, by term and in total
+        words, max_words_sent, messages, max_messages_sent: Words and messages sent without passes
+            (`plancc.predict.passes`): by all parts, and by the part that sends most.
+        in_hops: Whether rows travel in hops between nodes and are counted in every hop.
+        max_memory: Bytes of the part with the most memory, with all passes, by term and in total
             (`plancc.predict.memory`).
-        recomputed_memory: Bytes of the fullest part in total, if activations are computed again.
-        passes: The plain execution, and then one pass more each time (`plancc.report.passes`); edge
-            plans have none that leaves out dead rows.
+        recomputed_memory: Total bytes of this part if activations are computed again.
+        passes: Costs without passes, and then with one more pass each time
+            (`plancc.report.passes`). Edge plans have no pass that leaves out dead rows.
     """
 
     dims: list[int]
@@ -66,9 +66,9 @@ class TrainingCost:
         dims: Sequence[int],
         in_hops: bool = False,
     ) -> TrainingCost:
-        """The cost with these owners of a plan's matrix, whose exchange of all rows is `parts`.
+        """Return the cost with these owners of a plan's matrix, with `parts` as its traffic.
 
-        `in_hops`: the owners are the plan's, and rows go in its hops.
+        `in_hops`: whether the owners are the plan's, and rows travel in its hops.
         """
         num_parts, header, layers = len(parts.rows), plan.header, len(dims) - 1
         has_rows = not owners.is_edge_partition
@@ -109,14 +109,14 @@ class TrainingCost:
             messages=plain.messages,
             max_messages_sent=plain.max_messages_sent,
             in_hops=in_hops,
-            max_memory=held.of_part(int(held.total.argmax())),
+            max_memory=held.part_terms(int(held.total.argmax())),
             recomputed_memory=int(recomputed.total.max()),
             passes=costs,
         )
 
 
 def product_of(plan: Plan) -> ProductTraffic | None:
-    """Words of one product of a grid plan, with H as wide as its features; None for other plans."""
+    """Return the words of a grid plan's product, with H as wide as its features; else None."""
     header, features = plan.header, plan.vertex_data.features
     if header.grid is None:
         return None
@@ -125,7 +125,7 @@ def product_of(plan: Plan) -> ProductTraffic | None:
 
 
 def read_product(file: PlanFile) -> ProductTraffic | None:
-    """As `product_of`, for the plan in an open file."""
+    """Do what `product_of` does for the plan in an open file."""
     if file.header.grid is None:
         return None
     width = file.width("vertex_data/features")
@@ -133,12 +133,12 @@ def read_product(file: PlanFile) -> ProductTraffic | None:
 
 
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
-    """One epoch on the grid of a plan: plainly, and then one pass more each time.
+    """Return costs of one epoch on a plan's grid: without passes, then with one more each time.
 
-    The sums over the copies of "1.5d", and that of the weights' gradients, are no messages.
+    All-reduces are no messages: sums over the copies of "1.5d", and the sum of gradients.
 
     Raises:
-        InputError: If a layer is narrower than the grid has process columns.
+        InputError: If a width is smaller than the number of process columns.
     """
     tables = read_tables(path)
 

@@ -1,8 +1,7 @@
-"""The predicted epoch of a plan beside its bound and a random partition, and what it is based on.
+"""The predicted epoch of a plan beside its bound and a random partition, with its basis.
 
-Every command that prints a time takes machine and widths from here, in the same order: given ones,
-recorded ones of the plan, widths of its features and labels, defaults.
-No terminal.
+Every command that prints a time takes machine and widths from here, in this order: given, recorded
+in the plan, widths of its features and labels, defaults.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from plancc.report.provenance import recorded_dims, recorded_machine
 
 @dataclass(frozen=True)
 class Basis:
-    """Machine and widths of a prediction, and where they are from.
+    """Machine and widths of a prediction, and their origin.
 
     Attributes:
         dims_from: "given", "plan" (its provenance), "data" (its features and labels), "default", or
-            "differ": the default, since plans to compare have others each.
+            "differ": the default, because the plans to compare have different widths.
         machine_from: "given", "plan", "default" or "differ".
-        excess: Why nothing is predicted for these widths; see `DataWidths.excess`. Given ones may
-            be any.
+        excess: Why nothing is predicted for these widths (`DataWidths.excess`); empty for given
+            widths.
     """
 
     predictor: Predictor
@@ -49,15 +48,16 @@ class Basis:
         dims: Sequence[int] | None = None,
         machine: Machine | None = None,
     ) -> Basis:
-        """The basis of a plan's times.
+        """Return the basis of a plan's times.
 
         Parameters:
-            provenance: Of the plan; recorded widths that contradict its data do not count.
-            widths: Of its vertex data.
-            dims, machine: What is given.
+            provenance: Provenance of the plan; recorded widths that contradict its data are
+                ignored.
+            widths: Widths of its vertex data.
+            dims, machine: Given widths and machine, or None.
 
         Raises:
-            InputError: Given widths that contradict the data.
+            InputError: If given widths contradict the data.
         """
         dims_from = machine_from = "given"
         if dims is not None:
@@ -73,7 +73,7 @@ class Basis:
         return cls(default_predictor(dims, machine), dims_from, machine_from, excess)
 
     def check(self, where: str = "") -> None:
-        """InputError, which begins with `where`, if nothing is predicted for these widths."""
+        """Raise InputError, beginning with `where`, if nothing is predicted for these widths."""
         if self.excess:
             raise InputError(
                 f"{where}{self.excess}; number the classes from 0, or give `dims` if this is right"
@@ -87,11 +87,11 @@ class Basis:
         machine: Machine | None = None,
         links: bool = False,
     ) -> Basis:
-        """The basis for a plan file; see `of`.
+        """Return the basis for a plan file; see `of`.
 
         Parameters:
-            links: Whether links are learnt: then outputs have no classes, and are as wide as the
-                last hidden layer unless `dims` says otherwise.
+            links: Whether the task is link prediction: the outputs then have no classes, and are as
+                wide as the last hidden layer unless `dims` gives another width.
         """
         widths = DataWidths.read(file)
         if links:
@@ -109,13 +109,13 @@ class Basis:
             raise InputError(f"{file.path}: {error}") from None
 
     def on_nodes_of(self, header: Header) -> Basis:
-        """The basis with as many ranks on a node as the plan with this header is for."""
+        """Return the basis with as many ranks on a node as the plan of this header has."""
         machine = self.predictor.machine.on_nodes(header.ranks_per_node)
         return replace(self, predictor=replace(self.predictor, machine=machine))
 
     @classmethod
     def shared(cls, several: Sequence[Basis]) -> Basis:
-        """One basis for several plans: what all agree on, else the default."""
+        """Return one basis for several plans: values that all agree on, else defaults."""
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine
         dims_from, machine_from = first.dims_from, first.machine_from
@@ -129,11 +129,11 @@ class Basis:
 
     @property
     def given(self) -> bool:
-        """Whether machine or widths are given."""
+        """Whether machine or widths are given by the user."""
         return "given" in (self.dims_from, self.machine_from)
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the basis ready for JSON."""
         return {
             "dims": list(self.predictor.dims),
             "dims_from": self.dims_from,
@@ -145,15 +145,15 @@ class Basis:
 
 @dataclass(frozen=True)
 class EpochTimes:
-    """The predicted epoch of a plan, and what it is compared with.
+    """The predicted epoch of a plan, and times to compare it with.
 
     Attributes:
-        seconds: What `plancc simulate` predicts for the plan, without links; None: see `why`.
-        bound: All work evenly spread over the ranks, and no exchange of rows (`Predictor.bound`).
-        random: Of an even random row partition over as many ranks (`Predictor.of_random`); None:
-            not known without the matrix.
-        exchange: Part of `seconds` in which rows are exchanged, of the slowest rank in every step.
-        why: Why there is no prediction.
+        seconds: Prediction of `plancc simulate` for the plan, without links; None: see `why`.
+        bound: Seconds with all work evenly spread and no exchange of rows (`Predictor.bound`).
+        random: Seconds of an even random row partition over as many ranks (`Predictor.of_random`);
+            None: unknown without the matrix.
+        exchange: Part of `seconds` in which rows travel, of the slowest rank in every step.
+        why: Why there is no prediction; empty if there is one.
     """
 
     basis: Basis
@@ -165,12 +165,11 @@ class EpochTimes:
 
     @classmethod
     def of(cls, basis: Basis, tables: Tables, random: float | None = None) -> EpochTimes:
-        """The times for these tables.
+        """Return the times for these tables.
 
         Raises:
-            InputError: Given widths or a given machine do not suit the tables: a width is too small
-                for the grid, or speeds are of another number of ranks. Where none is given this is
-                a `why`.
+            InputError: If a given width is too small for the grid, or a given machine has speeds
+                for another number of ranks. If neither is given, this becomes `why`.
         """
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
         try:
@@ -186,20 +185,20 @@ class EpochTimes:
 
     @classmethod
     def of_plan(cls, plan: Plan) -> EpochTimes:
-        """The times of a plan in memory, by its own machine and widths."""
+        """Return the times of a plan in memory, with its own machine and widths."""
         provenance = plan.provenance
         basis = Basis.of(provenance, DataWidths.of(plan.vertex_data)).on_nodes_of(plan.header)
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
 
     def beside(self, plan: Plan) -> float | None:
-        """Seconds of another plan on the same basis; None: there is no prediction."""
+        """Return the seconds of another plan on the same basis; None without a prediction."""
         try:
             return self.basis.predictor.epoch(tables_of(plan)).seconds
         except InputError:
             return None
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the times ready for JSON."""
         return {
             "seconds": self.seconds,
             "bound_seconds": self.bound,
@@ -210,7 +209,7 @@ class EpochTimes:
 
 
 def recorded_random(provenance: Mapping[str, Any], basis: Basis) -> float | None:
-    """The recorded seconds of a random partition, if they are of this machine and these widths."""
+    """Return the recorded seconds of a random partition; None if machine or widths differ."""
     seconds = provenance.get("random_epoch_seconds")
     if not isinstance(seconds, int | float) or not (math.isfinite(seconds) and seconds > 0):
         return None

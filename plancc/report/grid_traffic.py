@@ -1,6 +1,6 @@
-"""Words that one product A H moves on a process grid, by what they are.
+"""Words that one product A H moves on a process grid, by kind.
 
-A broadcast of m words among g ranks is g - 1 times m words, as the runtime counts it.
+A broadcast of m words among g ranks counts g - 1 times m words, as in the runtime.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ KINDS = {
     "copies": "reduced",
     "matrix": "matrix",
 }
-"""Attributes of `ProductTraffic` by the names of steps that move these words."""
+"""Attributes of `ProductTraffic` by the name of the step that moves the words."""
 
 
 @dataclass(frozen=True)
 class ProductTraffic:
-    """Words of one product, forward, sent by all ranks.
+    """Words of one forward product, sent by all ranks.
 
     Attributes:
         width: Columns of H.
-        rows: Rows of H: broadcasts within process columns, or messages where needed rows travel.
-        sums: Sums of the product that are scattered over the layers of a 3d grid.
-        swapped: Rows made into slices of columns before the product, and back after it (feature).
+        rows: Rows of H: broadcasts within process columns, or messages of needed rows.
+        sums: Partial sums of the product that are scattered over the layers of a 3d grid.
+        swapped: Rows turned into slices of columns before the product, and back (feature).
         reduced: Words that ranks put into all-reductions over the copies (1.5d).
-        matrix: Blocks of A, broadcast within process rows (2d, 3d): a word per value, one for its
-            column, and one for every row of a piece and its end.
+        matrix: Blocks of A, broadcast within process rows (2d, 3d): a word for each value and each
+            column, one for every row of a piece, and one more.
     """
 
     width: int
@@ -46,17 +46,17 @@ class ProductTraffic:
 
 
 def product_traffic(tables: Tables, width: int) -> ProductTraffic:
-    """Words of one product (Tripathy et al. 2020, Algorithms 1 to 3; Wan et al. 2025, Algorithm 2).
+    """Count one product (Tripathy et al. 2020, Algorithms 1 to 3; Wan et al. 2025, Algorithm 2).
 
     Parameters:
-        tables: Tables of a grid plan; their `blocks` make no difference to sums over ranks.
+        tables: Tables of a grid plan; `blocks` make no difference to sums over ranks.
         width: Columns of H.
     """
     scheduler, step = scheduler_of(tables), Aggregate(width)
     works, words = scheduler.works(1, step), dict.fromkeys(KINDS.values(), 0)
     for each in scheduler.program(1):
         for _, work in moving(each, works):
-            if isinstance(work, Transfer) and not is_of_one(work):  # with oneself nothing is
+            if isinstance(work, Transfer) and not is_of_one(work):  # one rank alone moves nothing
                 counts = work.counts(tables.num_ranks)
                 words[KINDS[each.name]] += int((counts.words_sent + counts.words_reduced).sum())
     return ProductTraffic(width, **words)

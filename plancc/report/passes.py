@@ -1,4 +1,4 @@
-"""What an epoch of a GCN moves: plainly, with the passes that avoid it, with boundary sampling.
+"""Costs of an epoch of a GCN: without passes, with passes that save words, with boundary sampling.
 
 Set-up, evaluations and all-reduces are not counted.
 """
@@ -20,12 +20,12 @@ from plancc.predict.passes import PASSES, moved_widths
 
 @dataclass(frozen=True)
 class PassCost:
-    """One epoch with some passes.
+    """The cost of one epoch with some passes.
 
     Attributes:
-        words, messages: Sent by all parts.
-        max_words_sent, max_messages_sent: By the part that sends most.
-        saved: Share of the plain execution's words that is not sent.
+        words, messages: Words and messages that all parts send.
+        max_words_sent, max_messages_sent: Words and messages of the part that sends most.
+        saved: Share of the words without passes that is not sent.
     """
 
     passes: list[str]
@@ -37,7 +37,7 @@ class PassCost:
 
     @classmethod
     def of(cls, passes: Sequence[str], sent: Counts, plain: PassCost | None) -> PassCost:
-        """The cost of what is sent with these passes; `plain`: without any, None for itself."""
+        """Return the cost of these counts; `plain`: the cost without passes, or None for itself."""
         words = int(sent.words_sent.sum())
         return cls(
             passes=list(passes),
@@ -50,7 +50,7 @@ class PassCost:
 
 
 def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]) -> list[PassCost]:
-    """Cost an epoch (`epoch`) with no pass, then with passes added one by one."""
+    """Return the costs of an epoch (`epoch`) without passes, then with passes added one by one."""
     costs: list[PassCost] = []
     for number in range(len(passes) + 1):
         done = passes[:number]
@@ -60,14 +60,14 @@ def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]
 
 @dataclass(frozen=True)
 class SampledCost:
-    """One epoch with boundary sampling (BNS-GCN, Wan et al. 2022), as expected.
+    """The expected cost of one epoch with boundary sampling (BNS-GCN, Wan et al. 2022).
 
     Attributes:
         rate: Probability p with which a halo row is kept.
-        words, messages: Sent by all parts, with all passes: a sample of a live row is a live row.
+        words, messages: Sent by all parts, with all passes; a kept row of a live row is live.
         saved: Share of the words of rate 1 that is not sent.
-        max_memory, mean_memory: Bytes by Equation 4 of Wan et al. 2022, of the fullest part and of
-            the parts' mean: the sum over the layers of (3 x own rows + p x halo rows) x input
+        max_memory, mean_memory: Bytes by Equation 4 of Wan et al. 2022, of the part with the most
+            and of the mean part: the sum over layers of (3 x own rows + p x halo rows) x input
             width, in float32.
     """
 
@@ -82,7 +82,7 @@ class SampledCost:
 def sampled_costs(
     parts: Traffic, live: Sequence[Int64Array], dims: Sequence[int], rates: Sequence[float]
 ) -> list[SampledCost]:
-    """Boundary sampling at these rates.
+    """Return the costs of boundary sampling at these rates.
 
     A message of s rows travels if at least one row is kept: with probability 1 - (1 - p)^s.
 
@@ -112,5 +112,5 @@ def sampled_costs(
 
 
 def equation_4(parts: Traffic, dims: Sequence[int], rate: float = 1.0) -> npt.NDArray[np.float64]:
-    """Bytes of every part (Wan et al. 2022, Eq. 4), float64[num_parts]; see `SampledCost`."""
+    """Return the bytes of each part (Wan et al. 2022, Eq. 4), float64[num_parts]: `SampledCost`."""
     return WORD_BYTES * sum(dims[:-1]) * (3 * parts.rows + rate * parts.received)

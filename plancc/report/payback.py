@@ -1,4 +1,4 @@
-"""After how many epochs a plan has paid for its search."""
+"""Payback: the number of epochs after which a plan has saved the time of its search."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 
 NEVER = "never"
 Payoff = float | str | None
-"""A number of epochs, or `NEVER`; None: not known."""
+"""A number of epochs, or `NEVER`; None: unknown."""
 
 
 @dataclass(frozen=True)
 class Spending:
-    """Seconds that a plan takes; None: not known.
+    """Seconds that a plan costs; None: unknown.
 
     Attributes:
-        search: To find its owners.
-        epoch: Of a predicted epoch.
+        search: Seconds to find its owners.
+        epoch: Seconds of a predicted epoch.
     """
 
     search: float | None
     epoch: float | None
 
     def pays_over(self, other: Spending) -> Payoff:
-        """Epochs after which the shorter epochs have saved the longer search.
+        """Return the epochs after which shorter epochs have made up for a longer search.
 
-        0 where the search is no longer; `NEVER` where the epochs are no shorter.
+        0 if the search is not longer; `NEVER` if the epochs are not shorter.
         """
         if self.epoch is None or other.epoch is None:
             return None
@@ -40,9 +40,9 @@ class Spending:
 
 
 def search_seconds(provenance: Mapping[str, Any]) -> float | None:
-    """Wall-clock seconds in which the owners of a plan were found, refined and patched.
+    """Return the wall-clock seconds of finding, refining and patching the owners of a plan.
 
-    0 where a model assigns the owners itself; None for a part vector, and for unreadable values.
+    0 if a model assigns the owners itself; None for a part vector, and for unreadable values.
     """
     seconds = provenance.get("search_seconds", None if "partitioner" in provenance else 0.0)
     known = isinstance(seconds, int | float) and "model_part" not in provenance

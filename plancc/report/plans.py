@@ -1,8 +1,8 @@
-"""Figures of a plan as plain values: what inspect and compare print.
+"""Figures of a plan as plain values, which inspect and compare print.
 
-Checks the plan first, some parts at a time; an edge plan, or a plan of a grid that divides columns,
-is read as a whole, and so is what figures for fewer ranks, training costs or the time of the
-baseline, or a missing baseline ask for.
+The plan is checked first, some parts at a time. It is read as a whole if it is an edge plan or a
+plan of a grid that divides columns. Figures for fewer ranks, training costs, the baseline's time,
+or a missing baseline also need the whole plan.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ OPTIONAL = {
     **{name: name for name in ("types", "relations", "links", "ids_are_names")},
     **{"boundary_sampling": "sampled", "passes": "on_grid"},
 }
-"""Names in JSON of what only some reports have, and attributes of `Report`."""
+"""JSON names of figures that only some reports have, with attributes of `Report`."""
 DIFFERENT = "figures of different matrices do not compare"
 
 
@@ -70,22 +70,23 @@ class Report:
     """A plan's figures beside the figures of an even random partition.
 
     Attributes:
-        provenance: As in the file; a readable `tried`, what the compiler tried, is a list of dict.
-        num_ranks: Parts, or fewer where parts are merged; all figures are of that many. Of a grid
-            plan, whose figures describe the row plan inside, the ranks of its grid.
-        vertex_data: What the plan carries.
-        training, random_training: For given dims; the random one is computed with them.
+        provenance: Provenance in the file; `tried`, the compiler's steps, is a list of dict if it
+            can be read.
+        num_ranks: Number of parts, or fewer if parts are merged; all figures are for this many
+            ranks. For a grid plan, whose figures describe its row plan, the ranks of its grid.
+        vertex_data: Names of the vertex data in the plan.
+        training, random_training: Costs for given dims, of the plan and of a random partition.
         sampled: Costs at the given rates of boundary sampling.
         epoch: Predicted time of an epoch, with its machine and widths.
-        topology: For the given topology, or the one that the plan was compiled for.
-        relays: Of a plan with relays whose parts are not merged.
+        topology: Costs on the given topology, or on the one that the plan was compiled for.
+        relays: Costs of a plan with relays whose parts are not merged.
         product: Words of one product on the grid of a grid plan.
-        on_grid: Costs of an epoch of given dims on it.
-        types, relations: Of a plan with types whose parts are not merged.
-        links: Of a plan with links: their number by split, and rows and messages of their exchange
+        on_grid: Costs of an epoch of given dims on the grid.
+        types, relations: Figures of a plan with types whose parts are not merged.
+        links: For a plan with links: their number by split, and rows and messages of their exchange
             between the plan's parts.
-        more: What a caller adds, by its name in JSON: dataclasses with a method `facts` of the
-            metrics, which returns rows of two texts for the table of facts.
+        more: Figures that a caller adds, by their names in JSON: dataclasses with a method `facts`
+            of the metrics, which returns rows of two texts for the table of facts.
         ids_are_names: Whether the ids of vertices are text.
     """
 
@@ -114,16 +115,16 @@ class Report:
 
     @property
     def spending(self) -> Spending:
-        """Seconds of the search and of a predicted epoch."""
+        """Seconds of the search, and of a predicted epoch."""
         return Spending(search_seconds(self.provenance), self.epoch.seconds)
 
     def pays_over(self, other: Report | None = None) -> Payoff:
-        """Epochs after which the search has paid; None: over an even random partition."""
+        """Return the epochs until the search has paid, over another plan; None: over random."""
         random = Spending(0.0, self.epoch.random)
         return self.spending.pays_over(random if other is None else other.spending)
 
     def as_dict(self, per_part: bool = False) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the report ready for JSON."""
         result: dict[str, Any] = {
             "path": self.path,
             "header": header_attributes(self.header),
@@ -149,7 +150,7 @@ class Report:
 
 
 def _plain(value: Any) -> Any:
-    """Figures, or a list of some, ready for JSON."""
+    """Return figures, or a list of figures, ready for JSON."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if hasattr(value, "as_dict"):
@@ -158,7 +159,7 @@ def _plain(value: Any) -> Any:
 
 
 def _links(file: PlanFile) -> dict[str, int]:
-    """`Report.links` of an open plan."""
+    """Return `Report.links` of an open plan."""
     if file.header.links is None:
         return {}
     counts = np.bincount(file.read("links/kind"), minlength=NUM_KINDS)
@@ -178,28 +179,27 @@ def report(
     basis: Basis | None = None,
     random_epoch: bool = False,
 ) -> Report:
-    """Figures of a plan file.
+    """Return the figures of a plan file.
 
     Parameters:
-        dims: Widths d_0..d_L: adds words and memory of training, of a grid plan words and messages
-            only. Without them the epoch's time is predicted for widths that `Basis` chooses.
-        num_ranks: Figures after merging the parts onto that many ranks; parts of a grid cannot be
+        dims: Widths d_0..d_L. They add words and memory of training; for a grid plan only words and
+            messages. Without them `Basis` chooses the widths of the predicted epoch.
+        num_ranks: Number of ranks onto which the parts are merged first; parts of a grid cannot be
             merged.
-        machine: For the epoch's time; without it the one that `Basis` chooses.
-        topology: One of `num_ranks` ranks; without it the one in the plan's provenance, if it has
-            as many.
-        boundary_sampling: Rates in [0, 1], for what an epoch then costs; only with `dims`.
-        basis: Of the epoch's time, in place of the one that is chosen: the same for plans to
-            compare.
-        random_epoch: Predict the epoch of a random partition, from the matrix, where the plan does
-            not record it.
+        machine: Machine of the predicted epoch; by default `Basis` chooses it.
+        topology: A topology of `num_ranks` ranks; by default the one in the plan's provenance, if
+            it has as many.
+        boundary_sampling: Rates in [0, 1] for which epochs are counted; only with `dims`.
+        basis: Basis of the epoch's time, for all plans to compare; by default it is chosen.
+        random_epoch: Whether to predict the epoch of a random partition from the matrix, if the
+            plan does not record it.
 
     Raises:
-        InputError: If the file is missing, `num_ranks` is not in 1..num_parts, the topology has
-            another number of ranks, `dims` contradict the plan's features and labels, there are
-            rates and no `dims`, or it is an edge plan and there are rates, or a grid plan and there
-            are rates, widths below its process columns, or a topology although ranks do not
-            exchange what the parts of the row plan inside do.
+        InputError: If the file is missing; if `num_ranks` is not in 1..num_parts; if the topology
+            has another number of ranks; if `dims` contradict the plan's features and labels; if
+            there are rates without `dims`, or for an edge or grid plan. For a grid plan also if a
+            width is below its process columns, or if there is a topology and its ranks do not
+            exchange the rows of a row plan.
         PlanError: If the file is damaged.
     """
     if dims is None and boundary_sampling:
@@ -234,19 +234,19 @@ def report(
             relays=source.relays(),
             product=read_product(file),
             on_grid=[] if dims is None or grid is None else grid_pass_costs(file.path, dims),
-            types=source.of_types(type_traffic),
-            relations=source.of_types(relation_traffic),
+            types=source.type_figures(type_traffic),
+            relations=source.type_figures(relation_traffic),
             ids_are_names=file.has(ID) and are_names(file.node(ID)),
         )
 
 
 def other_graph(first: Report, other: Report, first_file: str, other_file: str) -> str:
-    """Say why two plans cannot be compared (different matrices), or "".
+    """Return why two plans cannot be compared (different matrices), or "".
 
-    Matrices are read only where sizes and options agree, and the hashes of the sources do not.
+    Matrices are read only if sizes and options agree, and the hashes of the sources do not.
 
     Parameters:
-        first_file, other_file: The plans, which need not lie where the reports say.
+        first_file, other_file: Paths of the plans; reports may name other paths.
     """
     for kind in ("vertices", "nonzeros"):
         one, two = (getattr(each.header, f"num_{kind}") for each in (first, other))
@@ -265,7 +265,7 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 
 
 class _Source:
-    """An open plan file after merging onto some ranks; read no further than figures need."""
+    """An open plan file, merged onto some ranks; it is read only as far as figures need it."""
 
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
         self.file, self.num_ranks = file, num_ranks
@@ -277,8 +277,8 @@ class _Source:
         return self.file.read_plan()
 
     def epoch(self, basis: Basis, random_epoch: bool) -> EpochTimes:
-        """The predicted epoch; see `report`. The matrix is read only where a basis is given, parts
-        are merged, or a time that is not recorded is asked for."""
+        """Return the predicted epoch; see `report`. The matrix is read only if a basis is given,
+        parts are merged, or a time is asked for that is not recorded."""
         try:
             tables = read_tables(self.file.path, self.num_ranks if self.merged else None)
         except InputError as error:  # no prediction for merged parts of this layout
@@ -291,8 +291,8 @@ class _Source:
         random = basis.predictor.of_random(self.matrix, tables.num_ranks).seconds
         return replace(times, random=random)
 
-    def of_types(self, traffic: Callable[[Plan], list[T]]) -> list[T]:
-        """The figures of types or relations; empty for merged parts, and without types."""
+    def type_figures(self, traffic: Callable[[Plan], list[T]]) -> list[T]:
+        """Return the figures of types or relations; empty without types and for merged parts."""
         return [] if self.merged or self.file.header.types is None else traffic(self.plan)
 
     @cached_property
@@ -313,26 +313,26 @@ class _Source:
         return traffic_of(read_tables(self.file.path, blocks=False))
 
     def random(self, counted: bool) -> Metrics:
-        """Figures of a random partition: from the file, unless they are to be counted."""
+        """Return a random partition's figures, from the file unless `counted` or unrecorded."""
         recorded = None if self.merged or counted else self.file.metrics("random_")
         return recorded or summarize(self.random_parts)
 
     def training(self, dims: Sequence[int] | None) -> TrainingCost | None:
-        """Cost of an epoch of a GCN; None without widths."""
+        """Return the cost of an epoch of a GCN; None without widths."""
         if dims is None:
             return None
         owned = self.owners, self.parts
         return TrainingCost.of(self.plan, self.matrix, *owned, dims, self.route is not None)
 
     def random_training(self, dims: Sequence[int] | None) -> TrainingCost | None:
-        """`training` with the owners of a random partition."""
+        """Return `training` with the owners of a random partition."""
         if dims is None:
             return None
         owned = self.random_owners, self.random_parts
         return TrainingCost.of(self.plan, self.matrix, *owned, dims)
 
     def sampled(self, dims: Sequence[int] | None, rates: Sequence[float]) -> list[SampledCost]:
-        """Costs of an epoch at rates of boundary sampling; none without widths."""
+        """Return the costs of an epoch at rates of boundary sampling; empty without widths."""
         if dims is None or not rates:
             return []
         rows, wanted = self.owners.rows, training_vertices(self.plan)
@@ -341,14 +341,14 @@ class _Source:
         return sampled_costs(self.parts, messages, dims, rates)
 
     def on_nodes(self, topology: Topology) -> TopologyCost:
-        """Traffic inside and between nodes."""
+        """Return the traffic inside and between nodes."""
         if not self.merged:
             return read_topology_cost(self.file, topology)
         tables = tables_of_owners(self.matrix, self.owners, self.num_ranks)
         return TopologyCost.of(tables, topology)
 
     def relays(self) -> RelayCost | None:
-        """Traffic over relays; None: there are none."""
+        """Return the traffic over relays; None without relays."""
         if self.route is None or self.route.topology is not None:
             return None
         return RelayCost.of(read_tables(self.file.path))
@@ -363,7 +363,7 @@ class _Source:
 
 
 def check_plan(file: PlanFile) -> None:
-    """PlanError if this is a plan that `plancc verify` refuses: nothing is printed of such."""
+    """Raise PlanError if `plancc verify` refuses this plan, so that no figure of it is printed."""
     file.check_content()
     check_tables(file)
     file.check_figures(lambda: summarize(_Source(file, file.header.num_parts).parts))

@@ -1,4 +1,4 @@
-"""The provenance of a plan, decoded; nothing where it is unreadable."""
+"""The provenance of a plan, decoded; unreadable values are ignored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CANDIDATE_FIGURES = (
 
 
 def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
-    """The machine that a plan was compiled or refined for, from JSON, `decoded` or not."""
+    """Return the machine that a plan was compiled or refined for; None if it is not readable."""
     value = provenance.get("machine", "")
     text = json.dumps(value) if isinstance(value, dict) else str(value)
     try:
@@ -31,7 +31,7 @@ def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
 
 
 def recorded_dims(provenance: Mapping[str, Any]) -> list[int] | None:
-    """The widths d_0..d_L that a plan was compiled for."""
+    """Return the widths d_0..d_L that a plan was compiled for; None if they are not readable."""
     try:
         dims = [int(word) for word in str(provenance.get("dims", "")).split(",")]
     except ValueError:
@@ -40,9 +40,9 @@ def recorded_dims(provenance: Mapping[str, Any]) -> list[int] | None:
 
 
 def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan's provenance with what is JSON decoded, where it is readable.
+    """Return a plan's provenance, with readable JSON values decoded.
 
-    ``tried`` and ``candidates`` are lists then, ``machine`` a dict as of `Machine.as_dict`.
+    ``tried`` and ``candidates`` become lists, and ``machine`` the dict of `Machine.as_dict`.
     """
     machine = recorded_machine(provenance)
     values = {
@@ -54,19 +54,19 @@ def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_candidates(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The models that `plancc.owners.choice` compared; empty where the provenance has no such text.
+    """Return the models that `plancc.owners.choice` compared; empty if they are not recorded.
 
-    Every dict has the names of a model and of its objective, figures as numbers or None, why it
-    failed ("" if it did not), and whether it was chosen.
+    Every dict has the names of a model and of its objective, figures as numbers or None, why the
+    model failed ("" if it did not), and whether it was chosen.
     """
     return _read_list(provenance, "candidates", ("model", "objective", "failed"), CANDIDATE_FIGURES)
 
 
 def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Steps that the compiler tried, in its order; empty where the provenance has no such text.
+    """Return the steps that the compiler tried, in order; empty if they are not recorded.
 
-    Every dict has a name (step) and, as numbers or None, seconds, value, volume, overload (plans
-    of older writers have none) and whether it was the best so far.
+    Every dict has a name (step) and, as numbers or None: seconds, value, volume, overload (missing
+    in plans of older versions) and whether the step was the best so far.
     """
     return _read_list(provenance, "tried", ("step",), TRIED_FIGURES)
 
@@ -74,7 +74,7 @@ def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _read_list(
     provenance: Mapping[str, Any], name: str, texts: Sequence[str], figures: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """A list of dicts with these texts and figures; empty for anything else."""
+    """Return a list of dicts with these texts and figures; empty if it is anything else."""
     try:
         found = json.loads(provenance.get(name, ""))
     except (TypeError, ValueError, RecursionError):
@@ -89,10 +89,10 @@ def _read_list(
 
 
 def reached(tried: Sequence[Mapping[str, Any]]) -> int | float | None:
-    """The value of the best step, which is the plan's."""
+    """Return the value of the best step, which is the plan's value."""
     return next((each.get("value") for each in reversed(tried) if each.get("best")), None)
 
 
 def _is_figure(value: Any) -> bool:
-    """A finite number, a truth value, or None."""
+    """Return whether the value is a finite number, a truth value, or None."""
     return value is None or (isinstance(value, int | float) and abs(value) < np.inf)

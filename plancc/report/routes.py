@@ -1,4 +1,4 @@
-"""What the hops of a plan save in a report: traffic between nodes, and of the busiest part."""
+"""Savings of a plan's hops, in a report: traffic between nodes, and of the busiest part."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ from plancc.predict.schedules import Tables, matrix_of_pairs, read_tables
 
 @dataclass(frozen=True)
 class TopologyCost:
-    """Traffic of one product inside and between the nodes of a topology: of expand and fold.
+    """Traffic of expand and fold of one product, inside and between the nodes of a topology.
 
     Attributes:
-        volume, messages: Rows and messages where every row goes straight from rank to rank.
-        volume_in_hops, messages_in_hops: The same where every row crosses to a node once
-            (`plancc.plan.routes`); None: not known of merged parts.
+        volume, messages: Rows and messages if every row goes straight from rank to rank.
+        volume_in_hops, messages_in_hops: Rows and messages if every row crosses to a node once
+            (`plancc.plan.routes`); None: unknown for merged parts.
         has_hops: Whether the plan has these hops.
-        random_share: Expected share of `volume` and `messages` between nodes if the parts were
-            numbered at random: of the p - 1 others of a part, those on other nodes are between
-            nodes.
+        random_share: Expected share of `volume` and `messages` between nodes if parts were numbered
+            at random: the share, among the p - 1 other parts, of parts on other nodes.
     """
 
     topology: Topology
@@ -49,7 +48,7 @@ class TopologyCost:
         hops: Sequence[sp.csr_array] | None = None,
         has_hops: bool = False,
     ) -> TopologyCost:
-        """From the tables of a plan, and the rows that parts send to each other in every hop."""
+        """Return the cost from a plan's tables, and from the rows that parts send in every hop."""
         ranks, total = topology.ranks(), topology.num_ranks
         random_share = int((ranks * (total - ranks)).sum()) / max(1, total * (total - 1))
 
@@ -82,10 +81,10 @@ def _sum(each: Iterable[ByNode]) -> ByNode:
 
 
 def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
-    """The cost of the plan in an open file on a topology, which has as many ranks as it has parts.
+    """Return the cost of the plan in an open file on a topology with a rank for every part.
 
-    Without hops for this topology, it is the share of the hops that it would have: the rows of all
-    messages are read then.
+    If the plan has no hops for this topology, the hops that it would have are counted; this reads
+    the rows of all messages.
     """
     tables, part_ptr = read_tables(file.path, blocks=False), file.read("rows/part_ptr")
     if tables.topology == topology:
@@ -102,8 +101,8 @@ class Busiest(NamedTuple):
     """The busiest part of one product.
 
     Attributes:
-        rows, messages: Most that a part sends or receives, whichever is more.
-        volume: Rows that all parts send.
+        rows, messages: Most rows, and most messages, that a part sends or receives.
+        volume: Number of rows that all parts send.
     """
 
     rows: int
@@ -112,7 +111,7 @@ class Busiest(NamedTuple):
 
     @classmethod
     def of(cls, steps: Iterable[StepTraffic]) -> Self:
-        """Take the most over the parts of steps after each other."""
+        """Return the largest counts of a part over these successive steps."""
         sent, received, *messages = (sum(each) for each in zip(*steps, strict=True))
         rows, most = (int(np.maximum(*ends).max()) for ends in ((sent, received), messages))
         return cls(rows, most, int(sent.sum()))
@@ -120,12 +119,12 @@ class Busiest(NamedTuple):
 
 @dataclass(frozen=True)
 class RelayCost:
-    """The busiest part of one product, of expand and fold.
+    """The busiest part of one product, over expand and fold.
 
     Attributes:
-        straight, relayed: Where every row goes straight from rank to rank, and over relays.
-        least_rows: Rows of the busiest part that no relays undercut: every part receives the rows
-            that it needs, and sends its partial rows.
+        straight, relayed: Counts if every row goes straight from rank to rank, and over relays.
+        least_rows: Lower bound on the rows of the busiest part: every part receives the rows that
+            it needs, and sends its partial rows.
     """
 
     straight: Busiest
@@ -134,11 +133,11 @@ class RelayCost:
 
     @classmethod
     def of(cls, tables: Tables) -> Self:
-        """Count the tables of a plan with relays."""
+        """Return the cost of the tables of a plan with relays."""
         expand, fold = tables.expand.step, tables.fold
         least, steps = expand.received, [expand]
         hops = [hop.step for hop in tables.expand.hops]
-        if fold is not None:  # its hops lead from the owners
+        if fold is not None:  # the hops of the fold lead from the owners
             least, steps = np.maximum(least, fold.step.sent), [expand, fold.step]
             hops += [hop.reversed.step for hop in fold.hops]
         return cls(Busiest.of(steps), Busiest.of(hops), int(least.max()))
@@ -149,14 +148,14 @@ class RelayCost:
 
 
 def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
-    """The given topology, or the plan's own; InputError if it does not suit the plan."""
+    """Return the given topology, or the plan's own; InputError if it does not suit the plan."""
     grid = file.header.grid
     exchanges_rows = grid is None or grid.exchanges_rows
     if given is not None:
         if not exchanges_rows:
             raise InputError(
-                f"{file.path}: ranks of grid '{grid}' do not exchange what the parts of a row plan "
-                "do; a topology is for row and edge plans, and for cagnet-1d with `sparse`"
+                f"{file.path}: ranks of grid '{grid}' do not exchange the rows of a row plan; a "
+                "topology is for row and edge plans, and for cagnet-1d with `sparse`"
             )
         given.check(num_ranks)
         return given

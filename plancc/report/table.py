@@ -1,4 +1,4 @@
-"""A table of texts: one value that terminal and page show, each in its own way."""
+"""A table of texts: a value that a terminal and a page can each show."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Table:
     """A table of texts.
 
     Attributes:
-        columns: Their heads.
-        title, caption: "": none; a caption may have several lines.
-        left: Columns from the left that are flush left; the others are flush right.
-        has_heads: Whether the heads are shown; where they are not, the first column stands out.
+        columns: Heads of the columns.
+        title, caption: Texts, "" for none; a caption may have several lines.
+        left: Number of columns from the left that are flush left; other columns are flush right.
+        has_heads: Whether the heads are shown; if not, the first column stands out.
         justify: "left", "right" or "center" for every column.
     """
 
@@ -37,6 +37,6 @@ class Table:
         ]
 
     def add_row(self, *cells: str) -> None:
-        """Append a row, of which the last cells may be left out."""
+        """Append a row; the last cells may be left out."""
         assert len(cells) <= len(self.columns)
         self.rows.append([*cells, *[""] * (len(self.columns) - len(cells))])

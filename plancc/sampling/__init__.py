@@ -1,13 +1,13 @@
-"""Mini-batches: which rows and nonzeros take part in a training step.
+"""Mini-batches: samplers that choose the rows and nonzeros of a training step.
 
-The compiler and the runtime draw from the same code, so that the same seed gives the same batches
-on both sides. Every batch is a function of (seed, stream, number) alone: any rank can make any
-batch, as far as it needs it, without a word to another.
+Compiler and runtime draw with the same code, so that the same seed gives the same batches to both.
+Every batch is a function of (seed, stream, number) alone: any rank can draw any batch, or the part
+of it that the rank needs, without messages.
 
-    Population    what is drawn from: the pattern, training mask and clusters, as far as needed
-    Sampler       how: a frozen dataclass of options, one file per sampler
-    Batch         one draw: whom it touches, which nonzeros it keeps, whose output it asks for
-    draw          how everyone draws; `plancc.testing.SamplerTests` checks what a batch answers
+    Population    the input of samplers: pattern, training mask and clusters, if needed
+    Sampler       a way to draw: a frozen dataclass of options, one file per sampler
+    Batch         the result: its vertices, the nonzeros it keeps, and its targets
+    draw          the function that draws; `plancc.testing.SamplerTests` checks batches
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The population that samplers draw from, and a batch: what they draw."""
+"""The population that samplers draw from, and the batches that they draw."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """All vertices in the order of the source, as far as samplers must know them.
+    """All vertices in the order of the source, with the arrays that samplers need.
 
     Attributes:
         indptr, indices (int64[num_vertices + 1], int32[num_nonzeros], or None): Pattern of the
-            normalised matrix; columns are unique and ascending in every row. It may be left out
-            where a sampler does not need it and no `Batch.block` is asked for.
-        train_mask (bool[num_vertices], or None): Not None wherever the vertex data have one: the
-            sampler `neighbour` draws the same batches from the same population only.
+            normalised matrix; columns are unique and ascending in every row. None if the sampler
+            does not need the pattern and nobody asks for a `Batch.block`.
+        train_mask (bool[num_vertices], or None): Training mask; None only if the vertex data have
+            none, because the sampler `neighbour` draws other batches without it.
         clusters (int32[num_vertices], or None): Cluster of every vertex, from 0.
     """
 
@@ -39,7 +39,7 @@ class Population:
 
     @property
     def pattern(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """``indptr, indices``; InputError if they were left out."""
+        """``indptr, indices``; InputError if the population has no pattern."""
         if self.indptr is None or self.indices is None:
             raise InputError("this sampler needs the pattern of the whole matrix")
         return self.indptr, self.indices
@@ -53,7 +53,7 @@ class Population:
 
     @cached_property
     def listed_clusters(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """The clusters that have a vertex: of the k-th, vertices ``[ptr[k]:ptr[k + 1]]``."""
+        """The clusters with vertices: cluster k has ``vertices[ptr[k]:ptr[k + 1]]``."""
         assert self.clusters is not None
         _, sizes = np.unique(self.clusters, return_counts=True)
         vertices = np.argsort(self.clusters, kind="stable").astype(np.int32)
@@ -62,17 +62,17 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class BatchLayer:
-    """The nonzeros that one layer of a batch keeps; vertices by their number in the population.
+    """The nonzeros that one layer of a batch keeps; vertices are numbers in the population.
 
     Attributes:
-        rows: int32[m], ascending.
+        rows (int32[m]): Rows, ascending.
         ptr: int64[m + 1].
         columns (int32[ptr[-1]]): Columns of row ``rows[k]`` are ``columns[ptr[k]:ptr[k + 1]]``,
             unique and ascending.
-        places (int32[ptr[-1]] or None): Place of every nonzero in its whole row, columns
-            ascending.
-        factors (float64[ptr[-1]] or None): What the nonzeros are multiplied by, never 0. Both are
-            there if the batch is `listed`.
+        places (int32[ptr[-1]] or None): Place of every nonzero in its whole row, in order of
+            columns.
+        factors (float64[ptr[-1]] or None): Factors of the nonzeros, never 0. Batches that are
+            `listed` have both places and factors.
     """
 
     rows: npt.NDArray[np.int32]
@@ -86,11 +86,10 @@ class Batch(ABC):
     """One mini-batch: a function of sampler, population, seed and number.
 
     Attributes:
-        num_blocks: 1: all layers use the same block; otherwise one block per layer, block 0 nearest
-            the input.
-        listed: Whether ranks take the nonzeros of a block from `block`, which takes no longer than
-            its rows and nonzeros do; otherwise they ask for `factors` of all nonzeros between
-            `vertices`.
+        num_blocks: 1 if all layers use the same block, otherwise one block per layer; block 0 is
+            nearest the input.
+        listed: Whether ranks take the nonzeros of a block from `block`, in time proportional to its
+            rows and nonzeros. Otherwise they ask for `factors` of all nonzeros between `vertices`.
     """
 
     num_blocks: int = 1
@@ -98,35 +97,35 @@ class Batch(ABC):
 
     @abstractmethod
     def vertices(self) -> Int32s | None:
-        """All that take part in any block, as row or as column, ascending: int32[m]; None: all."""
+        """Return the vertices in any block, as row or column, ascending: int32[m]; None: all."""
 
     def targets(self) -> Int32s | None:
-        """Those whose output counts for the loss, likewise; None: all that take part."""
+        """Return the vertices whose output the loss counts, ascending: int32[m]; None: all."""
         return None
 
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats | None:
-        """Factors of nonzeros of the matrix: 0 where the batch leaves them out.
+        """Return factors of nonzeros of the matrix: 0 for nonzeros that the batch leaves out.
 
         Parameters:
-            block: In 0..num_blocks - 1.
-            vertices (int[v]): Vertices of the batch; the answer means nothing for others.
+            block: Number of a block, in 0..num_blocks - 1.
+            vertices (int[v]): Vertices of the batch; for other vertices factors mean nothing.
             rows, columns (int[m]): Nonzero k is (``vertices[rows[k]]``, ``vertices[columns[k]]``).
 
         Returns:
-            float64[m], or None: all are 1
+            float64[m], or None if all are 1
         """
         return None
 
     @abstractmethod
     def block(self, block: int) -> BatchLayer:
-        """All nonzeros of one block; needs the pattern of the population."""
+        """Return all nonzeros of one block; needs the pattern of the population."""
 
 
 class VertexBatch(Batch):
-    """A batch of vertices and the subgraph that they induce.
+    """A batch of vertices, with the subgraph that they induce.
 
     Parameters:
-        drawn: Returns the vertices, ascending: int32[m].
+        drawn: Function that returns the vertices, ascending: int32[m].
     """
 
     def __init__(self, population: Population, drawn: Callable[[], Int32s]) -> None:
@@ -145,17 +144,17 @@ class VertexBatch(Batch):
 
 @dataclass(frozen=True, eq=False)
 class Inclusion:
-    """Probabilities of a sampler, where they are known: all that the expected volume needs.
+    """A sampler's probabilities, if known, from which the expected volume follows.
 
-    If column j takes part, a part that owns c rows which use it (row j itself apart) needs it with
-    probability ``reach[c]``. So a column's expected rows moved are
+    If column j takes part, a part that owns c rows using j (other than row j) needs j with
+    probability ``reach[c]``. So the expected number of moves of row j is
     ``share * sum over the parts other than its owner of reach[c]``.
 
     Attributes:
-        share: Probability that a vertex which may take part does.
+        share: Probability with which each of `vertices` takes part.
         reach (float64[m + 1]): Concave, from 0; m is at least the most pins of any net.
-        vertices (bool[num_vertices], or None): Those that may take part, with all nonzeros between
-            them; None: all.
+        vertices (bool[num_vertices], or None): Vertices that may take part, with all nonzeros
+            between them; None: all.
     """
 
     share: float

@@ -14,10 +14,10 @@ from plancc.sampling.sampler import SHOWN, SizedSampler
 
 @dataclass(frozen=True)
 class ClusterSampler(SizedSampler):
-    """Random clusters, with `batch_size` vertices on average; at least one.
+    """Random clusters, at least one, with `batch_size` vertices on average.
 
-    Every set of that many clusters is equally likely (Chiang et al., Cluster-GCN, KDD 2019, section
-    3.2, "stochastic multiple partitions"). Cluster numbers that no vertex has do not count.
+    Every set of this many clusters is equally likely (Chiang et al., Cluster-GCN, KDD 2019, section
+    3.2, "stochastic multiple partitions"). Numbers of clusters without vertices do not count.
     """
 
     name: ClassVar[str] = "cluster"

@@ -19,11 +19,11 @@ from plancc.sampling.sampler import SHOWN, Sampler
 class EdgeSampler(Sampler):
     """Every nonzero off the diagonal is kept with probability `keep` (Rong et al., DropEdge, 2020).
 
-    Those kept are divided by `keep`, so that the expected product is that of the whole matrix. The
-    diagonal stays as it is. (i, j) and (j, i) are kept independently.
+    Kept nonzeros are divided by `keep`, so that the expected product is the whole matrix's. The
+    diagonal is kept as it is. (i, j) and (j, i) are kept independently.
 
     Attributes:
-        keep: Above 0, at most 1.
+        keep: Probability, above 0 and at most 1.
     """
 
     name: ClassVar[str] = "edges"
@@ -45,7 +45,7 @@ class EdgeSampler(Sampler):
 
 
 class EdgeBatch(Batch):
-    """Nonzero (i, j) is kept if its number under `key` is below `keep`."""
+    """A batch that keeps nonzero (i, j) if its random number under `key` is below `keep`."""
 
     def __init__(self, population: Population, keep: float, key: np.uint64) -> None:
         self.population = population
@@ -73,7 +73,7 @@ def _factors(vertices: Any, rows: Any, columns: Any, keep: float, key: Any) -> A
     factors = np.zeros(len(rows), dtype=np.float64)
     for k in range(len(rows)):
         i, j = vertices[rows[k]], vertices[columns[k]]
-        # the mean of a kept edge is its value: scale by 1 / keep; a diagonal is always kept
+        # the mean of a kept edge must be its value: scale by 1 / keep; a diagonal is always kept
         if _is_kept(bits(key, i), i, j, keep):
             factors[k] = 1.0 if i == j else 1.0 / keep
     return factors
@@ -81,14 +81,14 @@ def _factors(vertices: Any, rows: Any, columns: Any, keep: float, key: Any) -> A
 
 @njit(cache=True, nogil=True)
 def _kept(indptr: Any, indices: Any, keep: float, key: Any) -> Any:
-    """The nonzeros that are kept: ptr, columns."""
+    """Return the kept nonzeros: ptr, columns."""
     ptr = np.zeros(len(indptr), dtype=np.int64)
     columns = np.empty(len(indices), dtype=np.int32)
     size = 0
     for i in range(len(indptr) - 1):
         row_key = bits(key, i)
         for a in range(indptr[i], indptr[i + 1]):
-            # kept, or overwritten by the next one
+            # kept, or overwritten by the next column
             columns[size] = indices[a]
             size += _is_kept(row_key, i, indices[a], keep)
         ptr[i + 1] = size

@@ -8,24 +8,24 @@ from typing import ClassVar
 from plancc.errors import InputError
 from plancc.fields import option
 from plancc.sampling.batch import Batch, Population
-from plancc.sampling.counter import in_order, key_of
+from plancc.sampling.counter import key_of, random_order
 from plancc.sampling.negatives import Int64Array
 from plancc.sampling.neighbour import NeighbourSampler
 from plancc.sampling.sampler import SHOWN
 
-OF_ORDER = 3
-"""Last number of the keys of random orders of links and negatives."""
+ORDER_KEY = 3
+"""Last number of the keys of random orders of links, and of negatives."""
 
 
 @dataclass(frozen=True)
 class LinkSampler(NeighbourSampler):
-    """Sampled neighbours of the ends of links, as DGL has them for edges.
+    """Sampled neighbours of the ends of links, as in DGL for edges.
 
-    Links, and the negatives of an epoch with the full batch, stand in random orders, anew in every
-    epoch. A batch has the next `batch_size` links, and `negatives` for each. Owners draw.
+    In every epoch, links and negatives stand in new random orders. A batch has the next
+    `batch_size` links, and `negatives` negatives for each link. Owners draw.
 
     Attributes:
-        num_links, negatives: Training links, and negatives of each.
+        num_links, negatives: Number of training links, and number of negatives for each.
     """
 
     owners_draw: ClassVar[str] = "ends of links"
@@ -43,12 +43,12 @@ class LinkSampler(NeighbourSampler):
         raise InputError(f"sampler '{self.name}' of links: owners draw its batches")
 
     def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
-        """Links and negatives of a batch by their numbers, int64[...] each; and their epoch."""
+        """Return the numbers of a batch's links and negatives, int64[...] each, and the epoch."""
         epoch, place = divmod(number, -(-self.num_links // self.batch_size))
         first = place * self.batch_size
         last = min(first + self.batch_size, self.num_links)
         links, negatives = (
-            in_order(k * self.num_links, k * first, k * last, key_of(seed, epoch, OF_ORDER, k))
+            random_order(k * self.num_links, k * first, k * last, key_of(seed, epoch, ORDER_KEY, k))
             for k in (1, self.negatives)
         )
         return links, negatives, epoch

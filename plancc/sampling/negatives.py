@@ -1,7 +1,7 @@
 """Negatives of training links: pairs of any vertices, drawn by counters.
 
 Negative i has the vertex ``(first + i) % n`` as its source, and any vertex as its target. The owner
-of the source draws it; so they are the same on any number of ranks.
+of the source draws it, so that negatives are the same on any number of ranks.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from plancc.sampling.counter import key_of, mix
 
 Int64Array = npt.NDArray[np.int64]
 
-OF_NEGATIVES = 2
-"""Last number of the keys of negatives; layers draw by others."""
+NEGATIVES_KEY = 2
+"""Last number of the keys of negatives; layers draw with other numbers."""
 _HALF = np.uint64(32)
 
 
 def drawn_negatives(
     vertices: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
 ) -> tuple[Int64Array, Int64Array]:
-    """The negatives whose sources are some vertices: places among these, and targets.
+    """Return the negatives whose sources are these vertices: places among these, and targets.
 
-    Every vertex is the source of ``total / num_vertices`` of them, rounded up or down.
+    Every vertex is the source of ``total / num_vertices`` negatives, rounded up or down.
 
     Parameters:
         vertices: int64[m].
-        total: Negatives of all vertices.
-        epoch: Seed and number of the epoch.
+        total: Number of negatives of all vertices.
+        epoch: Seed, and number of the epoch.
 
     Returns:
         source, target : int64[k]
     """
-    key, n = key_of(*epoch, OF_NEGATIVES), np.uint64(num_vertices)
+    key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]
     number = (vertices - first) % num_vertices
     counts = np.maximum(0, -(-(total - number) // num_vertices))
@@ -45,17 +45,17 @@ def drawn_negatives(
 def ends_of_negatives(
     numbers: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
 ) -> tuple[Int64Array, Int64Array]:
-    """Sources and targets of the negatives of these numbers, int64[m] each, as vertices.
+    """Return sources and targets of negatives by their numbers, int64[m] each, as vertices.
 
-    The other parameters as of `drawn_negatives`.
+    Other parameters: see `drawn_negatives`.
     """
-    key, n = key_of(*epoch, OF_NEGATIVES), np.uint64(num_vertices)
+    key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]
     return (first + numbers) % num_vertices, _below(key, numbers, n)
 
 
 def _below(key: np.uint64, places: Int64Array, bound: np.uint64) -> Int64Array:
-    """Numbers below a bound by a key and places, as `plancc.sampling.counter.below` has them."""
+    """Return numbers below a bound by key and places, the same as `counter.below` returns."""
     bits = mix.in_python(key ^ mix.in_python(places.astype(np.uint64)))
     found: Int64Array = (((bits >> _HALF) * bound) >> _HALF).astype(np.int64)
     return found

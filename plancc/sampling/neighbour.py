@@ -1,4 +1,4 @@
-"""Seeds, and for every layer a sample of the neighbours that it reads."""
+"""Seed vertices, and for every layer a sample of the neighbours that the layer reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plancc.sampling.owned import Int64s, OwnedBlock, OwnedRows
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
 MARKS_FROM = 64
-"""Least fan-out for which the places of a row are marked: fewer are soon inserted."""
+"""Smallest fan-out for which the places of a row are marked; fewer places are inserted faster."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class NeighbourSampler(SizedSampler):
     """Layer-wise neighbour sampling (Hamilton et al., GraphSAGE, NeurIPS 2017, algorithm 2).
 
     Every set of `batch_size` seeds is equally likely, among the training vertices if the population
-    has a training mask. The rows of the last block are the seeds, rows of every other block the
-    columns of the block after it. A row keeps its diagonal, if the pattern has it, and of its d
-    other columns ``min(fan-out, d)``, every set of them as likely; these are multiplied by d over
-    their number, so that the expected product is that of the whole row.
+    has a training mask. The rows of the last block are the seeds. The rows of every other block are
+    the columns of the block after it. A row keeps its diagonal, if the pattern has it. Of its d
+    other columns it keeps ``min(fan-out, d)``; every such set is equally likely. Kept columns are
+    multiplied by d over their number, so that the expected product is the whole row's.
 
     Attributes:
         batch_size (int): Number of seeds.
-        fanouts: One per layer, each at least 1, the first for the layer nearest the output (the
-            first hop from the seeds, as in PyG's ``num_neighbors``).
-        column: Name of the column of nonzeros whose numbers have subsets of their own; then the
-            rows of a block are rows of the one before it too. "": there is none.
+        fanouts: One fan-out per layer, each at least 1. The first is for the layer nearest the
+            output (the first hop from the seeds, as in PyG's ``num_neighbors``).
+        column: Name of a column of the nonzeros for whose every value subsets are drawn apart; the
+            rows of a block are then also rows of the block before it. "": no such column.
     """
 
     name: ClassVar[str] = "neighbour"
@@ -80,7 +80,7 @@ class NeighbourSampler(SizedSampler):
         return NeighbourBatch(population, seeds, self.fanouts, key)
 
     def seeds_of_owner(self, owned: OwnedRows, key: np.uint64) -> Int64s:
-        """The owner's rows among the seeds of the batch of `key`, ascending."""
+        """Return the owner's rows among the seeds of the batch of `key`, ascending."""
         rows = owned.chosen(first_of(owned.available, self.batch_size, key))
         found: Int64s = ascending(rows[rows >= 0])
         return found
@@ -88,14 +88,14 @@ class NeighbourSampler(SizedSampler):
     def block_of_owner(
         self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64
     ) -> OwnedBlock:
-        """The nonzeros that rows of the owner, ascending, keep; hop 0 is that of the seeds."""
+        """Return the nonzeros that ascending rows of the owner keep; hop 0 is the seeds' hop."""
         fanout = min(self.fanouts[hop], owned.num_vertices)
         drawn = _sampled_of_owner(owned.arrays, rows, fanout, np.uint64(bits(key, hop)))
         return OwnedBlock(rows, *drawn)
 
 
 class NeighbourBatch(Batch):
-    """The nonzeros that `seeds`, ascending, read under `key`."""
+    """The nonzeros that the ascending `seeds` read under `key`."""
 
     listed = True
 
@@ -111,7 +111,7 @@ class NeighbourBatch(Batch):
         self._seeds, self._fanouts, self._key = seeds, fanouts, key
 
     def vertices(self) -> Int32s:
-        blocks = self._blocks  # the columns of a block are rows of the one before
+        blocks = self._blocks  # the columns of a block are the rows of the block before
         found: Int32s = distinct(np.concatenate([blocks[0].columns, *(b.rows for b in blocks)]))
         return found
 
@@ -135,7 +135,7 @@ class NeighbourBatch(Batch):
 
 @njit(cache=True, nogil=True)
 def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any:
-    """Nonzeros that `rows` keep: ptr, columns, places in their rows (ascending) and factors."""
+    """Return the nonzeros that `rows` keep: ptr, columns, places in rows (ascending), factors."""
     sizes = np.empty(len(rows), dtype=np.int64)
     itself = np.empty(len(rows), dtype=np.int32)
     for k in range(len(rows)):
@@ -153,7 +153,7 @@ def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any
 
 @njit(cache=True, nogil=True)
 def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
-    """`OwnedBlock` of some rows: ptr, nonzeros, factors."""
+    """Return the `OwnedBlock` of some rows: ptr, nonzeros, factors."""
     vertices, row_ptr, _, by_vertex, diagonals = owned
     sizes = row_ptr[rows + 1] - row_ptr[rows]
     ptr, places, scales = subsets(vertices[rows], sizes, diagonals[rows], fanout, key)
@@ -177,21 +177,21 @@ def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> Any:
-    """Which of their nonzeros rows keep: a function of the row's vertex and `key` alone.
+    """Return the nonzeros that rows keep: a function of the row's vertex and `key` alone.
 
     Subsets are drawn by Floyd's algorithm (Bentley and Floyd, CACM 1987).
 
     Parameters:
         vertices: int32[m].
-        sizes (int64[m]): Nonzeros of every row.
-        itself (int32[m]): Place of the diagonal among them by ascending column, or their number
-            where it is none.
+        sizes (int64[m]): Number of nonzeros of every row.
+        itself (int32[m]): Place of the diagonal in the row by ascending column, or `sizes` if it
+            is missing.
         fanout: int.
         key: uint64.
 
     Returns:
-        ptr (int64[m + 1], places : int32[ptr[-1]]): Row k keeps those at ``places[ptr[k]:ptr[k +
-            1]]`` by ascending column; ascending.
+        ptr (int64[m + 1], places : int32[ptr[-1]]): Row k keeps the nonzeros at the ascending
+            ``places[ptr[k]:ptr[k + 1]]`` by ascending column.
         scales (float64[m]): Factors of nonzeros off the diagonal.
     """
     ptr = np.zeros(len(vertices) + 1, dtype=np.int64)
@@ -203,7 +203,7 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
     for k in range(len(vertices)):
         kept, nonzeros = places[ptr[k] : ptr[k + 1]], sizes[k]
         if len(kept) < nonzeros:
-            # The mean over kept nonzeros stands for the mean over all: scale = degree / fan-out.
+            # Kept nonzeros must have the mean of all nonzeros: scale = degree / fan-out.
             scales[k] = (nonzeros - (itself[k] < nonzeros)) / fanout
         draw_subset(kept, nonzeros, itself[k], fanout, bits(key, vertices[k]))
     return ptr, places, scales
@@ -211,28 +211,28 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
 
 @njit(cache=True, nogil=True)
 def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) -> None:
-    """Fill `kept` with the places that a row keeps, ascending; parameters as of `subsets`."""
+    """Fill `kept` with the places that a row keeps, ascending; parameters: see `subsets`."""
     if len(kept) == nonzeros:
         for place in range(nonzeros):
             kept[place] = place
     elif fanout < MARKS_FROM or fanout * fanout < nonzeros:
-        _by_insertion(kept, nonzeros, itself, key)
+        _insert_subset(kept, nonzeros, itself, key)
     else:
-        _by_marks(kept, nonzeros, itself, key)
+        _mark_subset(kept, nonzeros, itself, key)
 
 
 @njit(cache=True, nogil=True)
-def _by_insertion(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
+def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
     """Fill `found` with the diagonal, if there is one, and a subset of the other places.
 
-    Takes the square of the fan-out.
+    The time grows with the square of the fan-out.
     """
     size = 0
     if itself < nonzeros:
         found[0], size = itself, 1
-    for last in range(nonzeros - len(found), nonzeros - size):  # of the places but the diagonal
+    for last in range(nonzeros - len(found), nonzeros - size):  # places without the diagonal
         # Floyd: draw from the first `last + 1` places; if the place is taken, take `last` itself.
-        # Places skip the diagonal, so from there on they are one higher.
+        # Places skip the diagonal, so places from the diagonal on are one higher.
         place = below(bits(key, last - nonzeros + len(found)), last + 1)
         if not _inserted(found, size, place + (place >= itself)):
             _inserted(found, size, last + (last >= itself))
@@ -240,8 +240,8 @@ def _by_insertion(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _by_marks(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
-    """The same as `_by_insertion`; takes the length of the row."""
+def _mark_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
+    """Do what `_insert_subset` does; the time grows with the length of the row."""
     taken = np.zeros(nonzeros, dtype=np.uint8)
     if itself < nonzeros:
         taken[itself] = 1
@@ -259,13 +259,13 @@ def _by_marks(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _inserted(ascending: Any, end: int, x: Any) -> bool:
-    """Insert x among ``ascending[:end]``, with room behind; False where it is there."""
+    """Insert x in ``ascending[:end]``, which has room; return False if x is there already."""
     a = end
     while a > 0 and ascending[a - 1] > x:
         a -= 1
     if a > 0 and ascending[a - 1] == x:
         return False
-    # shift the larger ones by one place
+    # shift larger numbers by one place
     for b in range(end, a, -1):
         ascending[b] = ascending[b - 1]
     ascending[a] = x

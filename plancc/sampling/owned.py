@@ -1,4 +1,4 @@
-"""Rows of one owner, as a sampler draws from them: batches without the pattern of other rows."""
+"""Rows of one owner, from which a sampler draws batches without the pattern of other rows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class OwnedBlock:
     """The nonzeros that rows of an owner keep in one block.
 
     Attributes:
-        rows (int64[m]): Of the owner, ascending.
-        ptr, nonzeros (int64[m + 1], int64[ptr[-1]]): Row k keeps ``nonzeros[ptr[k]:ptr[k + 1]]`` of
-            the owner's matrix, ascending.
-        factors (float64[ptr[-1]] or None): What they are multiplied by; None: 1.
+        rows (int64[m]): Rows of the owner, ascending.
+        ptr, nonzeros (int64[m + 1], int64[ptr[-1]]): Row k keeps the ascending nonzeros
+            ``nonzeros[ptr[k]:ptr[k + 1]]`` of the owner's matrix.
+        factors (float64[ptr[-1]] or None): Factors of the nonzeros; None: all are 1.
     """
 
     rows: Int64s
@@ -33,26 +33,26 @@ class OwnedBlock:
 
 
 class OwnedRows:
-    """The rows of an owner in place of a `Population`.
+    """The rows of an owner, in place of a `Population`.
 
-    Beside the matrix it holds 4 bytes for every row, 8 for every own vertex that may be drawn and,
-    unless all rows ascend by vertex, 4 for every nonzero; with relations 6.
+    Beside the matrix it holds 4 bytes for every row, 8 for every own vertex that may be drawn, and
+    4 for every nonzero unless all rows ascend by vertex; with relations 6 for every nonzero.
 
     Parameters:
-        population: Without its pattern; only looked at here.
+        population: The population, without its pattern; read only here.
         draws_training: Whether only training vertices are drawn.
         row_ptr, column (int64[num_rows + 1], int32[nonzeros]): The matrix of the owner; column i <
             num_rows is the diagonal of row i.
         vertices (int32[columns]): Vertex of every column, own rows first.
-        relation (uint16[nonzeros]): Number of every nonzero's relation, if they are drawn by it.
+        relation (uint16[nonzeros]): Relation of every nonzero, if nonzeros are drawn by relation.
 
     Attributes:
-        num_vertices, available (int): Of the whole graph, and the vertices that may be drawn.
+        num_vertices, available (int): Vertices of the whole graph, and vertices that may be drawn.
         arrays ((int32[columns], int64[num_rows + 1], int32[nonzeros], int32[...],
-            int32[num_rows])): For kernels: `vertices`, `row_ptr`, `column`; the places in their
-            rows of the nonzeros by ascending vertex, empty where all rows are so already; the place
-            of every row's diagonal among those, the number of its nonzeros where it has none. With
-            relations: `vertices`, `row_ptr`; the places in their rows by relation, then vertex;
+            int32[num_rows])): Arrays for kernels: `vertices`, `row_ptr`, `column`; each row's
+            places of nonzeros by ascending vertex, empty if all rows are in this order; the place
+            of every row's diagonal in this order, the number of nonzeros if it is missing. With
+            relations: `vertices`, `row_ptr`; each row's places by relation, then vertex;
             `relation`.
     """
 
@@ -89,9 +89,9 @@ class OwnedRows:
         self.arrays = vertices, row_ptr, column, places, diagonal
 
     def chosen(self, places: Int32s) -> Int64s:
-        """The owner's row of each of some vertices that may be drawn, -1 for others: int64[m].
+        """Return the owner's rows of some vertices that may be drawn, -1 for others: int64[m].
 
-        `places`: int32[m], ascending, among all of them by ascending vertex.
+        `places`: int32[m], ascending places among all vertices that may be drawn, by vertex.
         """
         found: Int64s = found_in(self._place, self._row, places)
         return found
@@ -99,7 +99,7 @@ class OwnedRows:
 
 @njit(cache=True, nogil=True)
 def _diagonals(row_ptr: Any, column: Any, places: Any) -> Any:
-    """Place of every row's diagonal in the order of `places`, or the number of its nonzeros."""
+    """Return each row's place of the diagonal in the order `places`, or its number of nonzeros."""
     found = np.empty(len(row_ptr) - 1, dtype=np.int32)
     for i in range(len(found)):
         first, size = row_ptr[i], row_ptr[i + 1] - row_ptr[i]

@@ -1,4 +1,4 @@
-"""Seeds, and for every layer a sample of the neighbours in every relation."""
+"""Seed vertices, and for every layer a sample of the neighbours in every relation."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from plancc.sampling.sampler import SHOWN
 
 @dataclass(frozen=True)
 class RelationSampler(NeighbourSampler):
-    """Neighbour sampling in every relation by itself, as DGL has it on heterogeneous graphs.
+    """Neighbour sampling in each relation, as in DGL on heterogeneous graphs.
 
-    Of its d neighbours in a relation a row keeps ``min(fan-out, d)``, every set of them as likely;
-    these are multiplied by d over their number. The rows of every other block are the rows and the
-    columns of the block after it, so that every row draws anew in every hop. Owners draw.
+    Of its d neighbours in a relation a row keeps ``min(fan-out, d)``; every such set is equally
+    likely. Kept neighbours are multiplied by d over their number. The rows of every block but the
+    last are the rows and the columns of the block after it, so that every row draws anew in every
+    hop. Owners draw.
 
     Attributes:
-        of_relations: `fanouts` of every relation, in the order of the graph's.
+        of_relations: `fanouts` of every relation, in the order of the graph's relations.
     """
 
     owners_draw: ClassVar[str] = "neighbours in relations"
@@ -48,7 +49,7 @@ class RelationSampler(NeighbourSampler):
 
 @njit(cache=True, nogil=True)
 def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
-    """`OwnedBlock` of some rows: ptr, nonzeros, factors.
+    """Return the `OwnedBlock` of some rows: ptr, nonzeros, factors.
 
     A subset is a function of `key`, the relation and the row's vertex alone.
     """
@@ -57,7 +58,7 @@ def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
     for k in range(len(rows)):
         ptr[k + 1], first = ptr[k], row_ptr[rows[k]]
         a, end = first, row_ptr[rows[k] + 1]
-        # Nonzeros of a row stand by relation in `order`: one stretch for each.
+        # `order` sorts the nonzeros of a row by relation: a relation's nonzeros stand together.
         while a < end:
             last = _end_of_relation(order, relation, first, a, end)
             ptr[k + 1] += min(last - a, fanouts[relation[first + order[a]]])
@@ -88,7 +89,7 @@ def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _end_of_relation(order: Any, relation: Any, first: Any, a: Any, end: Any) -> Any:
-    """Where the nonzeros of a row end that are of the relation of the one at place a of `order`."""
+    """Return the end of the nonzeros of a row with the same relation as place a of `order`."""
     low, of_first = a + 1, relation[first + order[a]]
     # binary search for the first nonzero of another relation
     while low < end:

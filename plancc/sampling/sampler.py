@@ -1,4 +1,4 @@
-"""The base of all samplers, and samplers from options or from a plan's provenance."""
+"""The base class of all samplers; samplers made from options or from a plan's provenance."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ SAMPLERS = Registry(
 )
 
 SHOWN, FITTED, HELD_OUT = 0, 1, 2
-"""Streams of batches, which have none in common: for the runtime and inspect; to make a model of;
-to tell the compiler when it has seen enough."""
+"""Streams of batches, which share no batch: for the runtime and inspect; to fit a model; to tell
+the compiler when it has drawn enough."""
 DEFAULT_SHARE = 0.06
-"""Share of the vertices in a batch, unless told otherwise.
+"""Default share of the vertices in a batch.
 
-Demirci et al. 2022 have 20,000 of 334,863."""
+Demirci et al. 2022 draw 20,000 of 334,863."""
 
 
 @dataclass(frozen=True)
 class Sampler(ABC):
-    """How batches are drawn: a frozen dataclass whose fields are the options.
+    """A way to draw batches: a frozen dataclass whose fields are the options.
 
     An option is declared by `plancc.fields.option` (or ``dataclasses.field`` with the metadata
-    ``help``), which gives its help text and default; its type is one of `plancc.fields.KINDS`. The
-    command line, `make_sampler` and the provenance of a plan take it from there. An option without
+    ``help``), with its help text and default; its type is one of `plancc.fields.KINDS`. The command
+    line, `make_sampler` and the provenance of a plan use this declaration. An option without
     default must be given; ``__post_init__`` may refuse values (InputError)::
 
         @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Sampler(ABC):
     Attributes:
         name: Name in the registry (entry points ``plancc.samplers``).
         needs: What a `Population` must have for `batch`: "pattern", "train_mask", "clusters".
-        of_training: Whether batches are drawn from the training vertices, where a mask says which
-            they are.
-        owners_draw: What the owners of rows alone can draw, in words; "": every rank draws batches.
+        of_training: Whether batches are drawn from the training vertices if there is a mask.
+        owners_draw: What only the owners of rows can draw, in words; "" if every rank draws whole
+            batches.
     """
 
     name: ClassVar[str]
@@ -66,7 +66,7 @@ class Sampler(ABC):
 
     @property
     def num_blocks(self) -> int:
-        """Blocks of a batch: 1, or one for each layer of the model."""
+        """Number of blocks of a batch: 1, or one for each layer of the model."""
         return 1
 
     def check(self, population: Population) -> None:
@@ -76,17 +76,17 @@ class Sampler(ABC):
                 raise InputError(f"sampler '{self.name}' needs {need}, which {_MISSING[need]}")
 
     def fitted(self, population: Population) -> tuple[Self, str]:
-        """The same with batches no larger than what they are drawn from, and a remark on that.
+        """Return the sampler with batches no larger than the population, and a remark on it.
 
-        The remark is empty where nothing changes. The pattern of the population is not needed.
+        The remark is empty if nothing changes. The pattern of the population is not needed.
 
         Raises:
-            InputError: If there is nothing to draw from.
+            InputError: If no vertex can be drawn.
         """
         return self, ""
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless batches have one block for all layers, or one for each."""
+        """Raise InputError unless batches have one block, or one block for each layer."""
         if self.num_blocks not in (1, num_layers):
             raise InputError(
                 f"sampler '{self.name}' has {self.num_blocks} blocks, the model {num_layers} "
@@ -103,19 +103,19 @@ class Sampler(ABC):
         """
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
-        """Exact probabilities for nets of up to `most_pins` pins; None where they are not known."""
+        """Return exact probabilities for nets of at most `most_pins` pins; None if unknown."""
         return None
 
     def num_targets(self, population: Population, training: int) -> int | None:
-        """Targets of every batch, where `training` vertices have one; None: it depends on it."""
+        """Return the targets of a batch if `training` vertices have labels; None if it varies."""
         return None
 
     def batches_per_epoch(self, population: Population) -> int:
-        """Batches that together ask for as many outputs as there are."""
+        """Return how many batches together have as many targets as there are."""
         return 1
 
     def __str__(self) -> str:
-        """For a provenance: the name, and every option as ``name=value``."""
+        """Return the name and every option as ``name=value``, for a provenance."""
         values = {each.name: getattr(self, each.name) for each in options_of(self)}
         words = (
             f"{name}={','.join(map(str, value)) if isinstance(value, tuple) else value}"
@@ -129,8 +129,8 @@ class SizedSampler(Sampler):
     """A sampler of batches of about the same size.
 
     Attributes:
-        batch_size: Vertices that are drawn, from 1 to all that may be. `make_sampler` has a
-            default, `fitted` the upper bound.
+        batch_size: Number of vertices that are drawn, from 1 to all that may be drawn.
+            `make_sampler` gives the default; `fitted` keeps the upper bound.
     """
 
     batch_size: int = option(
@@ -156,7 +156,7 @@ class SizedSampler(Sampler):
         return f"`batch_size` {self.batch_size}: there are only {self.available(population)} {what}"
 
     def available(self, population: Population) -> int:
-        """Vertices that may be drawn."""
+        """Return the number of vertices that may be drawn."""
         if self._draws_training(population):
             return len(population.training)
         return population.num_vertices
@@ -171,10 +171,10 @@ class SizedSampler(Sampler):
 def draw(
     sampler: Sampler, population: Population, seed: int, number: int, stream: int = SHOWN
 ) -> Batch:
-    """Draw a batch as `Sampler.batch` does.
+    """Draw a batch with `Sampler.batch`, and check it.
 
     Raises:
-        InputError: If the sampler refuses, or answers with something else than such a batch.
+        InputError: If the sampler refuses, or returns anything but a batch of its blocks.
     """
     batch = sampler.batch(population, seed, number, stream)
     if not isinstance(batch, Batch) or batch.num_blocks != sampler.num_blocks:
@@ -186,12 +186,12 @@ def draw(
 
 
 def sampler_options() -> dict[str, Field[Any]]:
-    """The options of all samplers by name, as dataclass fields."""
+    """Return the options of all samplers by name, as dataclass fields."""
     return {each.name: each for cls in SAMPLERS.loaded().values() for each in options_of(cls)}
 
 
 def read_option(name: str, value: Any) -> Any:
-    """The value of a sampler's option that may be given as text; InputError for a wrong text."""
+    """Return the value of a sampler's option, parsed if it is text; InputError for a wrong text."""
     known = sampler_options()
     return parsed(known[name], value) if isinstance(value, str) and name in known else value
 
@@ -199,14 +199,14 @@ def read_option(name: str, value: Any) -> Any:
 def make_sampler(
     name: str, num_vertices: int, num_training: int | None = None, **options: Any
 ) -> Sampler:
-    """A sampler from options; missing options, or None, get their defaults.
+    """Return a sampler with these options; missing options, or None, get their defaults.
 
-    The default of an option ``batch_size`` is `DEFAULT_SHARE` of the vertices, or of the training
-    vertices where there is a training mask and the sampler draws from them.
+    The default of an option ``batch_size`` is `DEFAULT_SHARE` of the vertices; of the training
+    vertices if there is a training mask and the sampler draws from them.
 
     Raises:
-        InputError: An unknown sampler, an option that it does not have, or lacks; a value of
-            another type.
+        InputError: If the sampler is unknown, lacks an option that is given, needs an option that
+            is not given, or if a value has another type.
     """
     cls = SAMPLERS[name]
     known = {each.name: each for each in options_of(cls)}
@@ -234,16 +234,16 @@ def chosen_sampler(
     name: str | None = None,
     **options: Any,
 ) -> Sampler:
-    """The sampler that a user asks for, with what a plan was compiled for as the default.
+    """Return the sampler that a user asks for; by default the one that a plan was compiled for.
 
     Parameters:
-        recorded: ``str(sampler)`` from the provenance of a plan, or anything else.
-        num_training: Training vertices; None: there is no mask.
-        name: None: the recorded one, or "uniform".
-        **options: As in `make_sampler`. Recorded ones fill in for the same sampler.
+        recorded: ``str(sampler)`` from the provenance of a plan, or any other text.
+        num_training: Number of training vertices; None if there is no mask.
+        name: Name of the sampler; None: the recorded sampler, or "uniform".
+        **options: See `make_sampler`. For the recorded sampler, recorded options fill in.
 
     Raises:
-        InputError: As `make_sampler`.
+        InputError: See `make_sampler`.
     """
     try:
         known: Sampler | None = parse_sampler(recorded)
@@ -257,10 +257,10 @@ def chosen_sampler(
 
 
 def parse_sampler(text: str) -> Sampler:
-    """The inverse of ``str(sampler)``.
+    """Return the sampler of a text that ``str(sampler)`` made.
 
     Raises:
-        InputError: Another text.
+        InputError: For any other text.
     """
     name, *words = text.split() or [""]
     known = {each.name: each for each in options_of(SAMPLERS[name])}

@@ -16,7 +16,7 @@ from plancc.sampling.sampler import SHOWN, SizedSampler
 
 @dataclass(frozen=True)
 class UniformSampler(SizedSampler):
-    """Every set of `batch_size` vertices is equally likely (Demirci et al. 2022, section 4.3.3)."""
+    """Random vertices: every set of `batch_size` is equally likely (Demirci et al. 2022, 4.3.3)."""
 
     name: ClassVar[str] = "uniform"
 
@@ -32,14 +32,14 @@ class UniformSampler(SizedSampler):
 
 
 def reach_of_sets(n: int, size: int, most: int) -> npt.NDArray[np.float64]:
-    """Probability that a set of `size` of n vertices which holds one of them holds others too.
+    """Return the probability that a set of `size` of n vertices, which has one of them, has others.
 
-    Entry c: at least one of c given others, ``1 - C(n-1-c, size-1) / C(n-1, size-1)``.
+    Entry c: it has at least one of c given others, ``1 - C(n-1-c, size-1) / C(n-1, size-1)``.
 
     Returns:
         float64[most + 1]
     """
-    others = np.maximum(n - 1 - np.arange(most), 1)  # that the next of the c is one of
+    others = np.maximum(n - 1 - np.arange(most), 1)  # vertices from which the next of c is drawn
     with np.errstate(divide="ignore"):
-        outside = np.log1p(-np.minimum((size - 1) / others, 1.0))  # given that those before are
+        outside = np.log1p(-np.minimum((size - 1) / others, 1.0))  # if earlier ones are outside
     return -np.expm1(np.concatenate([[0.0], np.cumsum(outside)]))

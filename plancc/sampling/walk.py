@@ -22,12 +22,12 @@ MAX_LENGTH = 1_000_000
 class WalkSampler(SizedSampler):
     """Random walks from distinct roots (Zeng et al., GraphSAINT, ICLR 2020, section 3.4).
 
-    ``batch_size // (walk_length + 1)`` roots, at least one; every set of them is equally likely.
-    From vertex i a walk goes to one of the columns of row i other than i, each as likely; it stays
-    where there is none. (GraphSAINT draws roots that may repeat.)
+    A batch has ``batch_size // (walk_length + 1)`` roots, at least one; every set of roots is
+    equally likely. From vertex i a walk goes to any column of row i other than i, all equally
+    likely; without such a column it stays. (GraphSAINT draws roots that may repeat.)
 
     Attributes:
-        batch_size (int): A batch has at most that many vertices, or the vertices of a single walk.
+        batch_size (int): Most vertices of a batch, unless a single walk has more.
         walk_length: Steps of every walk, in 1..`MAX_LENGTH`.
     """
 
@@ -38,11 +38,11 @@ class WalkSampler(SizedSampler):
 
     @property
     def num_roots(self) -> int:
-        """Walks of a batch."""
+        """Number of walks of a batch."""
         return max(1, self.batch_size // (self.walk_length + 1))
 
     def roots(self, num_vertices: int, key: np.uint64) -> Int32s:
-        """The roots of the batch of `key`, ascending: int32[num_roots]."""
+        """Return the roots of the batch of `key`, ascending: int32[num_roots]."""
         return first_of(num_vertices, self.num_roots, key)
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
@@ -57,9 +57,9 @@ class WalkSampler(SizedSampler):
     def columns_of_owner(
         self, owned: OwnedRows, rows: Int64s, roots: Int32s, step: int, key: np.uint64
     ) -> Int32s:
-        """Columns that walks go to from rows of the owner: int32[m]; -1 where a walk stays.
+        """Return the columns to which walks go from the owner's rows: int32[m]; -1: a walk stays.
 
-        `rows`: int64[m], where the walks of `roots` are after `step` steps.
+        `rows`: int64[m], rows where the walks of `roots` are after `step` steps.
         """
         found: Int32s = _columns_of_owner(owned.arrays, rows, roots, step, key)
         return found
@@ -67,7 +67,7 @@ class WalkSampler(SizedSampler):
 
 @njit(cache=True, nogil=True)
 def _walked(indptr: Any, indices: Any, roots: Any, length: int, key: Any) -> Any:
-    """The roots, and where the walks are after each of their steps: int32[m]."""
+    """Return the roots, and the vertex of each walk after each of its steps: int32[m]."""
     visited = np.empty(len(roots) * (length + 1), dtype=np.int32)
     size = 0
     for root in roots:
@@ -99,13 +99,13 @@ def _columns_of_owner(owned: Any, rows: Any, roots: Any, step: int, key: Any) ->
 
 @njit(cache=True, nogil=True)
 def _place(nonzeros: Any, itself: Any, random: Any) -> Any:
-    """Place of a walk's next column in a row, by ascending vertex; -1 where it stays.
+    """Return the place of a walk's next column in a row, by ascending vertex; -1 if it stays.
 
-    `itself`: place of the diagonal, or the number of nonzeros where there is none.
+    `itself`: place of the diagonal, or the number of nonzeros if it is missing.
     """
     degree = nonzeros - (itself < nonzeros)
     if degree == 0:
         return -1
     place = below(random, degree)
-    # places from the diagonal on are one higher: the walk never takes it
+    # places from the diagonal on are one higher, because a walk never takes the diagonal
     return place + (place >= itself)

@@ -1,20 +1,20 @@
 """Search for owners of rows and of nonzeros, by the exact volume of expand and fold.
 
 ========  ========================================================================================
-fast      owners by rows, a split of the nonzeros and the best split for the owners it leads to,
-          then single nonzeros climb
-balanced  the same with more splits; nonzeros climb, and pass through overweight parts
-best      a population from several starts, Mt-KaHyPar among them, whose members are combined on
-          the fine-grain hypergraph until the budget ends
+fast      find owners by rows, split the nonzeros, refine, and split again for the new owners; then
+          move single nonzeros where the volume falls
+balanced  the same with more splits; single nonzeros may also move through overweight parts
+best      a population from several starts, Mt-KaHyPar among them; its members are combined on the
+          fine-grain hypergraph until the budget ends
 ========  ========================================================================================
 
-A split says of every nonzero whether it goes with its row or with its column; its hypergraph has a
-vertex per row, so V-cycles are as quick as in a search by rows. `resplit` finds the best split for
-given owners, and so on. Nonzeros that go alone come last: they may be where neither their row nor
-their column is owned.
+A *split* assigns every nonzero to its row or to its column. The hypergraph of a split has a vertex
+per row, so V-cycles are as fast as in a search by rows. `resplit` finds the best split for given
+owners, and splits and V-cycles alternate. Single nonzeros move last: a nonzero may be in a part
+that owns neither its row nor its column.
 
-A split whose volume is hardly above what any partition within the limits moves is the last one, and
-where a model says that it is not made for a graph (`EdgeModel.unfit`) nothing is searched for.
+The alternation ends when the volume is close to a lower bound for all partitions within the limits.
+If the model does not suit a graph (`EdgeModel.unfit`), there is no search.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import numpy.typing as npt
 from plancc.clock import wall_seconds
 from plancc.errors import BackendError, BackendUnavailable
 from plancc.graph.graph import Graph
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.models import build_problem
 from plancc.models.base import EdgeModel
 from plancc.models.fine_grain import FineGrainModel
@@ -49,13 +49,13 @@ from plancc.passes.edges import RefineEdges
 from plancc.passes.fill import fill_empty_parts
 from plancc.passes.fixed import refine_around
 from plancc.passes.kernels.nets import Nets, nets_of
-from plancc.passes.multilevel import Owner, Sweeps
+from plancc.passes.multilevel import Sweeps
 from plancc.passes.refine import RefineVolume
 from plancc.passes.split import resplit
 from plancc.passes.vector_owners import VectorOwners
 from plancc.search.effort import rows_inside
 from plancc.search.job import RefiningJob
-from plancc.search.presets import EDGE_EFFORTS, OF_NONZEROS, EdgeEffort, ForObjective
+from plancc.search.presets import EDGE_EFFORTS, NONZERO_REFINEMENT, EdgeEffort, ForObjective
 from plancc.search.record import Member, SearchResult, Trial
 from plancc.search.starts import highest
 
@@ -70,23 +70,24 @@ def search_edges(
 ) -> SearchResult:
     """Find owners of the rows and of the nonzeros of `matrix`.
 
-    The volume is minimised first; another objective is refined for from there.
+    The search minimises the volume first, and then refines the result for another objective.
 
     Parameters:
         matrix: The normalised matrix.
-        model: Where the search starts.
-        options, report: See `plancc.search.effort.search`; epsilon is that of the nonzeros.
+        model: The model whose problem the search starts from.
+        num_parts: Number of parts.
+        options, report: See `plancc.search.effort.search`; epsilon limits the nonzeros of parts.
 
     Returns:
-        With owners of the nonzeros; never worse than the search by rows that it starts from.
+        Owners of rows and nonzeros, never worse than the search by rows at the start.
 
     Raises:
-        InputError: An unknown name, a number out of range.
+        InputError: If a name is unknown or a number out of range.
     """
     options = options or SearchOptions()
     limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, options.epsilon, options.capacities)
     job = EdgeJob(matrix=matrix, model=model, limits=limits, options=options, report=report)
-    job.record.effort = EFFORTS[0]  # whose steps come first
+    job.record.effort = EFFORTS[0]  # the first steps belong to the lowest effort
     members = sorted(job.members())
     job.deadline = job.whole
     for effort, member in job.below.items():
@@ -103,11 +104,11 @@ class EdgeJob(RefiningJob):
     """A search for owners of rows and of nonzeros.
 
     Attributes:
-        below: What the efforts below find for the volume.
+        below: Best member by the volume of every lower effort.
     """
 
     below: dict[str, Member] = field(default_factory=dict)
-    numbers: ClassVar[ForObjective] = OF_NONZEROS
+    numbers: ClassVar[ForObjective] = NONZERO_REFINEMENT
     model: EdgeModel
 
     @property
@@ -119,22 +120,22 @@ class EdgeJob(RefiningJob):
 
     @property
     def held(self) -> npt.NDArray[np.bool_] | None:
-        """Rows that never move; None: none."""
+        """Whether each row is fixed to its part, bool[rows]; None without fixed rows."""
         return None if self.options.fixed is None else self.options.fixed >= 0
 
     @property
     def combines(self) -> bool:
-        """Whether owners may be anything that a partition of the fine-grain hypergraph is."""
+        """Whether members may be combined, since no row is fixed."""
         return self.held is None
 
     @cached_property
     def hopeless(self) -> bool:
-        """Whether the model is not made for the matrix."""
+        """Whether the model does not suit the matrix."""
         return bool(self.model.unfit(self.matrix, self.num_parts))
 
     @cached_property
     def fine(self) -> EdgeProblem:
-        """The hypergraph on which owners are combined: every edge plan is a partition of it."""
+        """The fine-grain hypergraph, on which members are combined."""
         return FineGrainModel().build(
             self.matrix, self.num_parts, balance="nnz", seed=self.options.seed
         )
@@ -144,7 +145,7 @@ class EdgeJob(RefiningJob):
         return nets_of(self.fine.hypergraph)
 
     def members(self) -> list[Member]:
-        """What the effort finds for the volume; at least one."""
+        """Search for the volume with the job's effort; returns at least one member."""
         if self.num_parts == 1:
             return [self.from_rows(self.options.seed)]
         if self.hopeless:
@@ -158,7 +159,7 @@ class EdgeJob(RefiningJob):
         found: list[Member] = []
         for made, member in enumerate(starts, 1):
             found.append(member)
-            if not self.combines:  # nothing is combined: the best are all that is needed
+            if not self.combines:  # without combination, only the best members matter
                 found = sorted(found)[: self.numbers.starts]
             late = self.combines and wall_seconds() - begin > growing
             if late or self.deadline.passed() or (not timed and made == self.how.starts):
@@ -170,7 +171,7 @@ class EdgeJob(RefiningJob):
         return found
 
     def _rows_first(self) -> Iterator[Member]:
-        """Members from searches by rows, and one from the partitioner that is best at it."""
+        """Yield members from searches by rows, and one from the best partitioner of hypergraphs."""
         yield self.split(self.from_rows(self.options.seed), self.options.seed, first=True)
         model = MediumGrainModel() if self.model.partitioned_first else self.model
         ways = highest(hypergraphs=True, graphs=False) if self.held is None else []
@@ -182,7 +183,7 @@ class EdgeJob(RefiningJob):
             yield self.split(self.from_rows(seed), seed)
 
     def _partitioned_first(self) -> Iterator[Member]:
-        """A member from a partition of the fine-grain hypergraph, then the others."""
+        """Yield a member from a partition of the fine-grain hypergraph, then `_rows_first`."""
         start = self.partitioned(self.model, self.options.seed)
         assert start is not None
         for effort in self.efforts_below:
@@ -191,7 +192,7 @@ class EdgeJob(RefiningJob):
         yield from self._rows_first()
 
     def assigned(self) -> Member:
-        """Owners without a search for nonzeros: libra's, or by rows where libra cannot run."""
+        """Owners without a search by nonzeros: libra's, or a search by rows if libra cannot run."""
         if not self.combines or self.options.capacities is not None:
             return self.from_rows(self.options.seed)
         begin, matrix, options = wall_seconds(), self.matrix, self.options
@@ -201,7 +202,7 @@ class EdgeJob(RefiningJob):
         return self.note("libra", begin, self.filled(owners))
 
     def from_rows(self, seed: int) -> Member:
-        """Start from the result of a row search."""
+        """Owners of a search by rows; every nonzero goes with its row."""
         begin = wall_seconds()
         left = self.deadline.seconds_left()
         budget = None if left == np.inf else max(self.how.rows_share * left, 1e-3)
@@ -212,9 +213,9 @@ class EdgeJob(RefiningJob):
     def partitioned(
         self, model: EdgeModel, seed: int, adapter: Adapter | None = None
     ) -> Member | None:
-        """What a partitioner makes of the model; None if it failed and others found something.
+        """Partition the model's problem; None if the partitioner failed after another success.
 
-        `adapter`: With its highest preset; None: the first that is installed.
+        `adapter`: The partitioner, run with its highest preset; None: the first installed one.
         """
         begin, limit = wall_seconds(), self.how.partitioner_share * self.deadline.seconds_left()
         if self.options.time_limit is not None:
@@ -246,7 +247,7 @@ class EdgeJob(RefiningJob):
         return self.note(step, begin, self.filled(problem.owners(result.owner)))
 
     def filled(self, owners: Owners) -> Owners:
-        """The same, but every part owns a row."""
+        """Owners changed so that every part owns a row."""
         matrix, owner = self.matrix, owners.rows
         better = fill_empty_parts(owner, np.ones(len(owner), dtype=np.int64), self.num_parts)
         if better is owner:
@@ -257,20 +258,20 @@ class EdgeJob(RefiningJob):
 
     @property
     def efforts_below(self) -> Sequence[str]:
-        """Efforts below, whose steps are made too, so that more effort is never worse."""
+        """Lower efforts. Their steps are made too, so that a higher effort is never worse."""
         return EFFORTS[: EFFORTS.index(self.effort)]
 
     def _end_of(self, effort: str, best: Member) -> None:
-        """Make the last step of an effort below: single nonzeros."""
+        """Make the last step of a lower effort: move single nonzeros."""
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
             self.below[effort] = self.refine(best.owners, "volume", self.options.seed, rounds)
             self.record.effort = self.effort
 
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
-        """From owners of rows on: splits and V-cycles in turn, then single nonzeros.
+        """Alternate splits and V-cycles from owners of rows, then move single nonzeros.
 
-        `first`: Whether the efforts below make these steps too.
+        `first`: Whether lower efforts share these steps.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
@@ -299,7 +300,7 @@ class EdgeJob(RefiningJob):
     def refine(
         self, owners: Owners, objective: str, seed: int, rounds: int | None = None
     ) -> Member:
-        """Move single nonzeros and owners of rows."""
+        """Move single nonzeros, and the owners of rows, for an objective."""
         begin = wall_seconds()
         if rounds is None:
             rounds = self.how.rounds if objective == "volume" else RefineEdges.rounds
@@ -311,7 +312,7 @@ class EdgeJob(RefiningJob):
         return self.refine(owners, self.objective, seed)
 
     def _combine_until_end(self, population: list[Member], timed: bool) -> None:
-        """Replace members by better ones that two of them are combined to."""
+        """Combine pairs of members, and replace members by better children."""
         rng = np.random.default_rng(self.options.seed)
         made = 0
         while not self.deadline.passed() and (
@@ -325,7 +326,8 @@ class EdgeJob(RefiningJob):
                 population[population.index(worse)] = child
 
     def combined(self, one: Member, two: Member, number: int) -> Member:
-        """A V-cycle on the fine-grain hypergraph that keeps what two members agree on."""
+        """Combine two members by a V-cycle on the fine-grain hypergraph that keeps their common
+        parts."""
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
         sweeps = Sweeps(replace(self.limits, weights=nets.weight), rng, self.deadline)
@@ -338,7 +340,7 @@ class EdgeJob(RefiningJob):
         return self.refine(found.owners, "volume", self.options.seed + number, rounds=1)
 
     def _partition_of(self, member: Member) -> Owner:
-        """The partition of the fine-grain hypergraph that owners are."""
+        """The partition of the fine-grain hypergraph for a member's owners, int32[vertices]."""
         part = np.empty(self.fine.hypergraph.num_vertices, dtype=np.int32)
         part[self.fine.row_vertex] = member.owners.rows
         part[self.fine.nonzero_vertex] = member.owners.of_nonzeros(self.matrix)

@@ -1,16 +1,18 @@
-"""`search`: how much work goes into a partition, and what it consists of.
+"""`search`: the search for owners of rows, and the steps of every effort.
 
 ========  ========================================================================================
-fast      a quick partition, by the kind of graph, then one round of sweeps on the finest level
-balanced  quick starts, by the kind of graph, V-cycles from each, all combined, minimum cuts
+fast      a quick partition, chosen by the kind of graph, then one round of sweeps on the finest
+          level
+balanced  quick starts, chosen by the kind of graph; V-cycles from each; the results combined;
+          minimum cuts
 best      a population from all partitioners that stays diverse: see `plancc.search.memetic`
 ========  ========================================================================================
 
-Every effort makes the steps of those below it first, so that more effort is never worse by the
-objective. Every effort minimises the volume first and refines for another objective from there; for
-the expected volume of mini-batches balanced and best also start from the strongest partitioner's
-cut.
-Where a model says that it is not made for a graph (`StochasticModel.unfit`), fast is all there is.
+Every effort first makes the steps of the lower efforts, so that a higher effort is never worse by
+the objective. Every effort first minimises the volume, and then refines for another objective. For
+the expected volume of mini-batches, efforts balanced and best also start from the strongest
+partitioner's cut. If the model does not suit a graph (`StochasticModel.unfit`), every effort makes
+the steps of fast only.
 """
 
 from __future__ import annotations
@@ -24,14 +26,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plancc.graph.graph import Graph
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.models.base import Model
 from plancc.models.hypergraph import HypergraphModel, hypergraph_of
 from plancc.models.limits import Limits
 from plancc.models.stochastic import EXPECTED_VOLUME
 from plancc.options import EFFORTS, SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
-from plancc.passes.multilevel import Owner
 from plancc.passes.presets import CUTS, Cuts
 from plancc.search.job import Job
 from plancc.search.presets import (
@@ -66,23 +67,25 @@ def search(
 ) -> SearchResult:
     """Find owners of the rows of `matrix`, by the exact objective.
 
-    Rows that the options fix are in their parts.
+    Rows that the options fix stay in their parts.
 
     Parameters:
         matrix: The normalised matrix.
-        options: A budget ends what is new; effort best uses all of it for the volume, and what its
-            passes need for another objective. Without a budget and with one thread the same seed
-            gives the same owners.
-        model: Says which kind of problem partitioners are given beside the graph; one that does not
-            start from the cut gives the problem of the first start. None: `HypergraphModel`. The
-            objective is exact all the same.
-        limits: Of the parts; None: of the nonzeros of their rows, within the epsilon of the
-            options.
-        expectation: The expected volume of mini-batches, in place of the objective.
-        report: Called with every `Trial` as it ends.
+        num_parts: Number of parts.
+        options: When the budget ends, no new step begins. Effort best uses the whole budget, for
+            the volume and then for another objective. Without a budget and with one thread, the
+            same seed gives the same owners.
+        model: Determines the problems that partitioners get besides the graph. A model that does
+            not start from the cut gives the problem of the first start. None: `HypergraphModel`.
+            The objective is exact with any model.
+        limits: Limits of the parts; None: limits of the nonzeros of their rows, with the options'
+            epsilon.
+        expectation: The expected volume of mini-batches, which replaces the objective.
+        report: Called with every `Trial` when it ends.
 
     Raises:
-        InputError: An unknown name, a number out of range, fixed rows that alone break the balance.
+        InputError: If a name is unknown, a number out of range, or if fixed rows alone break the
+            balance.
     """
     options, model = options or SearchOptions(), model or HypergraphModel()
     if limits is None:
@@ -106,10 +109,11 @@ def search(
 
 
 def make_steps(job: RowJob, refine: Callable[[RowJob, list[Owners]], None]) -> None:
-    """Make the steps of all efforts up to the one asked for: more effort is never worse.
+    """Make the steps of all efforts up to the job's effort, so that more effort is never worse.
 
     Parameters:
-        refine: Called after each effort, with the owners that it found for the volume.
+        job: The search.
+        refine: Called after each effort, with the owners that the effort found for the volume.
     """
     until = job.deadline
     for effort in EFFORTS[: EFFORTS.index(job.effort) + 1]:
@@ -118,16 +122,16 @@ def make_steps(job: RowJob, refine: Callable[[RowJob, list[Owners]], None]) -> N
         owners = STEPS[effort](job)
         job.deadline = job.whole
         refine(job, owners)
-        if job.whole.passed() or not owners:  # or there is nothing to search
+        if job.whole.passed() or not owners:  # no owners: there is nothing to search
             break
 
 
 def leave(job: RowJob, owners: list[Owners]) -> None:
-    """Leave owners as they are."""
+    """Do nothing: a `refine` for `make_steps` that leaves owners unchanged."""
 
 
 def _refine(job: RowJob, owners: list[Owners]) -> None:
-    """Refine owners for another objective than the volume, with effort best until time is up."""
+    """Refine owners for an objective other than the volume; with effort best until time is up."""
     if job.expectation is not None:
         _refine_expected(job, owners, job.expectation)
         return
@@ -137,18 +141,19 @@ def _refine(job: RowJob, owners: list[Owners]) -> None:
 
 
 def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
-    """The best owners by the objective too, first: less volume is not always less."""
+    """Put the best owners by the objective first: the least volume is not always the best."""
     best = job.record.found().owners
     return [best, *(each for each in owners if each.rows is not best.rows)]
 
 
 def _refine_expected(job: RowJob, owners: list[Owners], expectation: Expectation) -> None:
-    """Refine owners for the expected volume, on more and more batches."""
+    """Refine owners for the expected volume, with a growing number of batches."""
     seed, deadline, effort = job.options.seed, job.deadline, job.effort
-    cuts = effort != "fast" and job.by_kind and not job.decided
+    cuts = effort != "fast" and job.starts_by_kind and not job.decided
     if cuts and owners and not deadline.passed():
-        # Small batches move about what a cut weighs, which the strongest partitioner is mostly best
-        # at; where few rows move at all, as in meshes, it is quick and good with hypergraphs too.
+        # Small batches move about as many rows as edges are cut, and the strongest partitioner
+        # mostly cuts the fewest. If few rows move at all, as in meshes, it is quick and good with
+        # hypergraphs too.
         share = EXPECTED.cut_share
         job.start(job.graph, seeds=[seed], share=share, needed=False)
         if not job.cut_made:
@@ -159,30 +164,31 @@ def _refine_expected(job: RowJob, owners: list[Owners], expectation: Expectation
     if owners:
         owners = _best_first(job, owners)
     if effort != "best" and not expectation.exact:
-        owners = owners[:1]  # other starts are as good on the sample, and no better beyond it
+        owners = owners[:1]  # other starts are no better on batches outside the sample
     cycles = 1 if effort == "fast" else EXPECTED.cycles
     found = job.refine_objective(owners, cycles)
     if effort == "fast":
         return
     if len(found) > 1 and not deadline.passed():
-        one, two = sorted(found, key=_by_value)[:2]
+        one, two = sorted(found, key=_value_key)[:2]
         found.append(job.refine_for(one.owners, seed, EXPECTED.cycles, two.owner))
     while found and not deadline.passed():
-        latest = min(found, key=_by_value)
+        latest = min(found, key=_value_key)
         if not expectation.grow(latest.owner, job.num_parts, job.record.found().value):
             break
         best = job.record.found().owners
         found = job.refine_objective([best], cycles if effort == "best" else 1)
 
 
-def _by_value(member: Member) -> tuple[float, float]:
+def _value_key(member: Member) -> tuple[float, float]:
     return member.overload, member.value
 
 
 def rows_inside(job: Job, effort: str, seed: int, budget: float | None) -> Owner:
-    """Owners of rows that a search inside another one finds, whose warnings become the other's.
+    """Owners of rows, int32[n], from a search inside the search `job`.
 
-    Warnings of balance are left out: the outer search says which balance is missed in the end.
+    Warnings of the inner search go to `job`. Warnings about balance are dropped, since the outer
+    search warns if its result misses the balance.
     """
     options = replace(job.options, objective="volume", effort=effort, seed=seed, budget=budget)
     found = search(job.matrix, job.num_parts, options)
@@ -193,7 +199,7 @@ def rows_inside(job: Job, effort: str, seed: int, budget: float | None) -> Owner
 
 
 def _nonzeros(matrix: Graph, num_parts: int, options: SearchOptions) -> Limits:
-    """Limits of the nonzeros of the rows, within the epsilon of the options."""
+    """Limits of the nonzeros of the parts' rows, with the options' epsilon."""
     nonzeros = matrix.row_nonzeros().astype(np.int64, copy=False)
     return Limits(nonzeros, num_parts, options.epsilon, options.capacities, ("nnz",))
 
@@ -205,7 +211,7 @@ def _fast(job: RowJob) -> list[Owners]:
         return []
     start = job.record.trials[-1].volume
     member = job.chain(owner, seed, 0, quick=True)
-    if job.of_kind.cuts and member.volume > Starts.dear * start and not job.deadline.passed():
+    if job.kind_numbers.cuts and member.volume > Starts.dear * start and not job.deadline.passed():
         for other in job.beginnings("fast"):
             if not job.has_begun(other, seed):
                 owner = job.begin(other, seed)
@@ -217,23 +223,23 @@ def _fast(job: RowJob) -> list[Owners]:
 
 def _balanced(job: RowJob) -> list[Owners]:
     best = job.options.effort == "best"
-    if best and job.options.budget is not None:  # the slow ones come before time is up
+    if best and job.options.budget is not None:  # run slow partitioners before time is up
         job.strong = _strong(job)
     job.founders = _balanced_members(job, decide=not best)
     return [member.owners for member in job.founders[:1]]
 
 
 def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
-    """Start from the strongest partitioner's cut of edges that weigh about what batches move."""
+    """Start from the strongest partitioner's cut; edges weigh about what batches move over them."""
     cut, job.cut_made = expectation.cut(job.graph, job.num_parts), True
     share, seeds = EXPECTED.cut_share, [job.options.seed]
     return job.start(cut, strongest(cut), seeds=seeds, share=share, needed=False)
 
 
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
-    """What effort balanced finds, and after it what that was combined from.
+    """Members of effort balanced: the best member, then the members that it was combined from.
 
-    With `decide` a cut that is far better for an expected volume is all.
+    `decide`: whether to return only the cut's member if it is far better for an expected volume.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)
@@ -247,22 +253,26 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
 
 
 def _cuts(job: RowJob) -> Cuts | None:
-    """Minimum cuts on the levels of V-cycles; None where they come at the end, or parts are few."""
+    """Minimum cuts on the levels of V-cycles; None if cuts come at the end, or if parts are few."""
     return None if _is_mesh(job) or job.few else CUTS
 
 
 def _is_mesh(job: RowJob) -> bool:
-    """Whether cuts are worth their time at the end."""
+    """Whether minimum cuts at the end are worth their time."""
     return job.kind in ("even", "dense")
 
 
 def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
-    """Members by V-cycles from the first start and from others; `job.decided`: from a cut alone."""
+    """Members by V-cycles from the first start and from other starts.
+
+    If `decide`, and if the strongest partitioner's cut is far better, set `job.decided` and return
+    the cut's member only.
+    """
     seed, few, cuts = job.options.seed, job.few, _cuts(job)
     turns, most = _turns(job)
     others = [each for each in turns if not job.has_begun(*each)][:most]
-    one, two = (0, 0) if few else job.of_kind.cycles
-    together: dict[Any, list[tuple[Beginning, int, int]]] = {}  # with all seeds in one process
+    one, two = (0, 0) if few else job.kind_numbers.cycles
+    together: dict[Any, list[tuple[Beginning, int, int]]] = {}  # all seeds of one process
     for k, (each, turn) in enumerate(others, 1):
         together.setdefault(each.name if few else k, []).append((each, turn, seed + k))
 
@@ -279,7 +289,7 @@ def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
 
     starts = [(start, *turns) for turns in together.values()]
     decides = decide and job.deadline.at == np.inf
-    if job.expectation is None or not (decides and job.by_kind):
+    if job.expectation is None or not (decides and job.starts_by_kind):
         return [*chain.from_iterable(job.side_by_side(call, [(begin,), *starts]))]
     found, cut = job.side_by_side(call, [(begin,), (_start_from_cut, job, job.expectation)])
     best = job.record.found()
@@ -290,7 +300,7 @@ def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
 
 
 def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
-    """What V-cycles make of the best member and the others, and minimum cuts at the end."""
+    """Combine the best member with the other members by V-cycles; end with minimum cuts."""
     seed, few, mesh, how = job.options.seed, job.few, _is_mesh(job), _combined(job)
 
     def worthwhile(member: Member) -> bool:
@@ -320,16 +330,16 @@ def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
 
 
 def _combined(job: RowJob) -> Combined:
-    """What is combined, by the number of parts and what is known of the graph."""
+    """Presets of the combination, by the number of parts and the kind of graph."""
     if not job.few:
         return MANY_PARTS
-    two = job.num_parts == 2 and not job.of_kind.cuts and job.improvable
+    two = job.num_parts == 2 and not job.kind_numbers.cuts and job.improvable
     return TWO_PARTS if two else FOUR_PARTS if job.num_parts <= 4 else FEW_PARTS
 
 
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
-    """Starts and their seeds, in the order in which they are made, and most besides the first."""
-    every, how = job.beginnings("balanced"), job.of_kind
+    """Starts with their seeds, in order, and the most starts besides the first."""
+    every, how = job.beginnings("balanced"), job.kind_numbers
     most = how.others
     if job.few:
         scouts = round(Starts.scouted / max(job.size, 1))
@@ -344,9 +354,9 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
 
 
 def _seeds_of_first(job: RowJob, effort: str) -> int:
-    """Seeds that effort balanced will ask the partitioner of an effort's first start for besides.
+    """Number of further seeds that effort balanced will need from an effort's first partitioner.
 
-    By what is known of the graph; 0 where balanced begins with another start.
+    0 if effort balanced begins with another start.
     """
     turns, most = _turns(job)
     names = [each.name for each, _ in turns[: 1 + most]]
@@ -355,29 +365,29 @@ def _seeds_of_first(job: RowJob, effort: str) -> int:
 
 
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
-    """V-cycles from the best of several starts into few parts."""
+    """Apply V-cycles to the best of several starts into few parts; return all members."""
     members = sorted(found)
-    seed, cycles, kept = job.options.seed, job.of_kind.scout_cycles, _combined(job).kept
+    seed, cycles, kept = job.options.seed, job.kind_numbers.scout_cycles, _combined(job).kept
     chains = [(member, seed + k, cycles) for k, member in enumerate(members[:kept])]
     return [*job.side_by_side(job.cycles, chains), *members[kept:]]
 
 
 def _strong(job: RowJob) -> list[Member]:
-    """Members from every installed partitioner at its highest preset; its answer is noted too."""
+    """Members from every installed partitioner with its highest preset; also noted as trials."""
     seed = job.options.seed
 
     def make(how: Beginning) -> Member | None:
         owner = None
         if not (job.has_begun(how, seed) or job.deadline.passed()):
             owner = job.begin(how, seed, Evolution.highest_share)
-        return None if owner is None else job.chain(owner, seed, job.of_kind.member_cycles)
+        return None if owner is None else job.chain(owner, seed, job.kind_numbers.member_cycles)
 
     ways = [(how,) for how in job.highest()]
     return [*filter(None, job.side_by_side(make, ways))]
 
 
 def _best(job: RowJob) -> list[Owners]:
-    """A population from what effort balanced found, and every partitioner at its best."""
+    """Evolve a population from the members of effort balanced and of all partitioners' best."""
     if not job.founders:
         return []
     seed, founders = job.options.seed, [*job.founders, *(job.strong or _strong(job))]
@@ -395,4 +405,4 @@ STEPS: dict[str, Callable[[RowJob], list[Owners]]] = {
     "balanced": _balanced,
     "best": _best,
 }
-"""What every effort does for the volume: owners, the best first."""
+"""The function of every effort that minimises the volume; it returns owners, the best first."""

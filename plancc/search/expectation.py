@@ -1,4 +1,4 @@
-"""Expected volume of mini-batches as the objective of a search, exact or from samples."""
+"""The expected volume of mini-batches as the objective of a search, exact or from samples."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from plancc.cost.batches import batch_figures
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owner
 from plancc.models.nets import merge_equal_nets
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.stochastic import (
@@ -30,19 +31,17 @@ from plancc.passes.deadline import Deadline
 from plancc.passes.kernels.expected import expected
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
-from plancc.passes.multilevel import Owner
 from plancc.passes.refine import RefineExpected, RefineVolume, refiner
 from plancc.sampling import HELD_OUT, Inclusion
 from plancc.search.presets import Samples
 
 
 class Expectation(Protocol):
-    """What a search needs of an expected volume.
+    """An expected volume, as a search uses it.
 
     Attributes:
-        deadline: After it no more batches are drawn than it takes to say something; whoever has one
-            sets it.
-        exact: Whether it is known, not that of a sample.
+        deadline: After this time only the batches are drawn that a value needs. The search sets it.
+        exact: Whether values are computed from probabilities and not from a sample.
     """
 
     deadline: Deadline
@@ -50,25 +49,26 @@ class Expectation(Protocol):
 
     @property
     def problem(self) -> Hypergraph:
-        """What refinement works on."""
+        """The hypergraph that refinement works on."""
 
     def refiner(self, cycles: int | None = None, polishes: bool = True) -> RefineVolume:
-        """The pass that lowers the expectation on `problem`; cycles: None for its default."""
+        """The pass that lowers the expectation on `problem`; None for `cycles` is its default."""
 
     def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
-        """The graph with edges that weigh about what batches move over them."""
+        """The graph with edge weights close to the rows that batches move over the edges."""
 
     def value(self, owner: Owner, num_parts: int) -> float:
-        """Expected rows moved by a batch."""
+        """Expected number of rows that a batch moves."""
 
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
-        """Whether `problem` was made larger; `owner` was found on it, and suits it too well.
+        """Enlarge `problem` if `owner`, which was found on it, fits it better than fresh batches.
 
         `best` is the value of the best owners so far, including the start of the refinement.
+        Returns whether `problem` was enlarged.
         """
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
-        """For the provenance, and what the user should know."""
+        """Entries of the provenance, and warnings for the user."""
 
 
 def expectation_of(
@@ -79,15 +79,18 @@ def expectation_of(
     seed: int,
     threads: int = 1,
 ) -> Expectation:
-    """The expectation that a model asks for.
+    """Make the expectation for a model: exact if possible, else sampled.
 
     Parameters:
+        model: The model, with its sampler.
         matrix: The normalised matrix.
-        weights: int64[n] or int64[n, c].
-        threads: That count held-out batches; the result does not depend on it.
+        weights (int64[n] or int64[n, c]): Vertex weights.
+        num_parts: Number of parts.
+        seed: Seed of the batches.
+        threads: Threads that count held-out batches; the result does not depend on their number.
 
     Raises:
-        InputError: As `StochasticModel.source`.
+        InputError: See `StochasticModel.source`.
     """
     source = model.source(matrix)
     recipe = _recipe(model, source, num_parts, seed)
@@ -101,7 +104,7 @@ def expectation_of(
 def _recipe(
     model: StochasticModel, source: BatchSource, num_parts: int, seed: int
 ) -> dict[str, Any]:
-    """What the paper's bound asks for, for the provenance."""
+    """The sampler, and the numbers of the paper's bound, for the provenance."""
     nets = hoeffding_nets(num_parts, model.theta, model.delta)
     per_batch = source.nets_per_batch(seed)
     return {
@@ -115,7 +118,7 @@ def _recipe(
 
 
 class ExactExpectation:
-    """Closed form: the probabilities of the sampler are known."""
+    """An expectation in closed form, from the sampler's probabilities."""
 
     exact = True
 
@@ -145,7 +148,7 @@ class ExactExpectation:
 
 
 class SampledExpectation:
-    """Monte Carlo: refinement works on the nets of a sample, held-out batches judge the owners."""
+    """A Monte Carlo expectation: refinement uses a sample's nets, held-out batches judge owners."""
 
     exact = False
 
@@ -181,11 +184,11 @@ class SampledExpectation:
         return replace(problem, vertex_weights=self._weights)
 
     def _smoothed(self) -> Hypergraph:
-        """The sample's nets, and every nonzero off the diagonal once more as a separate net.
+        """The sample's nets, plus a separate net for every nonzero off the diagonal.
 
-        What no batch has shown yet is not free: each nonzero has a prior of one observation
-        (Laplace's rule of succession). A small sample is little more than the edge cut, in a large
-        one the additional nets do not count.
+        So a nonzero that no batch has shown yet still has a cost: each nonzero has a prior of one
+        observation (Laplace's rule of succession). With a small sample, the nets are little more
+        than the edge cut. With a large sample, the additional nets hardly count.
         """
         seen = self._sample.hypergraph
         assert seen.net_costs is not None
@@ -219,7 +222,7 @@ class SampledExpectation:
         if value <= best and value > (1 - Samples.min_progress) * last:
             return False
         self._wanted = min(Samples.growth * self._wanted, MAX_BATCHES)
-        del self._sample, self.problem  # made again from more batches
+        del self._sample, self.problem  # the next access makes them from more batches
         return True
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
@@ -256,7 +259,7 @@ class SampledExpectation:
         return how, notes
 
     def _gap(self, owner: Owner, num_parts: int) -> float:
-        """Rows that fresh batches move beyond the sample's batches, as a share of their rows."""
+        """Rows that fresh batches move more than the sample's batches, over those of the former."""
         fresh = self.value(owner, num_parts)
         return (fresh - self._on_sample(owner, num_parts)) / fresh if fresh > 0 else 0.0
 
@@ -265,9 +268,10 @@ class SampledExpectation:
         return float(volume(nets, state_of(nets, owner, num_parts)) / self._sample.num_batches)
 
     def _held_out(self, owner: Owner, num_parts: int) -> npt.NDArray[np.int64]:
-        """Volumes of the held-out batches; the first owners say how many it takes.
+        """Volumes of the held-out batches, int64[batches].
 
-        Values of the last owners are kept: they are asked for several times.
+        The first call chooses the number of batches by the precision of the mean. The volumes of
+        the last few owners are kept, since callers need them several times.
         """
         for known, volumes in tuple(self._judged):
             if known is owner:
@@ -300,7 +304,7 @@ class SampledExpectation:
 
 
 def _interval(values: npt.NDArray[np.int64]) -> tuple[float, float]:
-    """95% interval of the mean by the percentile bootstrap (Efron 1979)."""
+    """The 95% interval of the mean by the percentile bootstrap (Efron 1979)."""
     rng = np.random.default_rng(0)
     means = values[rng.integers(len(values), size=(Samples.resamples, len(values)))].mean(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])

@@ -1,8 +1,8 @@
-"""Memory that a search takes, from numbers alone.
+"""Estimate the memory that a search takes, in bytes, from the sizes of the graph.
 
-The terms are counted from the arrays that stages hold; what libraries take beside was measured
-(``python -m benchmarks memory`` compares both with real peaks, child processes included). A peak is
-that of one stage, with all that the process still holds then.
+The terms are counted from the arrays that each stage holds. The memory of libraries was measured.
+``python -m benchmarks memory`` compares the estimates with real peaks, child processes included.
+The estimate of a stage includes arrays of earlier stages that are still in memory.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from plancc.search.presets import ON_RANKS, MemoryTerms
 
 @dataclass(frozen=True)
 class ProblemSizes:
-    """What is known of a graph before it is partitioned.
+    """Sizes of a graph that are known before it is partitioned.
 
     Attributes:
-        nonzeros: Of the normalised matrix, one for every row on the diagonal.
-        mirrored: Share of the others whose mirror image is a nonzero too.
+        rows: Rows of the matrix.
+        nonzeros: Nonzeros of the normalised matrix, with one for every row on the diagonal.
+        mirrored: Share of the nonzeros off the diagonal whose mirror image is a nonzero too.
         weighted: Whether the graph has values.
-        constraints: Balances.
+        constraints: Number of constraints of the balance.
         uneven: Whether some rows have many more nonzeros than others
-            (`plancc.search.starts.is_uneven`): then coarser levels hardly have fewer.
-        data: Bytes of features and other vertex data that are in memory.
+            (`plancc.search.starts.is_uneven`). Coarser levels then have hardly fewer nonzeros.
+        data: Bytes of features and other vertex data in memory.
         mapped: Whether the graph's own arrays are in a file that is mapped into memory.
     """
 
@@ -39,17 +40,17 @@ class ProblemSizes:
 
     @property
     def links(self) -> int:
-        """Links of the undirected graph, each from both of its ends."""
+        """Links of the undirected graph, counted from both ends."""
         return int((2 - self.mirrored) * max(self.nonzeros - self.rows, 0))
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a compile takes.
+    """Memory of a compilation.
 
     Attributes:
-        effort: Of the search; "" without one.
-        stages: Bytes of all processes at the peak of every stage, the interpreter included.
+        effort: Effort of the search; "" without a search.
+        stages: Bytes of all processes at the peak of every stage, with the interpreter.
     """
 
     effort: str
@@ -57,26 +58,26 @@ class Work:
 
     @property
     def peak(self) -> int:
-        """The largest of all."""
+        """Bytes at the highest peak of all stages."""
         return max(self.stages.values())
 
 
 def reading(sizes: ProblemSizes) -> int:
-    """The graph while it is read: entries as pairs, sorted into rows."""
+    """Bytes while the graph is read: entries as pairs, sorted into rows."""
     if sizes.mapped:
         return 24 * sizes.rows
     return 33 * sizes.nonzeros + 24 * sizes.rows
 
 
 def own(sizes: ProblemSizes) -> int:
-    """The graph's own arrays."""
+    """Bytes of the graph's own arrays."""
     if sizes.mapped:
         return 0
     return (12 if sizes.weighted else 4) * sizes.nonzeros + 8 * sizes.rows
 
 
 def matrix(sizes: ProblemSizes) -> int:
-    """Graph and normalised matrix."""
+    """Bytes of the graph and the normalised matrix."""
     return own(sizes) + 8 * sizes.nonzeros + 8 * sizes.rows
 
 
@@ -85,48 +86,48 @@ def normalising(sizes: ProblemSizes) -> int:
 
 
 def nets(sizes: ProblemSizes) -> int:
-    """Column nets, the nets of every row, weights, degrees."""
+    """Bytes of column nets, the nets of every row, weights and degrees."""
     return 8 * sizes.nonzeros + (36 + 8 * sizes.constraints) * sizes.rows
 
 
 def state(sizes: ProblemSizes) -> int:
-    """Pins of every net in every part, owners, orders of rows, minimum cuts."""
+    """Bytes of the pins of nets in parts, owners, orders of rows and minimum cuts."""
     return 8 * sizes.nonzeros + 52 * sizes.rows
 
 
 def metis(rows: int, links: int, uneven: bool) -> int:
-    """METIS on a graph, its input included."""
+    """Bytes of METIS on a graph, with its input."""
     if uneven:
         return MemoryTerms.uneven_link * links + MemoryTerms.uneven_row * rows
     return MemoryTerms.metis_link * links + MemoryTerms.metis_row * rows
 
 
 def clustering(sizes: ProblemSizes) -> int:
-    """Labels, weights of clusters, and the graph between them with METIS at work on it."""
+    """Bytes of cluster labels and weights, the graph between clusters, and METIS on this graph."""
     labels = (32 + 8 * sizes.constraints) * sizes.rows
-    most = 8 * PROPAGATION.many_links  # with more, clusters are joined
+    most = 8 * PROPAGATION.many_links  # if there are more links, clusters are joined
     return labels + MemoryTerms.cluster_link * min(sizes.links, most)
 
 
 def starting(sizes: ProblemSizes) -> int:
-    """METIS on all rows, and the undirected graph in this process."""
+    """Bytes of METIS on all rows, and of the undirected graph in this process."""
     return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.uneven)
 
 
 def cycling(sizes: ProblemSizes) -> int:
-    """The levels of a V-cycle, beside the state on the finest."""
+    """Bytes of the levels of a V-cycle, without the state on the finest level."""
     return 90 * sizes.nonzeros if sizes.uneven else 4 * sizes.nonzeros + 30 * sizes.rows
 
 
 def lowering(sizes: ProblemSizes) -> int:
-    """Matrix and plan side by side, with tables of messages, and the baseline."""
+    """Bytes of the matrix and the plan together, with tables of messages and the baseline."""
     return matrix(sizes) + 16 * sizes.nonzeros + 40 * sizes.rows + sizes.data
 
 
 def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
-    """What an effort takes; "" for owners that are not searched for.
+    """Memory of a compilation with an effort; "" for owners without a search.
 
-    `clustered`: whether partitioners are given the graph between clusters.
+    `clustered`: whether partitioners get the graph between clusters.
     """
     found = {"read": reading(sizes) + sizes.data, "normalise": normalising(sizes) + sizes.data}
     if effort:
@@ -140,9 +141,9 @@ def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
 
 
 def work_of_rank(sizes: ProblemSizes, num_ranks: int) -> Work:
-    """What each of several ranks takes that compile together (`plancc.distributed`).
+    """Memory of each rank if several ranks compile together (`plancc.distributed`).
 
-    Nonzeros are divided among them; arrays of the length of the rows are on every rank.
+    Ranks share the nonzeros; every rank has arrays with an entry for all rows.
     """
     rows, share = sizes.rows, -(-sizes.nonzeros // num_ranks)
     nets = 4 * share if sizes.mirrored < 1 else 0
@@ -161,5 +162,5 @@ def work_of_rank(sizes: ProblemSizes, num_ranks: int) -> Work:
 
 
 def shown(size: int) -> str:
-    """Bytes in MiB, from 10 GiB on in GiB."""
+    """Text of a number of bytes, in MiB, or in GiB from 10 GiB on."""
     return f"{size / 2**20:,.0f} MiB" if size < 10 * 2**30 else f"{size / 2**30:,.1f} GiB"

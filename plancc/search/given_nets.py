@@ -1,7 +1,7 @@
-"""A search whose nets are given, not made of a matrix: of any hypergraph, or around fixed rows.
+"""A search on given nets instead of a matrix: on any hypergraph, or around fixed rows.
 
-Vertices that are fixed become one per part. They have a weight of their own, of which every part
-may hold one: so no pass needs to know of them (`plancc.passes.fixed`).
+All fixed vertices of a part become one vertex. These vertices have an extra weight, and every part
+may hold one unit of it. So passes need no rule for fixed vertices (`plancc.passes.fixed`).
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.models.base import Model
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.context import Context
 from plancc.passes.fixed import Around
-from plancc.passes.multilevel import Owner
 from plancc.search.record import SearchResult
 from plancc.search.rows import RowJob
 from plancc.search.starts import Beginning, beginnings, highest
 
 
 def check_fixed(fixed: Owner, limits: Limits) -> None:
-    """Raise InputError if fixed vertices are too heavy for their part; -1: others."""
+    """Raise InputError if fixed vertices are too heavy for their part; free vertices have -1."""
     held, most = fixed >= 0, limits.limit
     load = replace(limits, weights=limits.weights[held]).load(fixed[held])
     if (load > most).any():
@@ -39,13 +38,14 @@ def check_fixed(fixed: Owner, limits: Limits) -> None:
 
 
 def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around | None:
-    """What is searched around fixed vertices; None where there are none.
+    """The problem of a search around fixed vertices; None if no vertex is fixed.
 
     Parameters:
-        fixed (int32[num_vertices]): The part of fixed vertices; -1: of others.
+        fixed (int32[num_vertices]): Part of every fixed vertex; -1 for free vertices.
+        hypergraph, limits: The whole problem.
 
     Raises:
-        InputError: Fixed vertices that leave others too few.
+        InputError: If too few vertices are free.
     """
     if (fixed < 0).all():
         return None
@@ -59,12 +59,13 @@ def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around
 
 @dataclass(kw_only=True)
 class HypergraphJob(RowJob):
-    """A search whose nets are given, not made of a matrix.
+    """A search on given nets.
 
     Attributes:
-        matrix: Of the vertices; where no objective needs it, without nonzeros.
-        around: Where vertices are fixed; members have owners of its vertices.
-        given (int32[given vertices], optional): Where it begins, in place of partitioners.
+        matrix: Matrix of the vertices; without nonzeros if no objective needs them.
+        around: The problem around fixed vertices, whose vertices members give owners to; None
+            without fixed vertices.
+        given (int32[vertices], optional): Owners at the start; partitioners are then not called.
     """
 
     around: Around | None = None
@@ -76,13 +77,13 @@ class HypergraphJob(RowJob):
             whole, self.limits = self.around.problem, self.around.limits
         self.hypergraph = replace(whole, vertex_weights=self.limits.vertex_weights)
         super().__post_init__()
-        self.hypergraph = whole  # partitioners know nothing of fixed ones but their parts
+        self.hypergraph = whole  # partitioners get the parts of fixed vertices, no extra weight
 
     def _problem_of(self, model: Model) -> Hypergraph:
         return self.hypergraph
 
     @property
-    def by_kind(self) -> bool:
+    def starts_by_kind(self) -> bool:
         return False
 
     @property
@@ -91,7 +92,7 @@ class HypergraphJob(RowJob):
 
     @cached_property
     def degrees(self) -> npt.NDArray[np.int64]:
-        """Other pins of the nets of every vertex: int64[n]."""
+        """Sum over a vertex' nets of the net's other pins, int64[n]."""
         others = np.diff(self.nets.net_ptr)[self.nets.nets] - 1
         ends = np.concatenate([[0], np.cumsum(others)])
         return np.diff(ends[self.nets.vertex_ptr])
@@ -113,7 +114,7 @@ class HypergraphJob(RowJob):
         found = super().context(seed)
         return found if self.around is None else self.around.within(found)
 
-    def of_rows(self, owner: Owner) -> Owner:
+    def row_owner(self, owner: Owner) -> Owner:
         return owner if self.around is None else self.around.outside(owner)
 
     def first(self, effort: str, more: int = 0) -> Owner | None:
@@ -125,7 +126,7 @@ class HypergraphJob(RowJob):
         return begin
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Partitioners of hypergraphs, the best first; efforts below best have one of them."""
+        """Starts by partitioners of hypergraphs, the best first; efforts below best have one."""
         if self.given is not None:
             return []
         weights = self.hypergraph.vertex_weights
@@ -141,12 +142,15 @@ class HypergraphJob(RowJob):
 
     def result(self) -> SearchResult:
         found = self.record.result([])
-        owners = Owners(self.of_rows(found.owners.rows))
+        owners = Owners(self.row_owner(found.owners.rows))
         return replace(found, owners=owners, warnings=self.all_warnings(owners))
 
 
 def job_with_fixed(known: Mapping[str, Any], fixed: Owner) -> RowJob:
-    """The search of these fields around fixed vertices; errors as of `fixed_around`."""
+    """Make the search around fixed vertices from the fields of a `RowJob`.
+
+    Errors: see `check_fixed` and `fixed_around`.
+    """
     check_fixed(fixed, known["limits"])
     around = fixed_around(fixed, known["hypergraph"], known["limits"])
     return RowJob(**known) if around is None else HypergraphJob(**known, around=around)

@@ -1,4 +1,4 @@
-"""What every search has: what it works on, its options, its deadlines, and what it has found."""
+"""Base classes of searches: the problem, options, deadlines, threads, and the record of trials."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from plancc.partitioners import OTHERWISE
 from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
-from plancc.search.presets import OF_ROWS, ForObjective
+from plancc.search.presets import ROW_REFINEMENT, ForObjective
 from plancc.search.record import Judge, Member, Record, SearchResult, Trial
 
 Report = Callable[[Trial], None]
@@ -30,19 +30,21 @@ Report = Callable[[Trial], None]
 
 @dataclass(kw_only=True)
 class Job:
-    """One search; how owners are improved is up to the classes that derive from it.
+    """One search. Derived classes define how owners are improved.
 
     Attributes:
         matrix: The normalised matrix.
-        limits: Of the rows of parts, or of the nonzeros that they own.
-        report: Called with every `Trial` as it ends.
-        time: EpochTime, for objective "time" only.
-        whole, deadline: Of the search, and of its steps: earlier by what is kept for another
-            objective.
-        alone: Whether steps run one after the other.
+        limits: Limits of the rows of parts, or of the nonzeros that parts own.
+        report: Called with every `Trial` when it ends.
+        effort, objective: Names; "": the options' names.
+        time: EpochTime, for objective "time" only, else None.
+        record: The trials so far.
+        whole: Deadline of the search.
+        deadline: Deadline of the current steps, which may leave time for another objective.
+        alone: Whether one step runs at a time.
 
     Raises:
-        InputError: An unknown name, a number out of range.
+        InputError: If a name is unknown or a number out of range.
     """
 
     matrix: Graph
@@ -59,7 +61,7 @@ class Job:
     warnings: list[str] = field(default_factory=list)
     alone: bool = True
 
-    numbers: ClassVar[ForObjective] = OF_ROWS
+    numbers: ClassVar[ForObjective] = ROW_REFINEMENT
 
     def __post_init__(self) -> None:
         effort, objective = self.options.for_search()
@@ -76,15 +78,15 @@ class Job:
         return self.limits.num_parts
 
     def context(self, seed: int = 1) -> Context:
-        """What passes keep to."""
+        """Limits, seed, threads and deadline for passes."""
         return Context(self.limits, seed, self.free_threads, self.deadline, self.time)
 
     def measure(self, owners: Owners) -> Member:
-        """What owners are worth, exactly."""
+        """Compute the exact figures of owners."""
         return Judge(self.matrix, self.objective, self.time, self.limits).of(owners)
 
     def note(self, step: str, begin: float, owners: Owners) -> Member:
-        """Judge owners and put them into the record."""
+        """Measure owners and add them to the record."""
         return self.record.add(step, wall_seconds() - begin, self.measure(owners))
 
     def left_out(self, error: Exception) -> None:
@@ -93,14 +95,14 @@ class Job:
 
     @property
     def free_threads(self) -> int:
-        """Threads that one step may have: all of them, unless several steps run side by side."""
+        """Threads that a step may use: all, or 1 while several steps run side by side."""
         return self.options.threads if self.alone else 1
 
     def side_by_side(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Any:
-        """``task(*each)`` on as many threads as there are; the results in order.
+        """Call ``task(*each)`` for all arguments on all threads; return the results in order.
 
-        An exception, Ctrl-C included, ends the search: what waits is dropped, and what runs stops
-        before its next sweep, native partitioners at once.
+        An exception, Ctrl-C included, ends the search: waiting tasks are dropped, running passes
+        stop before their next sweep, and native partitioners stop at once.
         """
         if self.options.threads == 1 or len(arguments) < 2:
             return [task(*each) for each in arguments]
@@ -124,26 +126,29 @@ class Job:
 
     @property
     def shared(self) -> Limits:
-        """Limits of what owners are found for."""
+        """Limits of the rows or nonzeros of the whole problem, with fixed vertices."""
         return self.limits
 
     def all_warnings(self, owners: Owners) -> list[str]:
-        """Warnings of the steps, each once, and of the balance of owners."""
+        """Warnings of the steps, without repetition, and warnings about the owners' balance."""
         notes = balance_notes(owners.sharers, self.shared, f"effort {self.effort}")
         return [*dict.fromkeys(self.warnings), *notes]
 
 
 class RefiningJob(Job, ABC):
-    """A search whose best owners are refined for another objective than the volume."""
+    """A search that refines its best owners for an objective other than the volume."""
 
     @abstractmethod
     def refine_for(self, owners: Owners, seed: int, cycles: int | None) -> Member:
-        """What the objective asks for, from these owners on; noted."""
+        """Refine owners for the objective, and note the result."""
 
     def refine_objective(
         self, owners: Sequence[Owners], cycles: int | None = None, first: int = 0
     ) -> list[Member]:
-        """From these owners on, what the objective itself asks for; `first`: of their seeds."""
+        """Refine each of these owners for the objective; nothing for the volume.
+
+        `first`: offset of the seed for the first owners; the next owners have the next seeds.
+        """
         if self.objective == "volume":
             return []
         seeds = range(self.options.seed + first, self.options.seed + first + len(owners))
@@ -152,9 +157,10 @@ class RefiningJob(Job, ABC):
         return found
 
     def refine_until_end(self, owners: Sequence[Owners], cycles: int | None = None) -> None:
-        """Refine owners for the objective; with effort best then the best ones with other seeds.
+        """Refine owners for the objective.
 
-        That goes on until the budget ends, or nothing better is found for long.
+        With effort best and a budget, refine the best owners again with other seeds, until the
+        budget ends or `ForObjective.vain` turns find nothing better.
         """
         found, made, vain = self.refine_objective(owners, cycles), len(owners), 0
         if not (found and self.effort == "best" and self.options.budget is not None):

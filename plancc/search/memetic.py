@@ -1,9 +1,10 @@
-"""Effort best: a population of partitions that are combined, mutated and replaced by likeness.
+"""Effort best: evolve a population of partitions by combination, mutation and replacement.
 
-A memetic search, as KaHyPar-E (Andre, Schlag and Schulz, 2018): V-cycles whose clusters respect two
-members combine them, V-cycles with new clusters mutate one, and a child takes the place of the most
-similar among the worse members, so that the population stays diverse. Where it has become
-alike, or finds nothing better for long, it starts again with new members beside the best one.
+This is a memetic search, like KaHyPar-E (Andre, Schlag and Schulz, 2018). A V-cycle whose clusters
+respect two members combines them. A V-cycle with new clusters mutates one member. A child replaces
+the most similar of the worse members, so that the population stays diverse. If the members have
+become alike, or if no better child appears for long, the population restarts: new members join the
+best member.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.clock import wall_seconds
-from plancc.passes.multilevel import Owner
+from plancc.graph.owners import Owner
 from plancc.search.presets import EVOLUTION
 from plancc.search.record import Member
 from plancc.search.rows import RowJob
@@ -24,10 +25,10 @@ from plancc.search.rows import RowJob
 
 @dataclass
 class Members:
-    """Members that differ.
+    """A population of different members.
 
     Attributes:
-        cost: int64[num_nets].
+        cost (int64[num_nets]): Costs of the nets.
         size: Most members.
     """
 
@@ -40,15 +41,15 @@ class Members:
         return min(self.members)
 
     def distance(self, one: Member, two: Member) -> int:
-        """Rows that the nets cost one of both more or less than the other, net by net."""
+        """Sum over nets of the difference in moved rows between two members."""
         difference = np.abs(one.spread.astype(np.int64) - two.spread)
         return int(difference @ self.cost)
 
     def add(self, child: Member) -> bool:
-        """Take a child in: whether it was.
+        """Add a child to the population if it deserves a place; return whether it was added.
 
-        A full population gives up the member most similar to the child, among the worse members. A
-        child that is the same as a member, net by net, is none.
+        In a full population, the child replaces the most similar of the worse members. If all nets
+        of the child and of a member have equal connectivity, only the better of both stays.
         """
         apart = [self.distance(child, member) for member in self.members]
         if 0 in apart and not child < self.members[apart.index(0)]:
@@ -63,7 +64,7 @@ class Members:
         return True
 
     def alike(self) -> bool:
-        """Whether the members hardly differ any more."""
+        """Whether the members hardly differ."""
         best = self.best
         apart = [self.distance(best, member) for member in self.members if member is not best]
         return not apart or float(np.mean(apart)) < EVOLUTION.alike * max(best.volume, 1)
@@ -71,10 +72,10 @@ class Members:
 
 @dataclass
 class Choice:
-    """Which of several ways pays: Thompson sampling (Thompson, 1933) with counts that fade.
+    """Choose among several ways by success: Thompson sampling (Thompson, 1933) with fading counts.
 
     Attributes:
-        won, lost (float64[number of ways]): How often each was of use, and was not.
+        won, lost (float64[number of ways]): Fading counts of successes and failures of every way.
     """
 
     won: npt.NDArray[np.float64]
@@ -94,14 +95,15 @@ class Choice:
 
 
 def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
-    """Members of the last population, the best first; none where there is nothing to search.
+    """Evolve a population; return the members of the last population, the best first.
 
-    Without a budget the search ends after `Evolution.rounds` children per member, in large graphs
-    fewer (`Evolution.visited`), or as soon as it would start again.
+    Without a budget, the search ends after `Evolution.rounds` children per member (fewer in large
+    graphs, see `Evolution.visited`), or instead of a restart.
 
     Parameters:
-        job: Its steps so far have found the founders.
-        founders: The first members; nothing that is returned first is worse than the best of them.
+        job: The search that has found the founders.
+        founders: The first members. The first member that is returned is never worse than the best
+            founder. Without founders the result is empty.
     """
     if not founders:
         return []
@@ -111,7 +113,7 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     starts = _starts(job)
     for member in [*founders, *_grown(job, founders, starts, first_seconds)]:
         population.add(member)
-    prices = job.of_kind.child_prices
+    prices = job.kind_numbers.child_prices
     choice = Choice.of(len(prices))
     rng = np.random.default_rng(job.options.seed)
     made = fruitless = restarts = 0
@@ -148,12 +150,12 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
 
 @dataclass(frozen=True)
 class _Start:
-    """A way to begin.
+    """A way to start a member.
 
     Attributes:
-        make: Called with a seed and a share of the time; owners, or None.
-        slowness: Its time, over that of METIS.
-        has_begun: Whether the search has made it with a seed.
+        make: Called with a seed and a share of the time left; returns owners, or None.
+        slowness: Time of the start, relative to METIS.
+        has_begun: Called with a seed; returns whether the search has made this start already.
     """
 
     make: Callable[[int, float], Owner | None]
@@ -162,7 +164,7 @@ class _Start:
 
 
 def _starts(job: RowJob) -> list[_Start]:
-    """Ways to begin, the best first."""
+    """The ways to start a member, the best first."""
     found = [
         _Start(partial(job.begin, each), each.how.slowness, partial(job.has_begun, each))
         for each in job.beginnings("best")
@@ -174,10 +176,10 @@ def _starts(job: RowJob) -> list[_Start]:
 def _grown(
     job: RowJob, founders: list[Member], starts: list[_Start], first_seconds: float
 ) -> list[Member]:
-    """Members beside the founders, each from another start; with a budget what it allows.
+    """Further members from different starts, as many as the budget allows.
 
-    Where the first slow start is clearly better than a quick one and the founders, more slow ones
-    come next, and new members have twice the time: combination with much worse ones is of no use.
+    If the first slow start is clearly better than a quick start and the founders, more slow starts
+    follow, and growing gets twice the time: combination with much worse members is useless.
     """
     seed, begin = job.options.seed, wall_seconds()
     share = EVOLUTION.growing_share * job.deadline.seconds_left()
@@ -187,7 +189,7 @@ def _grown(
     turns = [(start, seed) for start, seed in turns if not start.has_begun(seed)]
 
     first = turns[:1] + [(start, seed) for start in slow[:1]]
-    # These are made where the start decides, however long that takes.
+    # on even graphs the start decides the result: make the first starts without a time limit
     until = np.inf if job.kind in ("even", "dense") else begin + share
     found = _grow(job, first, until, first_seconds)
     slower, rest = [(start, seed) for start in slow[1:]], turns[1:]
@@ -205,7 +207,7 @@ def _grown(
 
 
 def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -> list[Member]:
-    """Members of a restart, with new seeds."""
+    """New members for a restart, with new seeds."""
     until = wall_seconds() + EVOLUTION.restart_share * job.deadline.seconds_left()
     tasks = [(start, (seed + k) % 2**31) for k in range(2) for start in starts]
     found = _grow(job, tasks[: EVOLUTION.size - 1], until, first_seconds / EVOLUTION.restart_share)
@@ -215,7 +217,7 @@ def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -
 def _grow(
     job: RowJob, tasks: list[tuple[_Start, int]], until: float, first_seconds: float
 ) -> list[Member | None]:
-    """Members from starts and seeds; None for starts that failed or came too late."""
+    """Members from pairs (start, seed); None for a start that failed or came too late."""
 
     def grow(start: _Start, seed: int) -> Member | None:
         late = wall_seconds() > until or job.deadline.passed()
@@ -228,18 +230,18 @@ def _grow(
 
 
 def _member(job: RowJob, start: _Start, seed: int) -> Member | None:
-    """A start with a separate chain of V-cycles."""
+    """Make a member from a start, by sweeps and V-cycles."""
     owner = start.make(seed, EVOLUTION.start_share)
     if owner is None:
         return None
-    member = job.chain(owner, seed, job.of_kind.member_cycles)
-    if job.of_kind.cuts and not job.deadline.passed():
+    member = job.chain(owner, seed, job.kind_numbers.member_cycles)
+    if job.kind_numbers.cuts and not job.deadline.passed():
         member = min(member, job.polish(member.owner, np.random.default_rng([seed, 2])))
     return member
 
 
 def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Member | None]:
-    """Two members to be combined, the better one first, or one to be mutated."""
+    """Draw two members to combine, the better member first, or one member to mutate and None."""
     members = population.members
     if len(members) == 1 or rng.random() < EVOLUTION.mutations:
         return members[int(rng.integers(len(members)))], None
@@ -250,11 +252,11 @@ def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Mem
 def _child(
     job: RowJob, one: Member, two: Member | None, number: int, prices: tuple[float, ...]
 ) -> Member:
-    """A V-cycle from two members or from one, polished where cuts pay and it beats both."""
+    """Make a child by a V-cycle from two members or one; polish a better child if cuts pay."""
     rng = np.random.default_rng([job.options.seed, 1, number])
     step = f"{'combined' if two is not None else 'mutated'} {number + 1}"
     other = None if two is None else two.owner
     child = job.cycle(one.owner, rng, step, other, prices=prices)
-    if job.of_kind.cuts and child < one and not job.deadline.passed():
+    if job.kind_numbers.cuts and child < one and not job.deadline.passed():
         child = min(child, job.polish(child.owner, rng))
     return child

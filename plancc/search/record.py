@@ -1,4 +1,4 @@
-"""What a search tried, what owners are worth, and the best that it found so far."""
+"""The trials of a search, the figures of owners, and the best owners so far."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochTime
 from plancc.graph.graph import Graph
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.models.limits import Limits
-from plancc.passes.multilevel import Owner
 
 if TYPE_CHECKING:
     from plancc.search.expectation import Expectation
@@ -26,13 +25,14 @@ class Trial:
     """One step of a search.
 
     Attributes:
-        step: What was done, in a few words.
-        seconds: Wall-clock time of this step.
-        value, volume: Of the step's owners: the objective (None where it is of the parts and the
-            step is for nodes), and rows moved.
-        overload: Weight of all parts above the limit, over that of an average part; every
-            constraint.
-        best: Whether they were the best so far: by overload, value, volume.
+        step: Name of the step, in a few words.
+        seconds: Wall-clock time of the step.
+        value: The objective of the step's owners. None if the objective concerns parts and the step
+            concerns nodes.
+        volume: Rows that the step's owners move.
+        overload: Weight of all parts above the limit, over the weight of an average part; the sum
+            over all constraints.
+        best: Whether the owners were the best so far, by overload, then value, then volume.
     """
 
     step: str
@@ -48,10 +48,13 @@ class SearchResult:
     """The best owners of a search, and how they were found.
 
     Attributes:
-        value, volume: The objective, and rows moved.
-        tried: In the order in which the steps ended.
-        seconds: Of the whole search.
-        others: The best of efforts below, as balanced: with numbers and hops they may be quicker.
+        owners: The best owners.
+        value, volume: The owners' objective, and rows moved.
+        tried: Trials, in the order in which the steps ended.
+        warnings: Warnings for the user.
+        seconds: Wall-clock time of the whole search.
+        others: The best owners of lower efforts that are as balanced. With numbers for the machine
+            and node-aware exchanges, their epochs may be faster.
         how: Other entries of a plan's provenance.
     """
 
@@ -71,10 +74,12 @@ class SearchResult:
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """Owners and what they are worth, ordered by overload and volume.
+    """Owners and their figures; members are ordered by overload, then volume.
 
     Attributes:
-        value: Of the objective.
+        overload: See `Trial`.
+        value: Value of the objective.
+        volume: Rows moved.
         spread (int32[num_nets], optional): Connectivity of every net.
     """
 
@@ -94,18 +99,19 @@ class Member:
 
     @property
     def merit(self) -> tuple[float, float, int]:
-        """By the objective: less is better."""
+        """Key of the order by the objective; less is better."""
         return self.overload, self.value, self.volume
 
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """What owners are worth, counted exactly.
+    """Computes the exact figures of owners.
 
     Attributes:
-        objective: In `plancc.cost.objectives.OBJECTIVES`.
-        time: EpochTime, for objective "time" only.
-        limits: Of the rows of parts, or of nonzeros where these have owners of their own.
+        objective: A name in `plancc.cost.objectives.OBJECTIVES`.
+        time: EpochTime, for objective "time" only, else None.
+        limits: Limits of the parts' rows, or of nonzeros if nonzeros have owners.
+        expectation: The expected volume that replaces the objective; None: the objective.
     """
 
     matrix: Graph
@@ -127,36 +133,38 @@ class Judge:
 
 @dataclass
 class Record:
-    """The trials of a search as they end; threads may add to it.
+    """The trials of a search; several threads may add trials.
 
     Attributes:
         report: Called with every trial.
-        best: By overload, value, volume.
-        effort: Whose steps they are; `of_effort` has the best of each.
+        best: The best member, by overload, then value, then volume.
+        effort: The effort to which new steps belong.
+        best_of_effort: The best member of every effort.
+        start: Wall-clock second at which the search began.
     """
 
     report: Callable[[Trial], None] | None = None
     trials: list[Trial] = field(default_factory=list)
     best: Member | None = None
     effort: str = ""
-    of_effort: dict[str, Member] = field(default_factory=dict)
+    best_of_effort: dict[str, Member] = field(default_factory=dict)
     start: float = field(default_factory=wall_seconds)
     _lock: Lock = field(default_factory=Lock)
 
     def add(self, step: str, seconds: float, member: Member) -> Member:
-        """Note a step; its owners are kept if they are better. Returns the member.
+        """Note a step, and keep its member if it is better. Returns the member.
 
-        Of equally good ones those are kept whose bytes come first, so that it does not matter which
-        of several threads is the first to end.
+        Of two equally good members, the record keeps the one whose bytes come first. So the result
+        does not depend on which thread ends first.
         """
         with self._lock:
             best = self.best
             better = best is None or member.merit < best.merit
             if better or (best and member.merit == best.merit and _bytes(member) < _bytes(best)):
                 self.best = member
-            known = self.of_effort.get(self.effort)
+            known = self.best_of_effort.get(self.effort)
             if known is None or member.merit < known.merit:
-                self.of_effort[self.effort] = member
+                self.best_of_effort[self.effort] = member
             trial = Trial(step, seconds, *member.merit[1:], member.overload, better)
             self.trials.append(trial)
             if self.report is not None:
@@ -165,7 +173,7 @@ class Record:
 
     @property
     def least_volume(self) -> int:
-        """Least volume of all steps, whatever their balance."""
+        """Least volume of all steps, also of steps above the limits."""
         return min(trial.volume for trial in self.trials)
 
     @property
@@ -174,7 +182,7 @@ class Record:
         return sum(trial.seconds for trial in self.trials)
 
     def found(self) -> Member:
-        """The best so far; at least one step must have been noted."""
+        """The best member so far; at least one step must have been noted."""
         assert self.best is not None
         return self.best
 
@@ -182,7 +190,7 @@ class Record:
         best, seconds = self.found(), wall_seconds() - self.start
         others = [
             each.owners
-            for each in self.of_effort.values()
+            for each in self.best_of_effort.values()
             if each is not best and each.overload <= best.overload
         ]
         return SearchResult(

@@ -1,4 +1,4 @@
-"""The steps of a search by rows; which ones are made is up to the efforts."""
+"""`RowJob`: the steps of a search by rows. `plancc.search.effort` chooses and orders the steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plancc.clock import wall_seconds
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
 from plancc.errors import BackendError, BackendUnavailable
-from plancc.graph.owners import Owners
+from plancc.graph.owners import Owner, Owners
 from plancc.models import build_problem
 from plancc.models.base import Model
 from plancc.models.graph import GraphModel
@@ -36,11 +36,18 @@ from plancc.passes.bound import least_volume, reaches
 from plancc.passes.clusters import Clusters, degrees_of, find_clusters, links_of
 from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.kernels.state import State, boundary, state_of, volume
-from plancc.passes.multilevel import Owner, Sweeps
+from plancc.passes.multilevel import Sweeps
 from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
 from plancc.search.job import RefiningJob
-from plancc.search.presets import IMPROVED, OF_KIND, QUICK_CUTS, SINGLE_CUTS, OfKind, Starts
+from plancc.search.presets import (
+    IMPROVED,
+    KIND_NUMBERS,
+    QUICK_CUTS,
+    SINGLE_CUTS,
+    KindNumbers,
+    Starts,
+)
 from plancc.search.record import Member
 from plancc.search.starts import Beginning, beginnings, highest, is_mild, kind_of, tightest
 
@@ -48,7 +55,7 @@ if TYPE_CHECKING:
     from plancc.search.expectation import Expectation
 
 Refiner = Callable[[Sweeps, "Nets", "State"], Any]
-"""Improves a state."""
+"""A function that improves a state in place."""
 
 
 @dataclass(kw_only=True)
@@ -56,14 +63,19 @@ class RowJob(RefiningJob):
     """A search for owners of rows.
 
     Attributes:
-        hypergraph: Whose vertices weigh what the parts share.
-        cut_made: Whether it started from the strongest partitioner's cut, for an expected volume.
-        decided: Whether that cut was so good that no other start is made.
-        ready: Starts that were made with others in one process, or for an effort below, by what was
-            called and by seed.
-        first_seconds: Of the first start.
-        founders: What effort balanced found, and what that was combined from.
-        strong: What partitioners found at their best, where they came before that.
+        hypergraph: The nets, with the vertex weights that parts share.
+        expectation: The expected volume of mini-batches; None for other objectives.
+        starter: Name of the partitioner that starts from `base`.
+        kind: Kind of the graph; "" before the first start.
+        cut_made: Whether the strongest partitioner's cut was made, for an expected volume.
+        decided: Whether this cut was so good that no other start is made.
+        begun: Names and seeds of the starts that were made.
+        ready: Results that a partitioner has made ahead, in one process with others or for a lower
+            effort, by the parameters of the call and the seed.
+        first_seconds: Seconds of the first start.
+        founders: Members of effort balanced.
+        strong: Members from partitioners with their highest presets, if these ran first.
+        nets: The nets of `hypergraph`, for kernels.
     """
 
     hypergraph: Hypergraph
@@ -90,20 +102,20 @@ class RowJob(RefiningJob):
 
     @cached_property
     def graph(self) -> WeightedGraph:
-        """The undirected graph: 8 bytes per nonzero of a directed matrix, made at first use."""
+        """The undirected graph, made at first use; 8 bytes per nonzero of a directed matrix."""
         graph: WeightedGraph = self._problem_of(GraphModel())
         return graph
 
     @cached_property
     def base(self) -> Hypergraph | WeightedGraph:
-        """What partitioners are given unless a start says otherwise."""
+        """The problem for partitioners, unless a start has a problem of its own."""
         problem: Hypergraph | WeightedGraph
-        problem = self.graph if self.by_kind else self._problem_of(self.model)
+        problem = self.graph if self.starts_by_kind else self._problem_of(self.model)
         return problem
 
     @cached_property
     def clusters(self) -> Clusters | None:
-        """Clusters, and the graph between them; None where there are none or too many."""
+        """Clusters, and the graph between them; None if there are no clusters, or too many."""
         links, weight = links_of(self.matrix, self.nets), self.nets.weight
         rng = np.random.default_rng(self.options.seed)
         return find_clusters(links, weight, self.limits, rng, self.deadline.passed)
@@ -115,43 +127,42 @@ class RowJob(RefiningJob):
 
     @property
     def size(self) -> int:
-        """Nonzeros, by which the number of starts is chosen."""
+        """Number of nonzeros, which determines the number of starts."""
         return self.matrix.num_nonzeros
 
     @property
     def kind_now(self) -> str:
-        """Kind of the graph, before the first start by its degrees alone."""
+        """Kind of the graph; before the first start, by its degrees alone."""
         return self.kind or kind_of(self.degrees)
 
     @property
-    def of_kind(self) -> OfKind:
-        """What efforts do on this kind of graph."""
-        return OF_KIND[self.kind_now]
+    def kind_numbers(self) -> KindNumbers:
+        """Numbers of the efforts for this kind of graph."""
+        return KIND_NUMBERS[self.kind_now]
 
     @property
     def few(self) -> bool:
-        """Whether there are so few parts that several starts are made, since they differ much."""
+        """Whether there are so few parts that starts differ much, and several starts are made."""
         return self.num_parts <= FEW and self.expectation is None
 
     @property
-    def by_kind(self) -> bool:
-        """Whether starts are chosen by the kind of graph: the model leaves that to the search."""
+    def starts_by_kind(self) -> bool:
+        """Whether the search chooses starts by the kind of graph; otherwise the model does."""
         return self.model.starts_from_cut
 
     def _given(self, how: Start) -> Hypergraph | WeightedGraph:
-        """What a start is given that works on all vertices."""
+        """The problem for a start on all vertices: the hypergraph, or the graph."""
         if not how.objective:
             return self.hypergraph
         return replace(self.graph, objective=how.objective)
 
     def first(self, effort: str, more: int = 0) -> Owner | None:
-        """Owners of the best start that does not fail, noted; None if there is nothing to search.
+        """Make and note the best start that does not fail; None if there is nothing to search.
 
-        `more` is that of `begin`. From then on `kind` is what is measured of the graph and of these
-        owners.
+        For `more`, see `begin`. Sets `kind` from the graph's degrees and these owners' boundary.
         """
         owner = None
-        self.kind, self.starter = "", AUTO  # an effort below has no part in what is chosen
+        self.kind, self.starter = "", AUTO  # the choice must not depend on a lower effort
         self.begun.clear()
         for way in self._first_ways(effort, more):
             try:
@@ -169,13 +180,13 @@ class RowJob(RefiningJob):
         return owner
 
     def _first_by(self, how: Beginning, more: int) -> Owner | None:
-        owner = self._by_tightest(how, self.options.seed)
+        owner = self._start_by_tightest(how, self.options.seed)
         return self.begin(how, self.options.seed, more=more) if owner is None else owner
 
     def _first_ways(self, effort: str, more: int) -> Iterator[Callable[[], Owner | None]]:
-        """Starts for the kind of graph, then the partitioners of graphs that are not among them.
+        """Yield the starts for the kind of graph, then starts by the other partitioners of graphs.
 
-        If all of them fail, the built-in one begins.
+        If all of them fail, the built-in partitioner makes the start.
         """
         beginnings, seed = self.beginnings(effort), self.options.seed
         for each in beginnings:
@@ -192,15 +203,15 @@ class RowJob(RefiningJob):
                     yield partial(self.start, self.graph, adapter, seeds=[seed])
 
     def _measured(self, owner: Owner) -> str:
-        """Kind of the graph, by the boundary of these owners."""
+        """Kind of the graph, by its degrees and the boundary of these owners."""
         rows = len(boundary(self.nets, self.state(owner)))
         return kind_of(self.degrees, rows / len(owner))
 
-    def _by_tightest(self, how: Beginning, seed: int) -> Owner | None:
-        """Owners of a start that balances the tightest constraint alone, noted.
+    def _start_by_tightest(self, how: Beginning, seed: int) -> Owner | None:
+        """Make and note a start that balances only the tightest constraint.
 
-        None where the others are missed by more than V-cycles restore well, or where such a start
-        is not tried (`plancc.search.starts.tightest`).
+        None if the owners miss the other constraints by more than V-cycles can restore, or if such
+        a start is not tried (`plancc.search.starts.tightest`).
         """
         one = tightest(self.degrees, self.limits)
         if how.how.clustered or one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
@@ -216,8 +227,8 @@ class RowJob(RefiningJob):
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Starts for the kind of graph, the best first; none where the model has its own."""
-        if not self.by_kind:
+        """Starts for the kind of graph, the best first; empty if the model chooses the start."""
+        if not self.starts_by_kind:
             return []
         of_matrix = self.hypergraph.vertex_weights, self.size, self.num_parts
         rules = self.expectation is None, is_mild(self.degrees)
@@ -225,20 +236,20 @@ class RowJob(RefiningJob):
         return [each for each in found if each.how.objective or self.model.problem is Hypergraph]
 
     def highest(self) -> list[Beginning]:
-        """Every installed partitioner with its highest preset."""
-        return highest(self.model.problem is Hypergraph, self.by_kind)
+        """Starts by every installed partitioner with its highest preset."""
+        return highest(self.model.problem is Hypergraph, self.starts_by_kind)
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
-        """Whether that start was made with this seed."""
+        """Whether this start was made with this seed."""
         return (*how.name, seed) in self.begun
 
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Owners of a start, noted; see `start`.
+        """Make and note a start; see `start`.
 
-        `more`: seeds after this one that will follow. Where that saves time, the partitioner works
-        with them too, in the same process; starts with these seeds then take what it found.
+        `more`: number of next seeds that will be needed. If this saves time, the partitioner runs
+        with these seeds too, in the same process, and later starts take its results.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:
@@ -249,14 +260,14 @@ class RowJob(RefiningJob):
         if self.clusters is None:
             if self.matrix.types is None:
                 return self.scattered(seed)
-            # Limits of every type end clusters early, where sweeps of random rows end far away.
+            # with types, limits end clusters early, and sweeps from random rows end far from good
             return self.start(self.graph, seeds=[seed], share=share)
         problem = replace(self.clusters.graph, objective=how.how.objective)
         given: Any = {"preset": how.how.preset, "share": share, "label": self.clusters.label}
         return self.start(problem, how.adapter, seeds=[seed], **given)
 
     def scattered(self, seed: int) -> Owner:
-        """Random owners, noted: where there are no communities, sweeps need no better start."""
+        """Make and note random owners: without communities, sweeps need no better start."""
         begin = wall_seconds()
         owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.limits.capacities)
         self.note(f"random seed {seed}", begin, Owners(owner))
@@ -274,20 +285,23 @@ class RowJob(RefiningJob):
         limits: Limits | None = None,
         label: Owner | None = None,
     ) -> Owner | None:
-        """Owners of one partitioner, noted; None if it failed and something else was found.
+        """Run a partitioner, and note its owners; None if it failed after another success.
 
-        It has one thread, so that the same seed gives the same owners: several starts run side by
-        side.
+        A partitioner has one thread, so that the same seed gives the same owners. Several starts
+        run side by side instead.
 
         Parameters:
-            adapter: None: the best one that is installed; for `base` from then on the same.
-            seeds: The first is the seed of the owners; owners of the others are kept until they are
-                asked for.
-            share: Of the time left, for the partitioner; None: whatever the budget says.
-            needed: Whether its failure is a warning.
-            limits: What it balances, if not all that the search does: the weights of the problem.
-            label (int32[n], optional): The problem's vertex that stands for every vertex; None:
-                they are the same.
+            problem: The problem to partition.
+            adapter: The partitioner. None: the best installed partitioner; for `base`, the same one
+                in all later calls.
+            seeds: The first seed is that of the returned owners; the results of the other seeds are
+                kept in `ready`.
+            preset: Preset of the partitioner; None: its default.
+            share: Share of the time left for the partitioner; None: no limit but the budget.
+            needed: Whether a failure causes a warning.
+            limits: Limits of the problem's weights, if they are not the search's limits.
+            label (int32[n], optional): For every vertex of the graph, its vertex in the problem;
+                None: the same vertices.
         """
         time_limit = limit = self.options.time_limit or np.inf
         starts = adapter is None and problem is self.base
@@ -308,9 +322,10 @@ class RowJob(RefiningJob):
             plain = limits is None and label is None
             result = self._result(problem, seeds, options, limits or self.shared, plain)
         except (BackendError, BackendUnavailable) as error:
-            if self.record.best is None or not self.kind:  # `first` goes on to the next
+            if self.record.best is None or not self.kind:  # `first` tries the next start
                 raise
-            in_time = limit == time_limit or STOPPED not in str(error)  # a share ends as it should
+            # a partitioner that stops at the end of its share of the time has not failed
+            in_time = limit == time_limit or STOPPED not in str(error)
             if needed and in_time and not self.deadline.stopped():
                 self.left_out(error)
             return None
@@ -333,9 +348,10 @@ class RowJob(RefiningJob):
         limits: Limits,
         plain: bool,
     ) -> PartitionResult:
-        """What a partitioner finds with the first seed; what it finds with all seeds is kept.
+        """Result of a partitioner for the first seed; results for the other seeds go to `ready`.
 
-        `plain`: It has all vertices and limits of the search; other results are not kept.
+        `plain`: whether the problem has all vertices and limits of the search; other results are
+        not kept.
         """
         objective = getattr(problem, "objective", "")
         keys = [(options.partitioner, options.preset, objective, each) for each in seeds]
@@ -355,28 +371,28 @@ class RowJob(RefiningJob):
         return state_of(self.nets, owner, self.num_parts)
 
     def note_state(self, step: str, begin: float, state: State) -> Member:
-        """Judge the owners of a state and put them into the record."""
+        """Measure the owners of a state, and add them to the record."""
         seconds = wall_seconds() - begin
         return self.record.add(step, seconds, self.member_of(state))
 
     def member_of(self, state: State, by_volume: bool = False) -> Member:
-        """What the owners of a state are worth; with `by_volume` their value is the volume."""
+        """The member for the owners of a state; with `by_volume`, its value is the volume."""
         rows, owners = volume(self.nets, state), Owners(state.owner)
         value: float = rows
         if self.expectation is not None and not by_volume:
-            value = self.expectation.value(self.of_rows(state.owner), self.num_parts)
+            value = self.expectation.value(self.row_owner(state.owner), self.num_parts)
         elif self.objective != "volume" and not by_volume:
-            whole = Owners(self.of_rows(state.owner))
+            whole = Owners(self.row_owner(state.owner))
             parts = traffic(self.matrix, whole, self.num_parts)
             value = objective_value(self.objective, parts, whole, self.time)
         return Member(self.limits.overload(state.sums), value, rows, owners, state.spread)
 
-    def of_rows(self, owner: Owner) -> Owner:
+    def row_owner(self, owner: Owner) -> Owner:
         """Owners of the rows of the matrix, from a member's owners."""
         return owner
 
     def member(self, owner: Owner) -> Member:
-        """Owners as a member that is not noted."""
+        """The member for owners, with the volume as its value; it is not noted."""
         return replace(self.member_of(self.state(owner), by_volume=True), owners=Owners(owner))
 
     def sweeps(self, rng: np.random.Generator, numbers: VCycles = V_CYCLES) -> Sweeps:
@@ -384,19 +400,19 @@ class RowJob(RefiningJob):
         return Sweeps(self.limits, rng, self.deadline, threads=threads, numbers=numbers)
 
     def refined(self, step: str, owner: Owner, sweeps: Sweeps, *refiners: Refiner) -> Member:
-        """What refiners make of owners on the finest level, one after the other; noted."""
+        """Apply refiners to owners on the finest level, one after the other; note the result."""
         begin, state = wall_seconds(), self.state(owner)
         for refine in refiners:
             refine(sweeps, self.nets, state)
         return self.note_state(step, begin, state)
 
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
-        """Minimum cuts: the owners get no worse, if they are within the limit."""
-        sweeps = self.sweeps(np.random.default_rng(0))  # which draws nothing
+        """Apply minimum cuts, and note the result; owners within the limit get no worse."""
+        sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts draw no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
 
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Wide minimum cuts and localised searches, where parts have few neighbours."""
+        """Apply wide minimum cuts and local searches, for parts with few neighbours; note it."""
         return self.refined("polished", owner, self.sweeps(rng), Sweeps.polish)
 
     def cycle(
@@ -408,9 +424,10 @@ class RowJob(RefiningJob):
         cuts: Cuts | None = CUTS,
         prices: tuple[float, ...] | None = None,
     ) -> Member:
-        """One V-cycle, from one partition or from two.
+        """Run one V-cycle from one partition or from two, and note the result.
 
-        `cuts`: minimum cuts on every level; `prices`: of overweight, from sweep to sweep.
+        `cuts`: presets of minimum cuts on every level, None for no cuts. `prices`: prices of
+        overweight from sweep to sweep, None for the default.
         """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         anneal = partial(sweeps.anneal_and_cut, cuts=cuts) if cuts else sweeps.anneal
@@ -422,14 +439,14 @@ class RowJob(RefiningJob):
 
     @cached_property
     def improvable(self) -> bool:
-        """Whether `improve` can do anything, and is worth its process."""
+        """Whether `improve` can run and is worth its process."""
         least, most = IMPROVED
         one = self.nets.weight.shape[1] == 1 and least <= self.size <= most
         able = self.model.problem is Hypergraph and improver(self.hypergraph) is not None
         return one and able
 
     def improve(self, member: Member, seed: int) -> Member:
-        """A V-cycle of a library from a member, or the member if that is no better, or fails."""
+        """Run a library's V-cycle from a member; return the better of the member and the result."""
         limit = min(self.options.time_limit or np.inf, self.deadline.seconds_left())
         begin, stop, problem = wall_seconds(), self.deadline.stopped, self.hypergraph
         try:
@@ -441,7 +458,7 @@ class RowJob(RefiningJob):
         return min(member, self.note(f"V-cycle of a library, seed {seed}", begin, Owners(owner)))
 
     def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """One V-cycle within the limit: no worse, if the owners are within it."""
+        """Run and note one V-cycle within the limit; owners within the limit get no worse."""
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         state = sweeps.v_cycle(self.nets, owner, sweeps.improve)
         return self.note_state("V-cycle within the limit", begin, state)
@@ -449,16 +466,18 @@ class RowJob(RefiningJob):
     def chain(
         self, owner: Owner, seed: int, cycles: int, cuts: Cuts | None = CUTS, quick: bool = False
     ) -> Member:
-        """Sweeps and V-cycles one after the other, from where the last one ended.
+        """Run sweeps and then V-cycles from a start, each from the result before.
 
-        `quick`, as for effort fast: sweeps are quick ones, all within the limit on even graphs, and
-        minimum cuts look less far.
+        `quick`: presets of effort fast. Sweeps are quick, even graphs get only sweeps within the
+        limit, and minimum cuts reach less far.
 
-        Sweeps beyond the limit are not made on thin graphs, where they spoil the start; where they
-        do so elsewhere, with a start within the limit, sweeps within it are tried too. No V-cycle
-        follows one that found nothing better. Parts of thin graphs, in quick chains of even ones
-        too, that are above one of several limits come below it in a V-cycle: clusters carry weight
-        through chains of neighbouring parts, where single vertices would go to parts far away.
+        Thin graphs get no sweeps beyond the limit, which would spoil the start. On other graphs, if
+        such sweeps spoil a start within the limit, sweeps within the limit are tried too. The
+        V-cycles end when one finds nothing better.
+
+        If parts are above one of several limits in a thin graph (or, with `quick`, in an even
+        graph), a V-cycle restores the limit first: clusters carry weight through chains of
+        neighbouring parts, while single vertices would go to parts far away.
         """
         rng, best = np.random.default_rng(seed), self.member(owner)
         thin, even = self.kind == "thin", quick and self.kind == "even"
@@ -488,7 +507,7 @@ class RowJob(RefiningJob):
         cuts: Cuts | None = None,
         rng: np.random.Generator | None = None,
     ) -> Member:
-        """V-cycles one after the other, until one finds nothing better."""
+        """Run V-cycles one after the other, until one finds nothing better; return the best."""
         rng = rng or np.random.default_rng([seed, 3])
         for k in range(1, cycles + 1):
             if self.deadline.passed() or self.is_least(best):
@@ -501,26 +520,26 @@ class RowJob(RefiningJob):
 
     @cached_property
     def least(self) -> int:
-        """The volume that no partition within the limits is below."""
+        """Lower bound of the volume of all partitions within the limits."""
         return least_volume(self.nets, self.limits)
 
     def is_least(self, member: Member) -> bool:
-        """Whether there is hardly less volume than a member has."""
+        """Whether a member's volume is close to the lower bound `least`."""
         return reaches(member.volume, member.overload, self.least)
 
     @property
     def refinable(self) -> Hypergraph:
-        """What refinement for the objective works on."""
+        """The hypergraph that refinement for the objective works on."""
         return self.hypergraph if self.expectation is None else self.expectation.problem
 
     def refine_for(
         self, owners: Owners, seed: int, cycles: int | None, other: Owner | None = None
     ) -> Member:
-        """What the objective asks for, from one partition, or from two for an expected volume."""
+        """Refine one partition for the objective, or combine two for an expected volume."""
         begin = wall_seconds()
         if self.expectation is None:
             pass_ = refiner(self.objective, cycles)
-        else:  # the last percent of a sample says little of other batches
+        else:  # polish in effort best only: a sample's last percent says little about other batches
             pass_ = self.expectation.refiner(cycles, self.options.effort == "best")
         better = pass_.refine(owners.rows, self.refinable, self.context(seed), other)
         how = "refined" if other is None else "combined"

@@ -1,20 +1,23 @@
-"""Which partitioners begin a search, by what is measured of the graph.
+"""Kinds of graphs, and the partitioners that start a search on each kind.
 
-A partitioner says on which kinds of graphs it begins, and for which efforts
-(`plancc.partitioners.adapter.Start`). Before anything is cut there are two kinds, by degrees; the
-boundary of the first, quick cut tells three more, since it says what sweeps can reach:
+A partitioner declares the kinds of graphs and the efforts that it starts
+(`plancc.partitioners.adapter.Start`). Before the first cut, degrees distinguish two kinds, hubs and
+even. The boundary of the first quick cut distinguishes three more, since it shows what sweeps can
+reach:
 
 =====  ===========================================================================================
 hubs   some vertices have many neighbours, as in collaboration and dense social networks
-wide   besides, nearly every row is on the boundary: sweeps decide, not the start
+wide   hubs, and nearly every row is on the boundary: sweeps decide the result, not the start
 even   no vertex has many neighbours, as in meshes
-dense  besides, nearly every row is on the boundary, as in small matrices with long rows
-thin   few rows are, and degrees are even, as in roads: minimum cuts decide, sweeps spoil the start
+dense  even, and nearly every row is on the boundary, as in small matrices with long rows
+thin   even, and few rows are on the boundary, as in roads: minimum cuts decide the result, and
+       sweeps spoil the start
 =====  ===========================================================================================
 
-A partitioner cuts longer boundaries with several weights than with one. Where one limit is tighter
-than the others, as that of rows in ``nnz:0.1,rows``, a start that balances it alone is tried first
-on even graphs (`tightest`), and kept if it holds the others too, or nearly so on a thin graph.
+With several weights, a partitioner cuts longer boundaries than with one weight. If one limit is
+tighter than the others, as the limit of rows in ``nnz:0.1,rows``, even graphs first get a start
+that balances this constraint alone (`tightest`). The start is kept if it holds the other limits
+too; on a thin graph it may miss them slightly.
 """
 
 from __future__ import annotations
@@ -35,20 +38,20 @@ from plancc.search.presets import KINDS, Starts
 
 @dataclass(frozen=True)
 class Beginning:
-    """A partitioner, and how it is called."""
+    """A start: a partitioner, and the parameters of its call."""
 
     adapter: Adapter
     how: Start
 
     @property
     def name(self) -> tuple[str, ...]:
-        """The partitioner, its preset and its objective, and whether it is given clusters."""
+        """Names of the partitioner, its preset and its objective; with "clusters" on clusters."""
         clusters = ("clusters",) if self.how.clustered else ()
         return self.adapter.name, self.how.preset, self.how.objective, *clusters
 
 
 def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
-    """Whether a good share of the edges is that of vertices with many neighbours."""
+    """Whether vertices with many neighbours have a considerable share of the edges."""
     total = int(degree.sum())
     if total == 0:
         return False
@@ -59,29 +62,32 @@ def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
 
 
 def is_uneven(degree: npt.NDArray[np.int64], than: float = KINDS.uneven) -> bool:
-    """Whether degrees differ as in graphs of people, papers and pages, not as in meshes."""
+    """Whether degrees differ as in graphs of people, papers or pages, and not as in meshes.
+
+    `than`: threshold, see `Kinds.uneven`.
+    """
     found = degree.astype(np.float64)
     return bool((found * found).sum() * len(found) > than * found.sum() ** 2)
 
 
 def is_mild(degree: npt.NDArray[np.int64]) -> bool:
-    """Whether degrees differ little for a graph with hubs: METIS is as quick as on meshes."""
+    """Whether degrees differ little for a graph with hubs; METIS is then as fast as on meshes."""
     return not is_uneven(degree, KINDS.mild)
 
 
 def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: int) -> bool:
-    """Whether the quick start is one from clusters."""
+    """Whether effort fast starts from a partition of clusters."""
     whole = num_parts <= FEW and is_mild(degree)
     return effort == "fast" and int(degree.sum()) >= LARGE and has_hubs(degree) and not whole
 
 
 def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str:
-    """Kind of a graph, one of `OF_KIND`.
+    """Kind of a graph, one of `KIND_NUMBERS`.
 
     Parameters:
         degree (int64[n]): Neighbours of the vertices in the undirected graph.
-        boundary: Share of the rows on the boundary of a quick cut; None: not known, so that the
-            graph is neither wide nor dense nor thin.
+        boundary: Share of the rows on the boundary of a quick cut. None: unknown; the kind is then
+            "hubs" or "even".
     """
     kind = "hubs" if has_hubs(degree) else "even"
     if boundary is not None and boundary > KINDS.wide:
@@ -90,10 +96,11 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 
 
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
-    """The constraint with the smallest epsilon, if starts should balance it alone.
+    """Limits with the tightest constraint only, if a start should balance this constraint alone.
 
-    None where there is no other constraint, or one as tight; on graphs with hubs, whose weights
-    differ too much; and where the limit allows less than `Starts.least_slack` average vertices.
+    None if there is only one constraint, if another constraint is as tight, on graphs with hubs,
+    whose weights differ too much, or if the limit leaves room for fewer than `Starts.least_slack`
+    average vertices.
     """
     first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
     slack = first.epsilon[0] * len(degree) / limits.num_parts
@@ -110,18 +117,20 @@ def beginnings(
     beside: bool = True,
     mild: bool = False,
 ) -> Iterator[Beginning]:
-    """Starts of the installed partitioners on a kind of graph, the best first.
+    """Yield the starts of the installed partitioners on a kind of graph, the best first.
 
-    There are none where the best partitioner of graphs brings no starts: it then begins by
-    `auto_rank`, as does whoever stands in where nothing else is installed. Where vertices have
-    several weights and boundaries are long, partitioners of one weight are for effort best only:
-    what they miss is dear to restore.
+    If the best installed partitioner of graphs declares no starts, there are none, and partitioners
+    start by `auto_rank`. If vertices have several weights and boundaries are long, partitioners of
+    one weight serve effort best only, since restoring the other limits costs much.
 
     Parameters:
-        kind: One of `OF_KIND`.
-        effort: Effort best has the starts of the others too, but those for effort fast alone.
-        weights: int64[n] or int64[n, num_constraints].
-        beside: Also starts that are worth it only beside others, into few parts.
+        kind: A key of `KIND_NUMBERS`.
+        effort: Name of the effort. Effort best has the starts of the other efforts too, except the
+            starts that only effort fast has.
+        weights (int64[n] or int64[n, num_constraints]): Vertex weights.
+        num_nonzeros, num_parts: Sizes, which restrict some starts.
+        beside: Whether to yield starts that are worthwhile only in addition to others, into few
+            parts.
         mild: `is_mild` of the degrees.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
@@ -152,10 +161,11 @@ def beginnings(
 
 
 def highest(hypergraphs: bool, graphs: bool = True) -> list[Beginning]:
-    """Every installed partitioner with its highest preset, the quickest first.
+    """Starts by every installed partitioner with its highest preset, the fastest first.
 
     Parameters:
-        hypergraphs, graphs: What may be partitioned; partitioners that take both get hypergraphs.
+        hypergraphs, graphs: Whether hypergraphs, and graphs, may be partitioned. A partitioner that
+            takes both gets hypergraphs.
     """
     found = []
     for adapter in PARTITIONERS.loaded().values():

@@ -1,4 +1,4 @@
-"""Checks of a graph format: what `plancc.graph.formats` relies on."""
+"""Checks of a graph format, for all that `plancc.graph.formats` relies on."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from plancc.graph.formats import FORMATS, find_format, read_graph, write_graph
 from plancc.graph.graph import Graph
 
 MOST_BYTES = 1 << 24
-"""Memory that may be taken before a short file is refused."""
+"""Most memory that reading a short file may take before the file is refused."""
 
 
 class FormatTests:
-    """Inherit, and name the format.
+    """Tests of a format: inherit them, and give its name.
 
     Attributes:
-        name: Its name in `plancc.graph.formats.FORMATS`.
+        name: Name of the format in `plancc.graph.formats.FORMATS`.
         directed: Whether its files hold directed graphs.
-        garbage: A line that no file may hold; b"": files are not lines of text.
-        hostile: Short files that promise more than they hold.
+        garbage: A line that no file may have; b"" if files are not lines of text.
+        hostile: Short files that claim to hold more than they do.
     """
 
     name: ClassVar[str]
@@ -41,11 +41,11 @@ class FormatTests:
     hostile: ClassVar[Sequence[bytes]] = ()
 
     def write(self, graph: Graph, path: Path) -> None:
-        """Write a graph; override it if the format has no writer."""
+        """Write a graph; override this if the format has no writer."""
         write_graph(graph, path, self.name)
 
     def array(self) -> npt.NDArray[np.float64]:
-        """The matrix that is written: a ring of seven vertices with a chord."""
+        """Return the matrix that is written: a ring of seven vertices with a chord."""
         array = np.zeros((7, 7))
         array[np.arange(7), np.arange(1, 8) % 7] = np.arange(1, 8)
         array[0, 3] = 9
@@ -59,14 +59,14 @@ class FormatTests:
         return path
 
     def check(self, path: Path, expected: npt.NDArray[Any], **reading: Any) -> Graph:
-        """The graph of a file, compared."""
+        """Read the graph of a file, compare it, and return it."""
         graph = read_graph(path, **reading)
         assert (graph.indptr.dtype, graph.indices.dtype) == (np.int64, np.int32)
         assert np.array_equal(to_scipy(graph, np.float64).toarray(), expected)
         return graph
 
     def refused(self, path: Path, data: bytes) -> str:
-        """The words that refuse a file with these bytes, and name it; "" if it can be read."""
+        """Return the message that refuses a file of these bytes; "" if the file can be read."""
         path.write_bytes(data)
         words = ""
         try:
@@ -89,7 +89,7 @@ class FormatTests:
         assert graph.source.sha256 == sha256(path.read_bytes()).hexdigest()
 
     def test_ways_to_read(self, path: Path) -> None:
-        """Entry (i, j) as (j, i), as both, as a one; an undirected graph has both already."""
+        """Entries transposed, symmetrised, and as ones; undirected graphs have both directions."""
         for pattern, symmetrize, transpose in product((False, True), repeat=3):
             expected = self.array().T if transpose else self.array()
             if symmetrize and self.directed:
@@ -109,7 +109,7 @@ class FormatTests:
         assert self.refused(zipped, path.read_bytes())
 
     def test_damage(self, path: Path) -> None:
-        """Any beginning of the file, a byte changed anywhere: read or refused, nothing else."""
+        """A cut file, or a file with a changed byte, is read or refused, without other errors."""
         data = path.read_bytes()
         assert self.refused(path, b"")
         for end in range(1, len(data), 1 + len(data) // 200):

@@ -1,4 +1,4 @@
-"""Checks of a model: what the pipeline, the search and the partitioners rely on."""
+"""Checks of a model, for all that the pipeline, the search and the partitioners rely on."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from plancc.plan.verify import verify
 from plancc.testing import documented, taken
 
 VERTICES = 24
-"""Number of vertices of the graphs that models are tried on."""
+"""Number of vertices of the graphs on which models are tested."""
 
 
 def graph_of(name: str) -> Graph:
-    """ "directed" (an isolated vertex, no diagonal), "undirected" or "empty"."""
+    """Return a "directed" graph (with an isolated vertex), an "undirected" or an "empty" graph."""
     array = np.random.default_rng(1).random((VERTICES, VERTICES)) < 0.15
     array[5] = array[:, 5] = False
     np.fill_diagonal(array, False)
@@ -39,12 +39,12 @@ def graph_of(name: str) -> Graph:
 
 
 class ModelTests:
-    """Inherit, and name the model.
+    """Tests of a model: inherit them, and give its name.
 
     Attributes:
-        name: Its name in `plancc.models.MODELS`.
-        options: Options that it needs, for graphs of `VERTICES` vertices.
-        num_parts: A number of parts that it admits.
+        name: Name of the model in `plancc.models.MODELS`.
+        options: Options that the model needs, for graphs of `VERTICES` vertices.
+        num_parts: A number of parts that the model allows.
     """
 
     name: ClassVar[str]
@@ -60,7 +60,7 @@ class ModelTests:
         return graph_of(request.param)
 
     def built(self, model: Model, graph: Graph, num_parts: int) -> Any:
-        """The model's problem, or its answer, checked."""
+        """Build the model's problem or assignment, check it, and return it."""
         problem = model.build(graph, num_parts, balance="nnz", seed=3)
         if isinstance(problem, Assignment):
             assert model.problem is None
@@ -87,7 +87,7 @@ class ModelTests:
         return problem
 
     def compiled(self, graph: Graph, **options: Any) -> Plan:
-        """A verified plan; warnings are not looked at."""
+        """Return a verified plan; warnings are ignored."""
         if not options and MODELS[self.name].searched:
             options["effort"] = "fast"
         options |= {"normalize": "none", "self_loops": False, "seed": 3} | dict(self.options)
@@ -98,7 +98,7 @@ class ModelTests:
         return plan
 
     def test_declaration(self, model: Model) -> None:
-        """Documented options; objectives that there are."""
+        """Options are documented, and objectives exist."""
         assert type(model) is MODELS[self.name]
         assert documented(type(model))
         hash(model)
@@ -111,11 +111,11 @@ class ModelTests:
         assert not model.searched or model.of_batches or model.default_objective in objectives
 
     def test_option_names(self, model: Model) -> None:
-        """None is that of a parameter of `plancc.compile`."""
+        """No option has the name of a parameter of `plancc.compile`."""
         assert not model.option_fields().keys() & taken()
 
     def test_what_it_builds(self, model: Model, graph: Graph) -> None:
-        """What holds together, and is the same with the same seed."""
+        """The problem is consistent, and the same with the same seed."""
         if model.layout not in ("row", "edge"):
             pytest.skip("other models assign its rows")
         first, again = (self.built(model, graph, self.num_parts) for _ in range(2))
@@ -123,14 +123,14 @@ class ModelTests:
         for objective in model.own_objectives:
             self.built(model.with_objective(objective), graph, self.num_parts)
         for num_parts in (1, VERTICES):
-            with suppress(InputError):  # a part vector is for one number of parts
+            with suppress(InputError):  # a part vector fits only one number of parts
                 self.built(model, graph, num_parts)
         for num_parts in (0, VERTICES + 1):
-            with pytest.raises(InputError):  # whether the model looks at it or not
+            with pytest.raises(InputError):  # also if the model does not check it
                 compile(graph, self.name, num_parts, **self.options)
 
     def test_plans(self, graph: Graph) -> None:
-        """From the graph to a verified plan."""
+        """A graph becomes a verified plan."""
         plan, layout = self.compiled(graph), MODELS[self.name].layout
         assert plan.provenance["model"] == self.name
         assert layout in (plan.header.layout, "any")
@@ -146,20 +146,20 @@ class ModelTests:
 
 
 def check_numbers(numbers: Any, length: int, end: int) -> None:
-    """int32[length] in 0..end - 1."""
+    """Check that numbers are int32[length] in 0..end - 1."""
     assert (numbers.dtype, numbers.shape) == (np.int32, (length,))
     assert length == 0 or 0 <= numbers.min() <= numbers.max() < end
 
 
 def check_pointers(pointers: Any, length: int) -> None:
-    """int64, ascending from 0 to `length`."""
+    """Check that pointers are int64, ascending from 0 to `length`."""
     assert pointers.dtype == np.int64
     assert (pointers[0], pointers[-1]) == (0, length)
     assert (pointers[1:] >= pointers[:-1]).all()
 
 
 def check_hypergraph(problem: Hypergraph) -> None:
-    """Nets, costs and sources as `Hypergraph` says."""
+    """Check nets, costs and sources as `Hypergraph` documents them."""
     check_pointers(problem.net_ptr, len(problem.pins))
     check_numbers(problem.pins, len(problem.pins), problem.num_vertices)
     net = np.repeat(np.arange(problem.num_nets), np.diff(problem.net_ptr))
@@ -172,7 +172,7 @@ def check_hypergraph(problem: Hypergraph) -> None:
 
 
 def check_weighted_graph(problem: WeightedGraph) -> None:
-    """Both directions of every edge and no loops, as `WeightedGraph` says."""
+    """Check that every edge has both directions, and that there are no loops."""
     n = problem.num_vertices
     check_pointers(problem.indptr, len(problem.indices))
     check_numbers(problem.indices, len(problem.indices), n)

@@ -1,4 +1,4 @@
-"""Checks of a partitioner: what `plancc.partitioners.run.partition` relies on."""
+"""Checks of a partitioner, for all that `plancc.partitioners.run.partition` relies on."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ Problem = Hypergraph | WeightedGraph
 
 
 class PartitionerTests:
-    """Inherit, and name the partitioner.
+    """Tests of a partitioner: inherit them, and give its name.
 
     Attributes:
-        name: Its name in `plancc.partitioners.PARTITIONERS`.
-        heeds_epsilon: False: parts may be heavier than epsilon allows; plancc warns of it.
+        name: Name of the partitioner in `plancc.partitioners.PARTITIONERS`.
+        heeds_epsilon: Whether parts are never heavier than epsilon allows; if False, plancc warns
+            of heavier parts.
     """
 
     name: ClassVar[str]
@@ -46,7 +47,7 @@ class PartitionerTests:
         return adapter
 
     def problems(self, adapter: Adapter, side: int = 8) -> list[Problem]:
-        """A square grid and two isolated vertices, as every problem that the partitioner takes."""
+        """Return a square grid and two isolated vertices, as every problem that it accepts."""
         path = sp.diags_array([1.0, 1.0], offsets=[1, -1], shape=(side, side))
         grid = sp.kron(path, sp.eye_array(side)) + sp.kron(sp.eye_array(side), path)
         graph = as_graph(sp.block_diag([grid, sp.csr_array((2, 2))], format="csr"))
@@ -57,7 +58,7 @@ class PartitionerTests:
     def owner(
         self, problem: Problem, num_parts: int, epsilon: float = 0.1, seed: int = 1
     ) -> npt.NDArray[np.int32]:
-        """Owners that are right: no part is heavier than allowed unless a warning says so."""
+        """Return checked owners: no part is heavier than allowed unless a warning says so."""
         given, options = deepcopy(problem), PartitionOptions(self.name, None, epsilon, seed)
         result = partition(problem, num_parts, options)
         assert result.partitioner == self.name
@@ -73,7 +74,7 @@ class PartitionerTests:
         return owner
 
     def test_declaration(self) -> None:
-        """Kinds, objectives, presets and ranks; the child process can import `run` by name."""
+        """Kinds, objectives, presets and ranks fit; the child process can import `run` by name."""
         adapter: Adapter = PARTITIONERS[self.name]
         assert adapter.name == self.name
         assert {Hypergraph, WeightedGraph} >= {*adapter.accepts} >= {*adapter.auto_rank}
@@ -86,7 +87,7 @@ class PartitionerTests:
         assert getattr(import_module(run.__module__), run.__name__) is run
 
     def test_number_of_parts(self, adapter: Adapter) -> None:
-        """From 2 to one less than there are vertices."""
+        """From 2 parts to one part fewer than vertices."""
         for problem in self.problems(adapter, 3):
             for num_parts in (2, 10):
                 self.owner(problem, num_parts, epsilon=1.0)
@@ -94,14 +95,14 @@ class PartitionerTests:
                 self.owner(problem, 12)
 
     def test_seed_and_epsilon(self, adapter: Adapter) -> None:
-        """The same seed gives the same bytes; no imbalance is allowed, and any."""
+        """The same seed gives the same bytes; epsilon may be 0 and very large."""
         for problem in self.problems(adapter):
             first, again = (self.owner(problem, 3, 0.0, seed=2**31 - 1) for _ in range(2))
             assert first.tobytes() == again.tobytes()
             self.owner(problem, 3, 1e300)
 
     def test_weights_and_costs(self, adapter: Adapter) -> None:
-        """Zeros, more than `max_total`, and several constraints, one of them without weight."""
+        """Weights of zero, above `max_total`, and of several constraints, one without weight."""
         for problem in self.problems(adapter):
             ones = problem.vertex_weights
             some = (np.arange(len(ones)) % 3 == 0).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Checks of a sampler: what compiler and runtime rely on, which draw the same batches."""
+"""Checks of a sampler, for all that compiler and runtime rely on when they draw."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from plancc.sampling import (
 from plancc.testing import documented, taken
 
 VERTICES, TRAINING = 30, 20
-"""Number of vertices that samplers are tried on, and of those in the training mask."""
+"""Number of vertices on which samplers are tested, and number in the training mask."""
 BATCHES = 1000
-"""Number of batches whose mean volume is compared with the expected one."""
+"""Number of batches whose mean volume is compared with the expected volume."""
 
 
 def pattern_of(density: float) -> npt.NDArray[np.bool_]:
-    """A directed pattern; a row and a column are empty, and one vertex has neither."""
+    """Return a directed pattern with an empty row, an empty column, and an isolated vertex."""
     pattern = np.random.default_rng(0).random((VERTICES, VERTICES)) < density
     pattern[1] = pattern[:, 2] = pattern[3] = pattern[:, 3] = False
     return pattern
 
 
 def population_of(pattern: npt.NDArray[np.bool_]) -> Population:
-    """A pattern with a training mask and 15 clusters."""
+    """Return the population of a pattern, with a training mask and 15 clusters."""
     rows, columns = np.nonzero(pattern)
     ptr, place = np.searchsorted(rows, np.arange(VERTICES + 1)), np.arange(VERTICES)
     clusters = (7 * (place % 15)).astype(np.int32)
@@ -51,7 +51,7 @@ def population_of(pattern: npt.NDArray[np.bool_]) -> Population:
 
 
 def kept_by(batch: Batch, k: int) -> set[tuple[int, int]]:
-    """The nonzeros of block k, whose arrays are checked."""
+    """Return the nonzeros of block k, after checking its arrays."""
     block = batch.block(k)
     assert (block.rows.dtype, block.columns.dtype) == (np.int32, np.int32)
     assert block.ptr.dtype == np.int64
@@ -64,7 +64,7 @@ def kept_by(batch: Batch, k: int) -> set[tuple[int, int]]:
 
 
 def members_of(batch: Batch, n: int) -> npt.NDArray[np.int32]:
-    """The vertices of n that take part, ascending."""
+    """Return the vertices of n that take part, ascending."""
     found = batch.vertices()
     return np.arange(n, dtype=np.int32) if found is None else found
 
@@ -72,7 +72,7 @@ def members_of(batch: Batch, n: int) -> npt.NDArray[np.int32]:
 def factors_of(
     batch: Batch, block: int, vertices: Any, rows: Any, columns: Any
 ) -> npt.NDArray[np.float64]:
-    """Factors of nonzeros, as of `Batch.factors`, also of a batch that lists what it keeps."""
+    """Return factors of nonzeros, as `Batch.factors` does, also for a batch that is listed."""
     if not batch.listed:
         factors = batch.factors(block, vertices, rows, columns)
         return np.ones(len(rows)) if factors is None else factors
@@ -86,10 +86,10 @@ def factors_of(
 
 
 class SamplerTests:
-    """Inherit, and name the sampler.
+    """Tests of a sampler: inherit them, and give its name.
 
     Attributes:
-        name: Its name in `plancc.sampling.SAMPLERS`.
+        name: Name of the sampler in `plancc.sampling.SAMPLERS`.
         options: Options for `VERTICES` vertices with `TRAINING` in the training mask.
         varies: Whether 27 batches all differ with these options.
     """
@@ -103,7 +103,7 @@ class SamplerTests:
         return make_sampler(self.name, VERTICES, TRAINING, **self.options)
 
     def test_declaration(self, sampler: Sampler) -> None:
-        """A docstring; options that are read back from a provenance, and no others."""
+        """The sampler has a docstring; a provenance gives its options back, and no others."""
         assert type(sampler) is SAMPLERS[self.name]
         assert sampler.name == self.name
         assert documented(type(sampler))
@@ -113,7 +113,7 @@ class SamplerTests:
             make_sampler(self.name, VERTICES, not_an_option=1)
 
     def test_option_names(self, sampler: Sampler) -> None:
-        """None is that of a parameter of `plancc.compile`, or of an option of mini-batches."""
+        """No option has the name of a parameter of `plancc.compile` or of an option of batches."""
         of_batches = {each.name for each in options_of(StochasticModel)}
         assert not {each.name for each in options_of(sampler)} & (taken() | of_batches)
 
@@ -128,7 +128,7 @@ class SamplerTests:
                 sampler.check(replace(population, **missing))
 
     def test_seed_stream_and_number_say_which_batch(self, sampler: Sampler) -> None:
-        """Whoever draws it, and whatever was drawn before."""
+        """A batch does not depend on the sampler object, nor on earlier draws."""
         population = population_of(pattern_of(0.3))
 
         def drawn(sampler: Sampler, *which: int) -> tuple[Any, ...]:
@@ -146,7 +146,7 @@ class SamplerTests:
 
     @pytest.mark.parametrize("density", [0.0, 0.2, 1.0])
     def test_a_batch_agrees_with_itself(self, sampler: Sampler, density: float) -> None:
-        """Blocks, members, targets and factors, asked for in any order."""
+        """Blocks, members, targets and factors agree, in any order of calls."""
         pattern, rng = pattern_of(density), np.random.default_rng(1)
         vertices = rng.permutation(VERTICES).astype(np.int32)
         for number in range(3):

@@ -1,8 +1,8 @@
-"""THE RUNTIME. Replays plans; knows no partitioner, no graph format, no terminal.
+"""THE RUNTIME. Trains on plans; knows no partitioner, no graph format, no terminal.
 
-`plancc_runtime.train.train` is the way through it: slice -> layout + transport -> layers -> loss
--> adjoint -> optimiser. `open` and the layers of `plancc_runtime.nn` are for training scripts of
-the user's own. Torch and MPI are imported by the modules that need them, at first use.
+`plancc_runtime.train.train` shows the way through it: slice -> layout + transport -> layers -> loss
+-> adjoint -> optimiser. A user's own training scripts begin with `open` and the layers of
+`plancc_runtime.nn`. Modules import torch and MPI at first use.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ def open(
     device: torch.device | str = "cpu",
     threads: int | None = None,
 ) -> Graph:
-    """This rank's share of a plan, for a training script of the user's own. Collective.
+    """Return this rank's share of a plan, for a user's own training script. Collective.
 
     Parameters:
-        plan: A plan file (every rank reads its slice only), or that slice.
-        transport: How the ranks reach each other; "auto": as the launcher (mpirun, srun, torchrun,
-            none) started them; for other names see `plancc_runtime.launch.open_transport`.
-        dtype (torch.dtype, optional): float32 or float64, by default torch's own: of the plan's
-            values and of every x.
-        device: Device of the tensors; "cuda": one of the machine's devices for each of its ranks.
-        threads: Threads of torch in this process; by default as OMP_NUM_THREADS says, else this
-            machine's usable cores, shared among its ranks.
+        plan: A plan file, of which every rank reads its slice only, or this rank's slice.
+        transport: How the ranks exchange messages. "auto": as the launcher (mpirun, srun, torchrun
+            or none) started them. Other names: see `plancc_runtime.launch.open_transport`.
+        dtype (torch.dtype, optional): float32 or float64, of the plan's values and of every x; by
+            default torch's own.
+        device: Device of the tensors; "cuda": a device of the machine for each of its ranks.
+        threads: Threads of torch in this process. By default the number in OMP_NUM_THREADS; without
+            it, an equal share of the machine's usable cores.
 
     Raises:
-        InputError, PlanError, BackendUnavailable: On all ranks, also if only one of them failed;
-            the sentence names the ranks.
+        InputError, PlanError, BackendUnavailable: On all ranks, also if only one rank failed; the
+            error names the ranks.
     """
     from plancc_runtime.launch import need_torch, open_transport
 
@@ -69,13 +69,13 @@ def open(
 
 
 def open_typed(plan: str | PathLike[str] | Slice, **options: Any) -> TypedGraph:
-    """This rank's share of a plan with types, for products by relation. Collective.
+    """Return this rank's share of a plan with types, for products by relation. Collective.
 
     Parameters:
-        **options: As of `open`, which gives the union of all types.
+        **options: Parameters of `open`, which opens the union of all types.
 
     Raises:
-        InputError, PlanError, BackendUnavailable: As `open`; for a plan without types.
+        InputError, PlanError, BackendUnavailable: See `open`; also for a plan without types.
     """
     union = open(plan, **options)
     from plancc_runtime.typed import TypedGraph
@@ -86,22 +86,23 @@ def open_typed(plan: str | PathLike[str] | Slice, **options: Any) -> TypedGraph:
 def load_network(
     path: str | PathLike[str], dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
 ) -> TrainedNetwork:
-    """The network of a file that `plancc-run --save` wrote, with its weights; not collective.
+    """Return the network of a file that `plancc-run --save` wrote, with weights; not collective.
 
         network = plancc_runtime.load_network("weights.npz")
         outputs = network(graph)  # this rank's rows; collective
 
     Parameters:
-        path: Weights with the description of their network. Nothing in it is executed or unpickled.
-        dtype (torch.dtype, optional): float32 or float64, by default torch's own; that of the
-            graph.
+        path: File of weights and a description of their network. Nothing in the file is executed
+            or unpickled.
+        dtype (torch.dtype, optional): float32 or float64, the dtype of the graph; by default
+            torch's own.
 
     Returns:
-        A module in evaluation mode, without dropout. It normalises features as in training.
+        A module in evaluation mode, without dropout. It normalises features as training did.
 
     Raises:
-        InputError: If the file cannot be read, does not describe its network, or its arrays do not
-            fit.
+        InputError: If the file cannot be read or does not describe its network, or if its arrays do
+            not fit the network.
         BackendUnavailable: If torch is not installed.
     """
     from plancc_runtime.launch import need_torch

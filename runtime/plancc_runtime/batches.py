@@ -1,4 +1,4 @@
-"""Mini-batches for a loop of the user's own."""
+"""Mini-batches for a user's own training loop."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Batch:
     """This rank's share of a mini-batch.
 
     Attributes:
-        number: From 0 over all epochs.
-        graphs: What each layer takes in place of the graph, the first layer first.
-        rows (int64[m]): Places of the batch's rows in the graph: of features, labels
-            and masks.
-        targets (bool[m]): Which of them the loss is of: seeds of a sampler of neighbours, else all.
+        number: Number of the batch in the run, from 0.
+        graphs: A graph for every layer, the first layer first.
+        rows (int64[m]): Rows of the batch as places in the graph, for features, labels and masks.
+        targets (bool[m]): Whether the loss counts each row: seed vertices if the sampler draws
+            neighbours, else all.
     """
 
     number: int
@@ -55,9 +55,9 @@ def drawn_batches(
     seed: int,
     epochs: int,
 ) -> Iterator[Batch]:
-    """Draw the batches of all epochs. Collective, and so is every next batch.
+    """Draw the batches of all epochs. Collective, as every next batch is.
 
-    `of_rank` is a slice; parameters and errors as of `plancc_runtime.graph.Graph.batches`.
+    `of_rank` is a slice. Other parameters, and errors: see `plancc_runtime.graph.Graph.batches`.
     """
     (header, part), transport = of_rank, resources.transport
     given = {"sampler": sampler, "layers": layers, "seed": seed, "epochs": epochs, **options}
@@ -82,7 +82,7 @@ def drawn_batches(
     block = Block.of_part(part, header.self_loops)
     draws = draws_of(block, chosen, population, seed, transport, by_owners, resources.clock)
     steps = epochs * chosen.batches_per_epoch(population)
-    del population  # owners keep nothing of it
+    del population  # ranks that draw as owners need it no longer
     for number in range(steps):
         local = finished(draws.share(number))
         graphs = [LocalGraph(each, resources) for each in local.blocks]

@@ -1,18 +1,18 @@
 """Checkpoints: files from which training resumes with the same bits.
 
-A checkpoint is one file, which is complete or does not exist: tensors as safetensors, all else as
-JSON in its metadata under the key "plancc".
+A checkpoint is one file, which is complete or does not exist. It has tensors as safetensors, and
+all else as JSON in its metadata under the key "plancc".
 
     DIR/last.safetensors    weights and buffers under their names in the network, the optimiser's
                             state as "optimizer/<parameter>/<name>", the best weights as "best/..."
-    DIR/last-1.safetensors  the last but one, of the same form, from which training resumes if the
-                            last is damaged; `TrainOptions.keep_last` says how many there are
-    DIR/*.damaged           a damaged checkpoint that was passed over
+    DIR/last-1.safetensors  the last but one, in the same form; training resumes from it if the last
+                            is damaged; `TrainOptions.keep_last` is the number of such files
+    DIR/*.damaged           a damaged checkpoint from which training did not resume
     DIR/best.safetensors    weights and buffers that had the best validation loss
-    DIR/.lock               while a run writes into the folder
+    DIR/.lock               exists while a run writes into the folder
 
-A file is data that nobody vouches for: it is read as a checkpoint or refused in
-one sentence, and takes no more memory than it has bytes, and the network.
+Nobody vouches for such a file. It is read as a checkpoint or refused in one sentence. Reading takes
+no more memory than the bytes of the file and the network.
 
 No state of a random generator is kept: every draw is a function of the seed, the number of
 the epoch or step, and the vertex.
@@ -56,27 +56,27 @@ MOST_COUNT = 1 << 53
 FREE = {each.name for each in fields(TrainOptions) if each.metadata.get("free")}
 OWN = {*OF_A_RANK, *PATHS, "resume", "embeddings"}
 """Options that a resumed run does not take from its checkpoint."""
-OF_EPOCHS = ("step", "cosine")  # schedules that depend on the number of epochs
+EPOCH_SCHEDULES = ("step", "cosine")  # schedules that depend on the number of epochs
 BEST_FACTS = ("loss", "epoch", "since", "drops")  # fields of `Validation` that a checkpoint keeps
 
 
 class _Damaged(Exception):
-    """A file was cut off or changed after it was written; the text says how."""
+    """A file that was cut off or changed after it was written; the text says how."""
 
 
 class _Unfit(Exception):
-    """A whole file that is no checkpoint, or none that this version reads; the text says why."""
+    """A whole file that is no checkpoint, or that this version cannot read; the text says why."""
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a checkpoint says beside its tensors, every value of the type that it must have.
+    """Facts of a checkpoint beside its tensors; every value has the right type.
 
     Attributes:
-        plan: Content hash.
+        plan: Content hash of the plan.
         epoch: Number of epochs that the weights have seen.
-        options: The options of the run that made it, all of them, typed.
-        best: Without weights.
+        options: All options of the run that wrote the checkpoint, typed.
+        best: The best validation loss, without weights.
     """
 
     plan: str
@@ -86,13 +86,13 @@ class _Facts:
 
 
 def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a run that resumes: those given, the others as its checkpoint has them.
+    """Return the options of a run that resumes: given options, and the others of its checkpoint.
 
-    What it does not have is left out, as is everything where none is whole: making `Checkpoints`
-    says what is wrong then. Not collective.
+    Options that the checkpoint lacks are left out. If no checkpoint is whole, only the given
+    options are returned; making `Checkpoints` then says what is wrong. Not collective.
 
     Parameters:
-        folder: With checkpoints.
+        folder: Folder of the checkpoints.
         given: Fields of `TrainOptions`.
     """
     _need_safetensors()
@@ -114,12 +114,12 @@ class Checkpoints:
         content: Content hash of the plan.
 
     Attributes:
-        remarks (list of str): What `load` has to say: that the last checkpoint is damaged.
-        source (str): The file that `load` took; "" before.
+        remarks (list of str): Remarks of `load`: that the last checkpoint is damaged.
+        source (str): The file that `load` read; "" before.
 
     Raises:
-        InputError: If there is a checkpoint that the run should not resume from, none to resume
-            from, or another run that writes into the folder.
+        InputError: If there is a checkpoint and the run does not resume, if the run resumes and
+            there is no checkpoint, or if another run writes into the folder.
         OutputError: If the folder cannot be made.
         BackendUnavailable: If safetensors is not installed.
     """
@@ -130,9 +130,9 @@ class Checkpoints:
         self._options, self._content, self._transport = options, content, transport
         self.remarks: list[str] = []
         self.source = ""
-        self._best_epoch: int | None = None  # of BEST, once this run has written it
+        self._best_epoch: int | None = None  # epoch of BEST, once this run has written it
         self._saved: int | None = None  # epoch of the last checkpoint
-        self._damaged: list[str] = []  # names that were passed over
+        self._damaged: list[str] = []  # names of damaged checkpoints
         self._lock: FolderLock | None = None
         with transport.agreement():
             _need_safetensors()
@@ -149,11 +149,11 @@ class Checkpoints:
                 self._take_folder()
 
     def _names(self) -> list[str]:
-        """Names of the checkpoints in the folder, the newest first; whole or not."""
+        """Return names of the checkpoints in the folder, the newest first; some may be damaged."""
         return [_name(number) for number in _numbers(self._folder)]
 
     def _take_folder(self) -> None:
-        """Make the folder and lock it; remove what killed runs left in it."""
+        """Make the folder and lock it; remove temporary files of killed runs."""
         with _attempted(f"make {self._folder}"):
             try:
                 os.makedirs(self._folder, exist_ok=True)
@@ -178,16 +178,16 @@ class Checkpoints:
             remove_leftovers(self._folder / name, alone=self._lock.holds)
 
     def close(self) -> None:
-        """Let other runs have the folder; not collective."""
+        """Release the folder for other runs; not collective."""
         if self._lock is not None:
             self._lock.release()
 
     def save(self, learner: Learner, epoch: int, best: Validation) -> None:
-        """Write what `load` needs to go on after `epoch` epochs, if that is not there yet.
+        """Write a checkpoint after `epoch` epochs, unless it is written already.
 
         Raises:
-            OutputError: On all ranks, if it cannot be written; the checkpoint before it is still
-                there.
+            OutputError: On all ranks, if the checkpoint cannot be written; the checkpoint before it
+                still exists.
         """
         if epoch == self._saved:
             return
@@ -217,9 +217,9 @@ class Checkpoints:
         }
         kept = {f"best/{name}": value for name, value in chosen.items()}
         former = [self._folder / _name(k) for k in range(1, self._options.keep_last)]
-        for name in self._damaged:  # whole ones stay until the new one is there
+        for name in self._damaged:  # whole checkpoints stay until the new one exists
             path = self._folder / name
-            with _attempted(f"rename {path}"), suppress(FileNotFoundError):  # what was wrong
+            with _attempted(f"rename {path}"), suppress(FileNotFoundError):  # it was missing
                 os.replace(path, f"{path}.damaged")
         self._damaged = []
         _write_file(self._folder / LAST, {**weights, **state, **kept}, facts, former)
@@ -230,7 +230,7 @@ class Checkpoints:
                     path.unlink(missing_ok=True)
 
     def begin(self, learner: Learner) -> tuple[int, Validation]:
-        """`load` if the options resume, else the begin of training; closes the folder on errors."""
+        """Load if the options resume, else begin training; close the folder after an error."""
         try:
             return self.load(learner) if self._options.resume else (0, Validation())
         except BaseException:
@@ -238,15 +238,15 @@ class Checkpoints:
             raise
 
     def load(self, learner: Learner) -> tuple[int, Validation]:
-        """Put the network and its optimiser where the newest whole checkpoint left them.
+        """Set the network and its optimiser to the newest whole checkpoint.
 
         Returns:
             epoch (int): The next epoch to train.
             best: Validation
 
         Raises:
-            InputError: On all ranks: if no file is whole; if the newest whole one cannot be read,
-                is no checkpoint, or is of another format, another plan, or another way to train.
+            InputError: On all ranks, if no file is whole, or if the newest whole file cannot be
+                read, is no checkpoint, or has another format, another plan or other options.
         """
         path, facts, tensors, digest = self._newest()
         with self._transport.agreement():
@@ -276,14 +276,14 @@ class Checkpoints:
         return facts.epoch, best
 
     def _newest(self) -> tuple[Path, _Facts, dict[str, Tensor], str]:
-        """The newest checkpoint that is whole on all ranks; what was passed over is noted.
+        """Return the newest checkpoint that is whole on all ranks; note the damaged ones.
 
         Collective.
         """
         transport, reasons, found = self._transport, [], None
         for name in transport.gather(self._names())[0]:
             path, why = self._folder / name, ""
-            with transport.agreement():  # for memory
+            with transport.agreement():  # a rank may run out of memory
                 try:
                     found = _read_file(path)
                     self._check(path, found[0])
@@ -321,23 +321,23 @@ class Checkpoints:
             )
         here, there = _plain(self._options), facts.options
         fixed = [name for name in OPTION_NAMES if name not in FREE]
-        if self._options.schedule in OF_EPOCHS:
+        if self._options.schedule in EPOCH_SCHEDULES:
             fixed.append("epochs")
         if self._options.schedule == "plateau":  # counts evaluations
             fixed.append("eval_every")
         for name in fixed:
             before = there[name]
             if here[name] != before:
-                was = f"with {name.replace('_', '-')} {_in_words(before)}"
-                now = f"with {_in_words(here[name])}: leave `{name}` out"
+                was = f"with {name.replace('_', '-')} {_value_text(before)}"
+                now = f"with {_value_text(here[name])}: leave `{name}` out"
                 if isinstance(before, bool) and isinstance(here[name], bool):  # a flag
                     ways = ("with", "without")
                     was, now = f"{ways[not before]} `{name}`", f"{ways[before]} it"
                 raise InputError(f"{path}: was made {was}; cannot resume {now}")
 
 
-def _in_words(value: Any) -> str:
-    """The value of an option as a command line has it."""
+def _value_text(value: Any) -> str:
+    """Return the value of an option as a command line has it."""
     if value in (None, []):
         return "none"
     return shown(",".join(map(str, value)) if isinstance(value, list) else value, 60)
@@ -369,7 +369,7 @@ def _numbers(folder: Path) -> list[int]:
 
 @contextmanager
 def _attempted(what: str) -> Iterator[None]:
-    """Say what could not be done, as an OutputError, if the system does not let it."""
+    """A block that raises OutputError, naming what failed, if the system refuses."""
     try:
         yield
     except OSError as error:
@@ -377,9 +377,9 @@ def _attempted(what: str) -> Iterator[None]:
 
 
 def _plain(options: TrainOptions) -> dict[str, Any]:
-    """The options as they are after being written as JSON and read back."""
+    """Return the options in the form they have after being written as JSON and read back."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(options), default=os.fspath))
-    if plain["batch_size"] == FULL:  # trains as None does
+    if plain["batch_size"] == FULL:  # trains like None
         plain["batch_size"] = None
     return plain
 
@@ -397,10 +397,10 @@ def _write_file(
 
 
 def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
-    """What `_write_file` wrote, and its digest.
+    """Return the content that `_write_file` wrote, and its digest.
 
-    `_Damaged`: it is not as it was written. `_Unfit`: it is something else. OSError: the system
-    cannot read it.
+    Raises `_Damaged` if the file is not as it was written, `_Unfit` if it is another kind of file,
+    and OSError if the system cannot read it.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -433,7 +433,7 @@ def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
 
 
 def _facts_of(text: str) -> _Facts:
-    """The JSON of a checkpoint, every value checked; `_Unfit` if one is missing or wrong."""
+    """Return the JSON of a checkpoint with every value checked; `_Unfit` if a value is wrong."""
     if len(text) > MOST_TEXT:
         raise _Unfit(f"is not a checkpoint of plancc: its JSON has {len(text):,} characters")
     try:
@@ -490,7 +490,7 @@ def _is_object(value: object) -> bool:
 
 
 def _digest(text: str, tensors: dict[str, Tensor]) -> str:
-    """SHA-256 of the JSON and of names, types, shapes and bytes of the tensors."""
+    """Return the SHA-256 of the JSON and of names, dtypes, shapes and bytes of the tensors."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         value = tensors[name]
@@ -502,7 +502,7 @@ def _digest(text: str, tensors: dict[str, Tensor]) -> str:
 def _matching(
     path: Path, tensors: dict[str, Tensor], prefix: str, wanted: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The tensors of a network; InputError if one is missing or of another shape or type."""
+    """Return the tensors of a network; InputError if one is missing or has another shape."""
     for name, value in wanted.items():
         found = tensors.get(prefix + name)
         if found is None or found.shape != value.shape or found.dtype != value.dtype:

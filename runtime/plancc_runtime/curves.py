@@ -1,7 +1,7 @@
-"""Areas under curves over the vertices of all ranks, exact, and no rank holds all scores.
+"""Exact areas under curves over the vertices of all ranks; no rank holds all scores.
 
-Every rank counts the vertices of each score, and all sort these counts together by sampling (Shi
-and Schaeffer 1992): equal scores meet on one rank, so that ties count as scikit-learn counts them.
+Every rank counts its vertices by score, and all ranks sort these counts together by sampling (Shi
+and Schaeffer 1992). Equal scores meet on one rank, so that ties count as in scikit-learn.
 """
 
 from __future__ import annotations
@@ -18,28 +18,30 @@ from plancc_runtime.transport.row_numbers import swapped
 Float64Array = npt.NDArray[np.float64]
 Groups = Sequence[tuple[Float64Array, npt.NDArray[np.bool_]]]
 Counts = tuple[npt.NDArray[np.complex128], npt.NDArray[np.int64]]
-"""Keys in ascending order, each once, and how many vertices of each are (not of, of) its class."""
+"""Keys, ascending and distinct, and for each key the vertices (outside, inside) of its class."""
 
 
 def areas(
     groups: Groups, transport: Transport, hits: Sequence[int] | None = None
 ) -> list[Float64Array]:
-    """The area under the ROC curve and the average precision of every class. Collective.
+    """Return the area under the ROC curve and the average precision of every class. Collective.
 
-    The area is the chance that a vertex of the class has a higher score than one that is not of it,
-    where equal ones count half. The average precision is the mean, over the vertices of the class,
-    of the precision at their score: the sum of (R_n - R_{n-1}) P_n over descending thresholds.
+    The area is the chance that a vertex of the class has a higher score than a vertex outside the
+    class; equal scores count half. The average precision is the mean, over the vertices of the
+    class, of the precision at their score: the sum of (R_n - R_{n-1}) P_n over descending
+    thresholds.
 
     Parameters:
-        groups: Of every split float64[m, classes], finite, and bool[m, classes]: this rank's
-            vertices.
-        hits: Numbers K: then also the means over the ranks of a class among the others.
+        groups: For every split, float64[m, classes], finite, and bool[m, classes]: scores of this
+            rank's vertices, and whether a vertex is in the class.
+        hits: Numbers K. If given, means over the vertices of a class by their rank among the
+            vertices outside are returned too.
 
     Returns:
-        float64[groups, classes] each: AUC, NaN for a class to which all vertices or no vertices
-        belong; average precision, NaN for one to which none belong. With `hits` the mean of
-        1 / rank, where equal scores of others count half; for every K the share of those with fewer
-        than K others of at least their score (Hits@K of Hu et al. 2020).
+        float64[groups, classes] each: the areas, NaN for a class with all vertices or none; the
+        average precisions, NaN for a class with no vertex. With `hits` also the mean of 1 / rank,
+        where equal scores of outside vertices count half, and for every K the share of vertices
+        with fewer than K outside vertices of at least their score (Hits@K of Hu et al. 2020).
     """
     classes = groups[0][0].shape[1]
     columns = len(groups) * classes
@@ -50,7 +52,7 @@ def areas(
         every[transport.rank, :, k] = np.bincount(column, counts[:, k], columns)
     transport.allreduce_sum(every)
     totals = every.sum(axis=0)
-    # of the vertices whose score is lower: in the column, on this rank and those before it
+    # vertices with a lower score in the column, on this rank and on the ranks before it
     lower = np.cumsum(counts, axis=0) - counts
     first = np.searchsorted(column, np.arange(columns))
     before = every[: transport.rank].sum(axis=0)
@@ -71,7 +73,7 @@ def areas(
 
 
 def _counted(groups: Groups) -> Counts:
-    """The counts of this rank; a key is (column, score) as a complex number, which sorts so."""
+    """Return this rank's counts; a key is column + i score, and complex numbers sort this way."""
     columns = [each for scores, truth in groups for each in zip(scores.T, truth.T, strict=True)]
     every = [_added(score, np.stack([~own, own], axis=1)) for score, own in columns]
     keys = np.empty(sum(len(scores) for scores, _ in every), np.complex128)
@@ -83,16 +85,16 @@ def _counted(groups: Groups) -> Counts:
 def _added(
     keys: npt.NDArray[Any], counts: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """The keys in ascending order, each once, and the counts of equal ones together."""
+    """Return the distinct keys, ascending, and the summed counts of equal keys."""
     known, place = np.unique(keys, return_inverse=True)
     sums = [np.bincount(place, each, len(known)) for each in counts.T]
     return known, np.stack(sums, axis=1).astype(np.int64)
 
 
 def _sorted_together(mine: Counts, transport: Transport) -> Counts:
-    """All ranks' counts, a range of keys on each, in the order of the ranks. Collective.
+    """Return all ranks' counts, a range of keys on each rank, ascending by rank. Collective.
 
-    Splitters are regular samples of the ranks' samples.
+    The splitters are regular samples of the ranks' samples.
     """
     size = transport.size
     if size == 1:

@@ -1,7 +1,7 @@
-"""Features, labels and masks of a rank's vertices: from the plan, or random as the paper does.
+"""Features, labels and masks of a rank's vertices: read from the plan, or random.
 
-Random data is a function of (seed, vertex, column) alone, so that it does not depend on how many
-ranks there are, nor on the partition.
+Random data are a function of (seed, vertex, column) alone. So they depend neither on the number of
+ranks nor on the partition.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ SPLITS = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class LocalData:
-    """What one rank trains with, in local row order.
+    """Training data of one rank, in local row order.
 
     Attributes:
-        features (Tensor[num_rows, num_features]): On a process grid that splits columns, the
-            columns of this rank. With `features_on_disk` mapped from the plan's file, of its type.
+        features (Tensor[num_rows, num_features]): Features. On a process grid that splits columns,
+            this rank's columns. With `features_on_disk`, mapped from the plan's file, in its dtype.
         num_features: Number of all columns.
         first_column: The first of this rank's columns.
-        labels (int64[num_rows], bool or float[num_rows, num_classes]): Of every vertex as its kind
-            of targets (`plancc_runtime.targets`) has them.
-        num_classes: Classes, or numbers, of a vertex; the same on all ranks.
-        splits (dict of str to int64[m]): Local rows of the labelled vertices of every split that
-            there is ("train" always).
-        split_sizes: Their numbers over all ranks.
-        target: What is learnt of a vertex, and how.
-        totals: What the vertices of every split count in its mean loss; 1 where there are none.
-        replaced_masks: Splits whose masks in the plan gave way to random ones.
-        random_features, random_labels: Whether they were drawn here.
+        labels (int64[num_rows], bool or float[num_rows, num_classes]): Labels of all rows in the
+            form of the kind of targets (`plancc_runtime.targets`).
+        num_classes: Number of classes, or of targets, of a vertex; the same on all ranks.
+        splits (dict of str to int64[m]): Local rows of the labelled vertices of every split; always
+            has "train".
+        split_sizes: Number of these vertices over all ranks, by split.
+        target: Kind of targets, with its loss and its scores.
+        totals: Sum of the weights of every split's vertices in its mean loss; 1 if it has none.
+        replaced_masks: Splits whose masks in the plan were replaced by random masks.
+        random_features, random_labels: Whether features and labels are random.
         row_type (int64[num_rows] or None): Number of the type of every row, in a plan with types.
-        seeds: Of a mini-batch, if the task gives them.
+        seeds: Seed vertices of a mini-batch, if the task draws them.
     """
 
     features: Tensor
@@ -78,17 +78,17 @@ class LocalData:
 
     @property
     def where(self) -> Any:
-        """What standardising needs beside features: `row_type`, else `first_column`."""
+        """`row_type` if there are types, else `first_column`: standardising needs it."""
         return self.first_column if self.row_type is None else self.row_type
 
     @cached_property
     def _training(self) -> npt.NDArray[np.bool_]:
-        """Which rows are for training."""
+        """Whether each row is for training: bool[num_rows]."""
         training = np.zeros(len(self.labels), dtype=np.bool_)
         training[self.splits["train"].cpu().numpy()] = True
         return training
 
-    def of_batch(
+    def batch_data(
         self,
         rows: npt.NDArray[np.int64],
         targets: npt.NDArray[np.bool_],
@@ -96,15 +96,15 @@ class LocalData:
         size: int | None = None,
         seeds: Seeds | None = None,
     ) -> LocalData:
-        """The rows of a mini-batch, with one split: its labelled training targets. Collective.
+        """Return the data of a mini-batch, whose only split is its training targets. Collective.
 
         The features stay whole.
 
         Parameters:
-            rows (int64[m]): Local rows of the members that this rank owns.
-            targets (bool[m]): Those whose output counts for the loss.
-            size: Targets of all ranks; None: they are counted.
-            seeds: Whose rows are the targets; the size is theirs.
+            rows (int64[m]): Local rows of the batch's vertices that this rank owns.
+            targets (bool[m]): Whether the output of each row counts for the loss.
+            size: Number of targets on all ranks; None: the ranks count them.
+            seeds: Seed vertices whose rows are the targets; their size replaces `size`.
         """
         chosen = np.flatnonzero(targets & self._training[rows])
         device = self.labels.device
@@ -138,17 +138,17 @@ def load_data(
     plan: str = "the plan",
     learnt: slice | None = None,
 ) -> LocalData:
-    """The vertex data of this rank's rows. Collective.
+    """Return the vertex data of this rank's rows. Collective.
 
-    Without a train mask every labelled vertex is a training vertex. Masks that `split` draws stand
-    in place of the plan's.
+    Without a train mask every labelled vertex is a training vertex. Masks that `split` draws
+    replace the plan's masks.
 
     Parameters:
-        dtype (torch.dtype): Type of the features.
-        options: Where the plan has labels, `classes` may be more than occur.
+        dtype (torch.dtype): Dtype of the features.
+        options: If the plan has labels, `classes` may exceed the number of classes that occur.
         device: Device of all tensors.
-        plan: Its name, for messages.
-        learnt: The vertices that may be learnt; by default all.
+        plan: The plan's name, for messages.
+        learnt: The vertices that training may use; by default all.
 
     Raises:
         InputError: If an option contradicts the plan's data, or no training vertex has a label.
@@ -205,11 +205,11 @@ def load_data(
 def _labels(
     part: Part, options: TrainOptions, transport: Transport
 ) -> tuple[npt.NDArray[Any], int, int]:
-    """What is to be learnt of the rank's rows, or random classes. Collective.
+    """Return the labels or targets of the rank's rows, or random classes. Collective.
 
     Returns:
         int64[num_rows], bool or float[num_rows, classes]
-        int, int: Classes of all ranks, and vertices, as far as the numbers of both tell.
+        int, int: Number of classes and number of vertices, judged by the largest of all ranks.
     """
     data = part.vertex_data
     if data.targets is not None:
@@ -224,16 +224,16 @@ def _labels(
 def _check_data(
     part: Part, options: TrainOptions, width: int, classes: int, num_vertices: int, plan: str
 ) -> None:
-    """InputError for options that contradict the data of a plan, or labels that are no classes."""
+    """Raise InputError for options that contradict the plan's data, or for too large labels."""
     data, wanted = part.vertex_data, options.classes
     if options.features_on_disk and not isinstance(data.features, MappedRows):
         raise InputError(
             f"`features_on_disk`: {plan} is no file with features; compile the graph with some"
         )
-    if data.features is not None and options.features not in (None, width):
+    if data.features is not None and options.random_features not in (None, width):
         raise InputError(
-            f"`features` {options.features}: the plan carries features of width {width}; the "
-            "option is for random features"
+            f"`random_features` {options.random_features}: the plan carries features of width "
+            f"{width}; leave the option out"
         )
     if data.targets is not None and wanted not in (None, classes):
         raise InputError(f"`classes` {wanted}: the plan carries targets of {classes} classes")
@@ -255,17 +255,17 @@ def _check_data(
 
 
 def width_of(part: Part, options: TrainOptions) -> int:
-    """Columns of the features, of all ranks that share these rows."""
+    """Return the number of columns of the features over all ranks that share these rows."""
     features = part.vertex_data.features
-    return (options.features or DEFAULT_FEATURES) if features is None else features.shape[1]
+    return (options.random_features or DEFAULT_FEATURES) if features is None else features.shape[1]
 
 
 def features_of(part: Part, options: TrainOptions, width: int, dtype: torch.dtype) -> Tensor:
-    """This rank's columns of the features, or random ones, on the CPU."""
+    """Return this rank's columns of the features, or random features, on the CPU."""
     features, columns = part.vertex_data.features, _own_columns(part, width)
     if options.features_on_disk and isinstance(features, MappedRows) and features.order is None:
         return torch.from_numpy(np.asarray(_Exposed(features.source)))
-    # a norm is that of the whole row
+    # normalising needs whole rows
     needed = slice(None) if options.normalize_features else columns
     if features is None:
         features = random_features(part.global_id, width, options.seed, needed)
@@ -278,16 +278,16 @@ def features_of(part: Part, options: TrainOptions, width: int, dtype: torch.dtyp
 
 
 class _Exposed:
-    """A mapped array without its mark that nobody may write to it, of which torch warns."""
+    """A mapped array without its read-only mark, about which torch warns."""
 
     def __init__(self, array: npt.NDArray[Any]) -> None:
         address = array.__array_interface__["data"][0]
         self.__array_interface__ = array.__array_interface__ | {"data": (address, False)}
-        self._array = array  # which keeps the memory
+        self._array = array  # keeps the memory alive
 
 
 def check_kind(options: TrainOptions, kind: type[Target], plan: str) -> None:
-    """InputError for options that do not go with this kind of targets."""
+    """Raise InputError for options that do not suit this kind of targets."""
     asked = {
         "loss": (options.loss, kind.losses),
         "metric": (options.metric, ("loss", *kind.metrics)),
@@ -302,7 +302,7 @@ def check_kind(options: TrainOptions, kind: type[Target], plan: str) -> None:
 
 
 def _mean(numbers: Tensor, transport: Transport) -> Tensor:
-    """The mean of the rows of all ranks: float64[columns]. Collective."""
+    """Return the mean of the rows of all ranks: float64[columns]. Collective."""
     sums = np.append(numbers.double().sum(dim=0).cpu().numpy(), float(len(numbers)))
     transport.allreduce_sum(sums)
     return torch.from_numpy(sums[:-1] / max(sums[-1], 1)).to(numbers.device)
@@ -311,10 +311,10 @@ def _mean(numbers: Tensor, transport: Transport) -> Tensor:
 def _weights(
     options: TrainOptions, labels: Tensor, classes: int, kind: type[Target], transport: Transport
 ) -> Tensor:
-    """What the vertices of each class count in the loss: float64[num_classes]. Collective.
+    """Return the weight in the loss of every class's vertices: float64[num_classes]. Collective.
 
-    Balanced weights are n / (k c) of a class with c of the n training vertices, where k classes
-    have any (King and Zeng 2001), as scikit-learn has them; 1 of a class without any.
+    A class with c of the n training vertices has balanced weight n / (k c), if k classes have
+    vertices (King and Zeng 2001), as in scikit-learn; a class without vertices has weight 1.
     """
     classes = options.classes or classes
     weights = torch.ones(classes, dtype=torch.float64)
@@ -333,10 +333,11 @@ def _weights(
 
 
 def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
-    """Weights of classes from a file, a number a line or an .npy: float64[classes].
+    """Return class weights from a text file (a number a line) or an .npy: float64[classes].
 
     Raises:
-        InputError: If it cannot be read, has another length, or one is negative or not finite.
+        InputError: If the file cannot be read or has another length, or if a weight is negative or
+            not finite.
     """
     try:
         found = np.load(path) if path.endswith(".npy") else np.loadtxt(path, np.float64, ndmin=1)
@@ -358,14 +359,14 @@ def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
 def _totals(
     target: Target, labels: Tensor, splits: dict[str, Tensor], transport: Transport
 ) -> dict[str, float]:
-    """What the vertices of every split count in its loss; 1 where it has no vertex. Collective."""
+    """Return the weight of every split's vertices in its loss; 1 for an empty split. Collective."""
     sums = np.array([target.total(labels[rows]) for rows in splits.values()], np.float64)
     transport.allreduce_sum(sums)
     return {split: each or 1.0 for split, each in zip(splits, sums.tolist(), strict=True)}
 
 
 def _no_training(drawn: bool, given: Sequence[str]) -> str:
-    """Why no training vertex has a label, and what to do."""
+    """Return why no training vertex has a label, and what to do."""
     if drawn:
         return "no vertex that `split` draws for training has a label"
     if "train" in given:
@@ -377,7 +378,7 @@ def _no_training(drawn: bool, given: Sequence[str]) -> str:
 
 
 def _own_columns(part: Part, width: int) -> slice:
-    """The columns of a matrix of this width that the rank has."""
+    """Return this rank's columns of a matrix of this width."""
     if part.grid is None or not part.grid.grid.splits_columns:
         return slice(0, width)
     grid = part.grid.grid
@@ -387,11 +388,11 @@ def _own_columns(part: Part, width: int) -> slice:
 def random_features(
     vertex: npt.NDArray[np.integer], width: int, seed: int, columns: slice = slice(None)
 ) -> npt.NDArray[np.float32]:
-    """Uniform in [-1, 1): float32[len(vertex), width], or some of its columns."""
+    """Return numbers uniform in [-1, 1): float32[len(vertex), width], or some of its columns."""
     stream = mix.in_python(vertex.astype(np.uint64) + mix.in_python(np.uint64(seed)))
     column = np.arange(width, dtype=np.uint64)[columns]
     result = np.empty((len(vertex), len(column)), np.float32)
-    # rows at a time: the 64-bit numbers stay in the cache
+    # some rows at a time, so that the 64-bit numbers stay in the cache
     step = max(1, 2**17 // max(1, len(column)))
     for first in range(0, len(vertex), step):
         bits = mix.in_python(stream[first : first + step, None] + column) >> np.uint64(40)
@@ -404,6 +405,6 @@ def random_features(
 def random_labels(
     vertex: npt.NDArray[np.integer], num_classes: int, seed: int
 ) -> npt.NDArray[np.int32]:
-    """Uniform in 0..num_classes - 1: int32[len(vertex)]; independent of the features."""
+    """Return classes uniform in 0..num_classes - 1: int32[len(vertex)], apart from features."""
     bits = mix.in_python(vertex.astype(np.uint64) + mix.in_python(~np.uint64(seed)))
     return (bits % np.uint64(num_classes)).astype(np.int32)

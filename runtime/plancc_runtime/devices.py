@@ -1,4 +1,4 @@
-"""The torch device of a rank, from a name."""
+"""The torch device of a rank by its name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plancc_runtime.transport.base import Transport
 
 
 def own_device(name: str | torch.device, transport: Transport) -> torch.device:
-    """The device of that name; for "cuda", the one of the machine's that belongs to this rank.
+    """Return the device of that name; for "cuda", this rank's device of the machine.
 
     Raises:
         InputError: If there is no such device.
@@ -34,6 +34,6 @@ def own_device(name: str | torch.device, transport: Transport) -> torch.device:
     try:
         torch.cuda.set_device(device)
         torch.empty(0, device=device)
-    except RuntimeError as error:  # a driver that is too old, a card that others have alone
+    except RuntimeError as error:  # the driver is too old, or another process has the card alone
         raise InputError(f"`device` {device}: CUDA does not start ({first_line(error)})") from error
     return device

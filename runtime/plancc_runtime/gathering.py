@@ -1,7 +1,7 @@
-"""Rows of all ranks in the source's order, some at a time.
+"""Rows of all ranks in the source's order, one block at a time.
 
-Vertices are numbered 0..n-1 in the source's order. They pass by in *blocks* of consecutive numbers:
-every rank sends its rows of a block to the ranks that want it, which so hold one block at a time.
+The source numbers its vertices 0..n-1. A *block* has the rows of consecutive vertices. Every rank
+sends its rows of a block to the ranks that want the block, so that these hold one block at a time.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import swapped
 
 BLOCK_BYTES = 32 << 20
-"""Most bytes of a block, if that is a row at least, of the numbers that it brings."""
+"""Most bytes of a block, unless one row has more."""
 
 
 @dataclass(frozen=True)
 class Ids:
-    """This rank's share of the source's own ids; the shares of all ranks have every vertex once.
+    """This rank's share of the source's ids; the shares of all ranks have every vertex once.
 
     Attributes:
-        vertex: int[m].
-        original: int64[m], or bytes[m]: names.
+        vertex: Numbers of vertices, int[m].
+        original: Ids of these vertices: int64[m], or bytes[m] for names.
     """
 
     vertex: npt.NDArray[np.integer]
     original: npt.NDArray[Any]
 
     def within(self, vertices: slice) -> Ids:
-        """The ids of consecutive vertices, which count from the first of them."""
+        """Return the ids of consecutive vertices, numbered from the first of them."""
         there = (self.vertex >= vertices.start) & (self.vertex < vertices.stop)
         return Ids(self.vertex[there] - vertices.start, self.original[there])
 
 
 class RowSource:
-    """Arrays whose rows are of these vertices, each of which is in one place on all ranks."""
+    """Arrays with a row for each of these vertices; every vertex is on one rank."""
 
     def __init__(self, vertices: npt.NDArray[np.integer], arrays: Mapping[str, np.ndarray]) -> None:
         self._order = np.argsort(vertices, kind="stable")
@@ -57,26 +57,25 @@ class RowSource:
         return 8 + sum(a.dtype.itemsize * math.prod(a.shape[1:]) for a in self.arrays.values())
 
     def rows(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], dict[str, np.ndarray]]:
-        """The vertices ``start..stop-1`` that are here, and a row for each in all arrays."""
+        """Return this rank's vertices in ``start..stop-1``, and their rows of all arrays."""
         first, last = np.searchsorted(self._vertices, [start, stop])
         taken = self._order[first:last]
         return self._vertices[first:last], {k: a[taken] for k, a in self.arrays.items()}
 
 
 Block = tuple[int, int, dict[str, np.ndarray] | None]
-"""First and last + 1 of its vertices, and arrays with a row for each; None where not wanted."""
+"""First vertex, last vertex + 1, and arrays with a row for each; None if this rank wants none."""
 
 
-def as_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.ndarray]:
-    """Tensors or arrays, one or a mapping of several, by name; one alone is called "row".
+def named_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.ndarray]:
+    """Return tensors or arrays by name, as arrays: one, called "row", or a mapping of several.
 
-    In messages they are called `of`.
-
-    Numbers of less than 4 bytes with a point become float32, which has all of them.
+    Messages call the rows `of`. Floating-point numbers of less than 4 bytes become float32, which
+    can represent all of them.
 
     Raises:
-        InputError: If one is no dense tensor or array of numbers, or lacks a row per vertex of
-            this rank.
+        InputError: If a value is no dense tensor or array of numbers, or lacks a row for each
+            vertex of this rank.
     """
     given = rows if isinstance(rows, Mapping) else {"row": rows}
     found: dict[str, np.ndarray] = {}
@@ -107,7 +106,7 @@ def as_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.ndar
 
 
 def columns_of(arrays: Mapping[str, np.ndarray], transport: Transport) -> dict[str, Column]:
-    """Types and shapes of a row, which must be the same on all ranks. Collective."""
+    """Return dtype and row shape of every array; they must agree on all ranks. Collective."""
     columns = {name: Column(a.dtype, a.shape[1:]) for name, a in arrays.items()}
     if not transport.all_equal(repr(columns).encode()):
         transport.agree(InputError("the rows have other names, types or widths on other ranks"))
@@ -117,15 +116,15 @@ def columns_of(arrays: Mapping[str, np.ndarray], transport: Transport) -> dict[s
 def blocks(
     sources: Sequence[RowSource], num_vertices: int, transport: Transport, everywhere: bool = False
 ) -> Iterator[Block]:
-    """All rows in the order of their vertices. Collective.
+    """Yield all rows in the order of their vertices. Collective.
 
     Parameters:
-        sources: Each with all vertices on all ranks together, under distinct names; of the same
-            types and row shapes everywhere.
-        everywhere: Whether every rank gets the blocks, or rank 0 alone.
+        sources: Sources of rows; each has all vertices over all ranks. Their arrays have distinct
+            names, and the same dtypes and row shapes on all ranks.
+        everywhere: Whether every rank gets the blocks; else rank 0 alone.
 
     Raises:
-        PlanError: On all ranks, if a vertex is no rank's.
+        PlanError: On all ranks, if no rank has some vertex.
     """
     row_bytes = sum(source.row_bytes for source in sources)
     step = max(1, BLOCK_BYTES // row_bytes)
@@ -151,7 +150,7 @@ def blocks(
 def _merged(
     start: int, stop: int, vertices: npt.NDArray[np.int64], arrays: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """The rows of vertices ``start..stop-1`` in their order."""
+    """Return the rows of vertices ``start..stop-1`` in this order."""
     place = np.full(stop - start, -1)
     place[vertices - start] = np.arange(len(vertices))
     if (place < 0).any():
@@ -162,12 +161,12 @@ def _merged(
 
 @dataclass(frozen=True)
 class RowsOfRank:
-    """Which rows a rank contributes.
+    """The rows that a rank contributes.
 
     Attributes:
         vertices (int[num_rows]): Vertex of every row.
-        num_vertices: All ranks' vertices.
-        contributes: Whether they are no copies of another rank's rows.
+        num_vertices: Number of vertices on all ranks.
+        contributes: Whether this rank contributes its rows; False if they copy another rank's.
     """
 
     vertices: npt.NDArray[np.integer]
@@ -175,20 +174,21 @@ class RowsOfRank:
     contributes: bool = True
 
     def among(self, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> RowsOfRank:
-        """Some of the rows, whose vertices are numbered by their places in `wanted`, which has the
-        vertices of all ranks."""
+        """Return some of the rows, their vertices numbered by places in `wanted`.
+
+        `wanted` has the vertices of all ranks."""
         order = np.argsort(wanted)
         places = order[np.searchsorted(wanted, self.vertices[rows], sorter=order)]
         return RowsOfRank(places, len(wanted), self.contributes)
 
     def within(self, vertices: slice) -> tuple[npt.NDArray[np.int64], RowsOfRank]:
-        """Which rows are of consecutive vertices, and these, which count from the first of them."""
+        """Return the rows of consecutive vertices, and these rows numbered from the first."""
         there = (self.vertices >= vertices.start) & (self.vertices < vertices.stop)
         size, rows = vertices.stop - vertices.start, np.flatnonzero(there)
         return rows, RowsOfRank(self.vertices[rows] - vertices.start, size, self.contributes)
 
     def source(self, arrays: Mapping[str, np.ndarray]) -> RowSource:
-        """The rows of these arrays that this rank contributes."""
+        """Return the rows of these arrays that this rank contributes."""
         if not self.contributes:
             return RowSource(self.vertices[:0], {name: a[:0] for name, a in arrays.items()})
         return RowSource(self.vertices, arrays)
@@ -197,7 +197,7 @@ class RowsOfRank:
 def gather_rows(
     rows: RowsOfRank, array: np.ndarray, transport: Transport, everywhere: bool
 ) -> np.ndarray | None:
-    """All rows in one array, where they are wanted. Collective; errors as of `blocks`."""
+    """Return all rows in one array, on the ranks that want it. Collective; errors of `blocks`."""
     columns_of({"rows": array}, transport)
     whole = None
     with transport.agreement():
@@ -222,13 +222,13 @@ def save_rows(
     Rank 0 writes the file, and holds one block at a time.
 
     Parameters:
-        path: As of `rowfiles.check_name`.
+        path: See `rowfiles.check_name`.
         arrays: mapping of str to array[num_rows, ...].
-        ids: None: the ids are the numbers of the vertices.
+        ids: Ids of the vertices; None: the vertices' numbers are their ids.
 
     Raises:
-        InputError, OutputError, BackendUnavailable, PlanError: On all ranks; no file is
-            half-written.
+        InputError, OutputError, BackendUnavailable, PlanError: On all ranks; no half-written file
+            is left.
     """
     name = fspath(path)
     with transport.agreement():
@@ -238,8 +238,8 @@ def save_rows(
     columns = columns_of(arrays, transport)
     with transport.agreement():
         check_columns(name, columns)
-    of_ids = Column(np.dtype(np.int64) if ids is None else ids.original.dtype, ())
-    columns = {"id": of_ids, **columns}
+    id_column = Column(np.dtype(np.int64) if ids is None else ids.original.dtype, ())
+    columns = {"id": id_column, **columns}
     with ExitStack() as stack:
         file: RowFile | None = None
         with transport.agreement():

@@ -1,4 +1,4 @@
-"""The library: a rank's share of a plan as an object for the user's own PyTorch script."""
+"""The library: a rank's share of a plan as an object for a user's own PyTorch script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plancc.threads import check_threads
 from plancc_runtime.batches import Batch, drawn_batches
 from plancc_runtime.data import SPLITS
 from plancc_runtime.devices import own_device
-from plancc_runtime.gathering import as_arrays, gather_rows, save_rows
+from plancc_runtime.gathering import gather_rows, named_arrays, save_rows
 from plancc_runtime.layouts.block import NONZEROS, Block
 from plancc_runtime.layouts.edge_graph import EdgeGraph
 from plancc_runtime.layouts.order import reordered
@@ -41,26 +41,26 @@ DTYPES = (torch.float32, torch.float64)
 
 
 class Graph(EdgeGraph):
-    """This rank's rows of the graph, and what all ranks do together; made by `plancc_runtime.open`.
+    """This rank's rows of the graph, and collective operations; made by `plancc_runtime.open`.
 
-    The rows of every dense tensor are this rank's own, in the order of `vertices`. Columns of the
-    local matrix are numbered [own rows | halo rows]. A layer of `plancc_runtime.nn` takes it as its
-    first argument. Methods marked *collective* must be called by all ranks in the same order, and
-    so must the backward pass through what they return.
+    The rows of every dense tensor are this rank's own rows, in the order of `vertices`. Columns of
+    the local matrix are numbered [own rows | halo rows]. A layer of `plancc_runtime.nn` takes a
+    graph as its first argument. All ranks must call methods marked *collective* in the same order,
+    and must run the backward pass through the results.
 
     Attributes:
         features: Tensor[num_rows, width] or None.
-        labels (int64[num_rows], bool or float32[num_rows, num_classes], or None): -1 where the
-            class is unknown; a matrix where vertices have any number of classes, or real numbers,
-            NaN where unknown.
-        num_classes (int): Classes, or real numbers; the same on all ranks; 0 without labels.
+        labels (int64[num_rows], bool or float32[num_rows, num_classes], or None): Classes, -1 if
+            unknown. If a vertex may have several classes, or has real numbers, a matrix; NaN if
+            unknown.
+        num_classes (int): Number of classes or real numbers, the same on all ranks; 0 without
+            labels.
         train_mask, val_mask, test_mask: bool[num_rows] or None.
-        data_of_types (mapping of str to VertexData): Of a plan with types, what it carries of this
-            rank's rows of each type.
-        vertices (int32[num_rows]): Vertex of every row (in the order of the graph that was
-            compiled).
-        plan_part (Part): The plan's, as this rank read it, without data.
-        others: As of `EdgeGraph`.
+        data_of_types (mapping of str to VertexData): In a plan with types, the plan's data of this
+            rank's rows, by type.
+        vertices (int32[num_rows]): Vertex of every row, in the order of the compiled graph.
+        plan_part (Part): The plan's part as this rank read it, without data.
+        others: See `EdgeGraph`.
     """
 
     def __init__(
@@ -98,24 +98,24 @@ class Graph(EdgeGraph):
         )
 
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """A x with the values of the plan; its gradient is A^T g. Collective.
+        """Return A x with the values of the plan; its gradient is A^T g. Collective.
 
         Parameters:
             x: Tensor[num_rows, width].
-            coefficients: Others on its pattern: "sum" (1 for every edge), "mean" (1 / edges of the
-                row) or "closed-mean" (the mean over the edges and the row itself).
+            coefficients: "plan", or other values on A's pattern: "sum" (1 for every edge), "mean"
+                (1 / number of edges of the row) or "closed-mean" (mean over the edges and the row).
 
         Returns:
             Tensor[num_rows, width]
 
         Raises:
-            InputError: If x does not fit the graph; as in every other method.
+            InputError: If x does not fit the graph. Every other method raises it too.
         """
         self._check(x, ndim=2)
         return super().product(x, coefficients)
 
     def halo(self, x: Tensor) -> Tensor:
-        """The halo rows of x; gradients go back to the owners, who add them. Collective.
+        """Return the halo rows of x; the owners add the gradients of their rows. Collective.
 
         Parameters:
             x: Tensor[num_rows, ...].
@@ -133,15 +133,15 @@ class Graph(EdgeGraph):
         weight: Tensor | str | None = None,
         nonzeros: str = "edges",
     ) -> Tensor:
-        """Over the nonzeros e = (i, j) of every row i, reduce x[j], or weight[e] x[j]. Collective.
+        """Reduce x[j] or weight[e] x[j] over the nonzeros e = (i, j) of every row i. Collective.
 
         Parameters:
             x: Tensor[num_rows, width].
             reduce: "sum", "mean" or "max"; 0 in rows without nonzeros.
-            weight (Tensor[nonzeros] or Tensor[nonzeros, width], or "plan"): In the order of
-                `local_edge_index`; "plan": `edge_values`. Not for "max".
-            nonzeros: "edges": all but the diagonal that normalising added. "closed": with the whole
-                diagonal. "plan": as the plan has them.
+            weight (Tensor[nonzeros] or Tensor[nonzeros, width], or "plan"): A weight for every
+                nonzero, in the order of `local_edge_index`; "plan": `edge_values`. Not for "max".
+            nonzeros: "edges": all but the diagonal that normalisation added. "closed": edges and
+                the whole diagonal. "plan": the nonzeros of the plan.
 
         Returns:
             Tensor[num_rows, width]
@@ -154,12 +154,12 @@ class Graph(EdgeGraph):
         return aggregate(self, x, reduce, weight, nonzeros)
 
     def dropout(self, x: Tensor, rate: float, *key: int) -> Tensor:
-        """Dropout whose mask does not depend on the number of ranks; not collective.
+        """Return x after dropout; the mask does not depend on the ranks. Not collective.
 
         Parameters:
             x: Tensor[num_rows, width].
             rate: In [0, 1).
-            key (int): Numbers that say which mask: seed, epoch and layer, for instance.
+            key (int): Numbers that identify the mask: for instance seed, epoch and layer.
         """
         self._check(x, ndim=2)
         if not 0 <= rate < 1:
@@ -167,13 +167,13 @@ class Graph(EdgeGraph):
         return dropout(x, rate, key_of(*key), self.vertices)
 
     def mean_loss(self, losses: Tensor) -> Tensor:
-        """The mean of the losses of all ranks, the same number on all of them. Collective.
+        """Return the mean of the losses of all ranks, the same on all ranks. Collective.
 
-        Its gradient on a rank is that rank's share, which `sync_gradients` adds up.
+        Its gradient on a rank is this rank's share, which `sync_gradients` adds up.
 
         Parameters:
-            losses (Tensor[...]): One per chosen row of this rank; a rank may have none, and the
-                mean of none is 0.
+            losses (Tensor[...]): One loss for each chosen row of this rank. A rank may have none;
+                the mean of no losses is 0.
 
         Returns:
             Tensor[]
@@ -181,19 +181,19 @@ class Graph(EdgeGraph):
         return _MeanLoss.apply(losses, self.transport)
 
     def all_reduce(self, x: Tensor) -> Tensor:
-        """The sum of x over all ranks, without gradient. Collective.
+        """Return the sum of x over all ranks, without gradient. Collective.
 
         Parameters:
-            x (Tensor[...]): The same shape on all ranks; of float32, float64 or int64.
+            x (Tensor[...]): Tensor of the same shape on all ranks, float32, float64 or int64.
         """
         total = x.detach().clone(memory_format=torch.contiguous_format)
         self.transport.allreduce_sum(total)
         return total
 
     def sync_gradients(self, of: nn.Module | Iterable[nn.Parameter]) -> None:
-        """Replace gradients by their sum over all ranks: after backward(), before step().
+        """Replace gradients by their sum over all ranks, between backward() and step().
 
-        Collective. `of`: a module, or parameters; the same on all ranks.
+        Collective. `of`: a module, or parameters, the same on all ranks.
         """
         if isinstance(of, nn.Module):
             named = dict(of.named_parameters())
@@ -203,9 +203,9 @@ class Graph(EdgeGraph):
         sum_gradients(named.values(), self.transport)
 
     def sync_parameters(self, module: nn.Module) -> None:
-        """Give all ranks the parameters and buffers of rank 0. Collective.
+        """Copy the parameters and buffers of rank 0 to all ranks. Collective.
 
-        Needed where the ranks do not make them alike: torch's generators in different states.
+        Needed if the ranks make them differently, as with torch's generators in different states.
         """
         tensors = dict(module.named_parameters()) | dict(module.named_buffers())
         self._check_alike(tensors)
@@ -220,9 +220,10 @@ class Graph(EdgeGraph):
         epochs: int = 1,
         **options: Any,
     ) -> Iterator[Batch]:
-        """Mini-batches for a loop of your own, from the seed. Collective.
+        """Yield mini-batches for a training loop of your own, drawn from the seed. Collective.
 
-        So is every next batch where owners draw: all ranks take all batches, from one thread.
+        Every next batch is collective too if owners draw: all ranks take all batches, each from one
+        thread.
 
             for batch in graph.batches("neighbour", batch_size=1024, fanouts=(10, 5), epochs=5):
                 x = graph.features[batch.rows]
@@ -231,16 +232,16 @@ class Graph(EdgeGraph):
                 out, y = x[batch.targets], graph.labels[batch.rows][batch.targets]
 
         Parameters:
-            sampler: A name of `plancc list samplers`; None: the one that the plan was compiled for,
-                or "uniform".
-            layers: Of the network: the number of `Batch.graphs`.
-            seed, epochs: The batches as of ``plancc-run --seed``.
-            **options: Of the sampler: batch_size, fanouts, walk_length, keep. Besides, draw: as of
-                ``plancc-run --draw``.
+            sampler: A name of `plancc list samplers`; None: the sampler that the plan was compiled
+                for, or "uniform".
+            layers: Number of layers of the network, and of `Batch.graphs`.
+            seed, epochs: The batches are those of ``plancc-run`` with these options.
+            **options: Options of the sampler: batch_size, fanouts, walk_length, keep. Also draw:
+                see ``plancc-run --draw``.
 
         Raises:
-            InputError: On all ranks: no row plan, no file, options that the sampler or the plan
-                refuses, or that differ between ranks.
+            InputError: On all ranks, if there is no row plan or no file, or if options do not suit
+                the sampler or the plan, or differ between ranks.
         """
         with self.transport.agreement():
             if self._plan is None:
@@ -254,17 +255,17 @@ class Graph(EdgeGraph):
         )
 
     def take(self, array: Any, axis: int = 0) -> Tensor:
-        """This rank's rows of an array over all vertices; of a file, nothing else is read.
+        """Return this rank's rows of an array over all vertices; of a file only these are read.
 
         Not collective.
 
         Parameters:
             array: Numbers of numpy, a memory map or a data set of h5py, in the order of the
                 source's vertices.
-            axis: That of the vertices: 1 of [times, num_vertices, width].
+            axis: Axis of the vertices: 1 for [times, num_vertices, width].
 
         Returns:
-            Tensor[..., num_rows, ...]: Of the graph's type if the numbers have a point.
+            Tensor[..., num_rows, ...]: In the graph's dtype if the numbers are floating-point.
         """
         shape = np.shape(array)
         if not -len(shape) <= axis < len(shape) or shape[axis] != self.num_vertices:
@@ -273,7 +274,7 @@ class Graph(EdgeGraph):
                 f"for each vertex, in axis {axis}"
             )
         rows = self.vertices.long().cpu()
-        ascending, order = rows.sort()  # which h5py needs, and reads a file from front to back
+        ascending, order = rows.sort()  # h5py needs this order, and it reads a file front to back
         before = (slice(None),) * (axis % len(shape))
         read = np.asarray(array[(*before, ascending.numpy())])
         if read.dtype.kind not in "biuf":
@@ -284,22 +285,22 @@ class Graph(EdgeGraph):
         return found.index_select(axis, order.argsort().to(self.device))
 
     def gather(self, rows: Tensor, everywhere: bool = False) -> Tensor | None:
-        """The rows of all ranks in the order of the source's vertices, 0..n-1. Collective.
+        """Return the rows of all ranks in the order of the source's vertices, 0..n-1. Collective.
 
         Parameters:
-            rows (Tensor[num_rows, ...]): Of numbers of any type, the same on all ranks; without
-                gradient from here on.
-            everywhere: Whether every rank gets the result, or rank 0 alone.
+            rows (Tensor[num_rows, ...]): Numbers of any dtype, the same dtype on all ranks; the
+                result has no gradient.
+            everywhere: Whether every rank gets the result; else rank 0 alone.
 
         Returns:
-            Tensor[num_vertices, ...] or None: Of the same type, on the CPU; it must fit there.
-                `save_rows` writes files that are larger.
+            Tensor[num_vertices, ...] or None: The rows in the same dtype, in the CPU's memory,
+                where they must fit. `save_rows` can write larger results.
 
         Raises:
-            InputError: On all ranks, if rows of one do not fit.
+            InputError: On all ranks, if the rows of one rank do not fit.
         """
         with self.transport.agreement():
-            [array] = as_arrays(rows, self.num_rows).values()
+            [array] = named_arrays(rows, self.num_rows).values()
         if not self.transport.all_equal(str(rows.dtype).encode()):
             self.transport.agree(InputError("the rows have other types on other ranks"))
         found = gather_rows(self._rows, array, self.transport, everywhere)
@@ -309,30 +310,32 @@ class Graph(EdgeGraph):
         return whole.to(rows.dtype) if isinstance(rows, Tensor) else whole
 
     def save_rows(self, path: str | PathLike[str], rows: Tensor | Mapping[str, Tensor]) -> None:
-        """Write the rows of all ranks in the source's order, with its ids. Collective.
+        """Write the rows of all ranks in the source's order, with the source's ids. Collective.
 
         Parameters:
-            path: The extension says what is written: ``.csv`` or ``.npz``. Rank 0
-                writes it and holds some MiB of it at a time.
-            rows (Tensor[num_rows, ...], or mapping of str to such tensors): Name and numbers of the
-                columns; one tensor alone is called "row". Tables have a column per number of a row:
+            path: The extension gives the format: ``.csv`` or ``.npz``. Rank 0 writes the file, and
+                holds some MiB of it at a time.
+            rows (Tensor[num_rows, ...], or mapping of str to such tensors): Columns by name; one
+                tensor alone is called "row". Tables have a column for each number of a row:
                 ``row_0``, ``row_1`` and so on.
 
         Raises:
-            InputError: On all ranks, if rows of one, or the name of the file, do not fit.
-            OutputError: On all ranks, if a file cannot be written; nothing is left behind then.
-            PlanError: On all ranks, if another plan has the file's name since the graph was opened.
+            InputError: On all ranks, if the rows of one rank, or the name of the file, do not fit.
+            OutputError: On all ranks, if the file cannot be written; no file is left then.
+            PlanError: On all ranks, if the file has held another plan since the graph was opened.
         """
         with self.transport.agreement():
-            arrays = as_arrays(rows, self.num_rows, f"{os.fspath(path)}: `rows`")
+            arrays = named_arrays(rows, self.num_rows, f"{os.fspath(path)}: `rows`")
             ids = None
             if self._plan is not None:
                 ids = read_ids(self._plan, self._content, self.transport)
         save_rows(path, self._rows, arrays, ids, self.transport)
 
     def _check_alike(self, tensors: Mapping[str, Tensor]) -> None:
-        """Refuse tensors that are each rank's own: whose shapes differ between ranks, or that have
-        as many rows as something of every rank, and other values. Once for each. Collective."""
+        """Raise InputError for tensors that belong to one rank. Collective.
+
+        Such a tensor's shape differs between ranks, or its length is the number of rows, halo rows
+        or edges on every rank and its values differ. Known shapes are not checked again."""
         shapes = tuple((name, tuple(tensor.shape)) for name, tensor in tensors.items())
         if shapes in self._alike:
             return
@@ -359,7 +362,7 @@ class Graph(EdgeGraph):
         self._alike.add(shapes)
 
     def _own_sizes(self) -> list[int]:
-        """How many rows, halo rows and edges this rank has, also of every type."""
+        """Return this rank's numbers of rows, halo rows and edges, and of rows by type."""
         edges = [len(self.block.with_nonzeros(each).column) for each in ("plan", "edges")]
         found = [self.num_rows, self.num_halo, *edges]
         if self.types is not None:
@@ -368,24 +371,24 @@ class Graph(EdgeGraph):
         return found
 
     def features_of(self, data: VertexData) -> Tensor | None:
-        """Features as layers take them; None where there are none."""
+        """Return features as layers read them; None if there are none."""
         return self._tensor(data.features, self.dtype)
 
     def targets_of(self, data: VertexData) -> Tensor | None:
-        """Labels, int64, or targets as they are; None where there are none."""
+        """Return labels, int64, or targets in their own dtype; None if there are none."""
         if data.targets is not None:
             return self._tensor(data.targets)
         return self._tensor(data.labels, torch.int64)
 
     def masks_of(self, data: VertexData) -> dict[str, Tensor]:
-        """Masks by "train", "val" and "test", as far as they are there."""
+        """Return the masks that exist, by "train", "val" and "test"."""
         masks = (self._tensor(getattr(data, f"{split}_mask")) for split in SPLITS)
         return {s: mask for s, mask in zip(SPLITS, masks, strict=True) if mask is not None}
 
     def _tensor(self, array: np.ndarray | None, dtype: torch.dtype | None = None) -> Tensor | None:
         if array is None:
             return None
-        writable = np.require(array, requirements=["C", "W"])  # torch warns of others
+        writable = np.require(array, requirements=["C", "W"])  # torch warns of other arrays
         return torch.from_numpy(writable).to(self.device, dtype)
 
     def _check(self, x: Tensor, ndim: int | None = None) -> None:
@@ -393,7 +396,7 @@ class Graph(EdgeGraph):
 
 
 def check_rows(x: Tensor, rows: int, graph: Graph, ndim: int | None = None, of: str = "") -> None:
-    """InputError unless x has `rows` rows, `ndim` axes, and the type and device of the graph."""
+    """Raise InputError unless x has `rows` rows, `ndim` axes, and the graph's dtype and device."""
     if not isinstance(x, Tensor):
         raise InputError(f"x is of type {type(x).__name__}: give a tensor, torch.as_tensor(x)")
     if x.ndim == 0 or len(x) != rows or ndim not in (None, x.ndim):
@@ -427,7 +430,7 @@ def open_graph(
     device: torch.device | str = "cpu",
     threads: int | None = None,
 ) -> Graph:
-    """`plancc_runtime.open` on a transport. Collective."""
+    """Do what `plancc_runtime.open` does, on a transport. Collective."""
     dtype = dtype or torch.get_default_dtype()
     with transport.agreement():
         if dtype not in DTYPES:

@@ -1,7 +1,7 @@
-"""How this process was started: alone, or as one of several ranks. Reads the environment only.
+"""How this process was started: alone, or as one of several ranks, by environment variables.
 
-Every launcher announces itself to its ranks by variables. Reading these prevents that `mpirun -n 4
-plancc-run` on a machine without mpi4py becomes four runs that do not know of each other.
+Every launcher announces itself to its ranks by variables. Reading these variables prevents that
+`mpirun -n 4 plancc-run` on a machine without mpi4py becomes four runs that do not know each other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Launcher(NamedTuple):
 
 _COMM_WORLD = ("SIZE", "RANK", "LOCAL_SIZE", "LOCAL_RANK")
 _TORCHRUN = Launcher("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK")
-# srun, with PMIx for instance; it says how many ranks a node has in another form
+# srun, for instance with PMIx; it gives the number of ranks of a node in another form
 _SLURM = Launcher("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "", "SLURM_LOCALID")
 # The most specific launcher first: mpirun may itself run inside a Slurm step.
 _LAUNCHERS = (
@@ -43,7 +43,7 @@ _LAUNCHERS = (
     _SLURM,
     _TORCHRUN,
 )
-# Sizes of jobs, each with the variable that makes a process one of them; srun's step comes later
+# Sizes of jobs, each with the variable that a rank of the job has; srun's step comes later
 _SIZES = {
     "SLURM_NTASKS": "",
     "WORLD_SIZE": "RANK",
@@ -51,15 +51,15 @@ _SIZES = {
     "JSM_NAMESPACE_SIZE": "JSM_NAMESPACE_RANK",
     "FLUX_JOB_SIZE": "FLUX_TASK_RANK",
 }
-# Variables that differ between two jobs on one machine, and are the same on all ranks of one.
+# Variables that differ between two jobs on one machine, and are the same on all ranks of a job.
 _JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("PALS_APID",), ("PBS_JOBID",))
 
 
 def launcher() -> Launcher | None:
-    """The launcher that started this rank; None if none announces itself.
+    """Return the launcher that started this rank; None if no launcher announces itself.
 
-    torchrun may run inside any other job, and comes first if it gives its own name. Variables like
-    RANK are also set by other programs for their own purposes, so that alone they come last.
+    torchrun may run inside any other job, and comes first if it gives its own name. Other programs
+    also set variables like RANK for their own purposes, so RANK alone comes last.
     """
     first = [_TORCHRUN] if "TORCHELASTIC_RUN_ID" in os.environ else []
     for candidate in (*first, *_LAUNCHERS):
@@ -72,7 +72,7 @@ def launcher() -> Launcher | None:
 
 
 def announced() -> tuple[int, int]:
-    """(rank, size) as the launcher announces them; (0, 1) without a launcher."""
+    """Return (rank, size) as the launcher announces them; (0, 1) without a launcher."""
     found = launcher()
     if found is None:
         return 0, 1
@@ -80,13 +80,13 @@ def announced() -> tuple[int, int]:
 
 
 def local_rank() -> int:
-    """Number of this rank among the ranks of its machine: which of its devices is for this rank."""
+    """Return this rank's number among the ranks of its machine, which chooses its device."""
     found = launcher()
     return 0 if found is None else _number(found.local_rank) or 0
 
 
 def ranks_here() -> int | None:
-    """Number of ranks on this machine; None if the launcher does not say."""
+    """Return the number of ranks on this machine; None if the launcher does not tell it."""
     found = launcher()
     return None if found is None else _number(found.local_size)
 
@@ -94,21 +94,20 @@ def ranks_here() -> int | None:
 def open_transport(
     name: str = "auto", timeout: float | None = TIMEOUT, say: Callable[[str], None] = say
 ) -> Transport:
-    """The transport for the way this process was started. Collective.
+    """Return the transport that suits the way this process was started. Collective.
 
-    One rank needs no MPI at all, neither mpirun nor a library.
+    One rank alone needs neither mpirun nor an MPI library.
 
     Parameters:
         name: One of `TRANSPORTS`. "auto": "single" for one rank, "torch" if torchrun started the
-            ranks, else "mpi". "torch": "nccl" where every rank of a machine has a CUDA device of
-            its own, else "gloo".
-        timeout: The most seconds that one wait may last, from the first one on; None or 0: no
-            limit.
-        say: `Transport.say`.
+            ranks, else "mpi". "torch": "nccl" if every rank of a machine has its own CUDA device,
+            else "gloo".
+        timeout: Most seconds that one wait may last, also the first; None or 0: no limit.
+        say: See `Transport.say`.
 
     Raises:
-        InputError: If the name is unknown, or "single" for several ranks; as
-            `check_no_singleton`.
+        InputError: If the name is unknown, or is "single" and there are several ranks. Also the
+            errors of `check_no_singleton`.
         BackendUnavailable: If several ranks were started but cannot reach each other.
     """
     check_choice("transport", name, TRANSPORTS)
@@ -157,7 +156,7 @@ def open_transport(
 
 
 def check_no_launcher(ranks: int, transport: Transport | str) -> None:
-    """InputError if ranks that are threads have a launcher, or a transport, besides."""
+    """Raise InputError if there are ranks as threads and also a launcher or a transport."""
     _, size = announced()
     if size > 1:
         raise InputError(f"`ranks` {ranks}: the launcher has started {size} ranks already")
@@ -167,9 +166,9 @@ def check_no_launcher(ranks: int, transport: Transport | str) -> None:
 
 
 def check_no_singleton() -> None:
-    """InputError where the environment has several ranks and nothing says which of them this is.
+    """Raise InputError if the job has several ranks and this process does not know its own.
 
-    Each would work alone, on all of the graph (Open MPI, issue 13523).
+    Each process would work alone on the whole graph (Open MPI, issue 13523).
     """
     if launcher() is not None:
         return
@@ -195,7 +194,7 @@ class _Opening:
 
 
 def need_torch(what: str) -> None:
-    """BackendUnavailable if torch, which `what` needs, cannot be imported."""
+    """Raise BackendUnavailable if torch, which `what` needs, cannot be imported."""
     try:
         import torch  # noqa: F401
     except ImportError as error:
@@ -205,7 +204,7 @@ def need_torch(what: str) -> None:
 
 
 def rendezvous() -> tuple[str, int]:
-    """Address and port of rank 0: MASTER_ADDR and MASTER_PORT; of one machine also without them.
+    """Return rank 0's address and port: MASTER_ADDR and MASTER_PORT, or defaults on one machine.
 
     Raises:
         BackendUnavailable: If the ranks may be on several machines, and MASTER_ADDR is not set.
@@ -232,12 +231,12 @@ def rendezvous() -> tuple[str, int]:
 
 
 def _job() -> str:
-    """A text that is the same on all ranks of this job, and unlikely for another job."""
+    """Return a text that all ranks of this job share, and that hardly any other job has."""
     for variables in _JOBS:
         values = [os.environ.get(variable, "") for variable in variables]
         if values[0]:
             return " ".join(values)
-    return str(os.getppid())  # one launcher on one machine
+    return str(os.getppid())  # one launcher, on one machine
 
 
 def _number(variable: str) -> int | None:

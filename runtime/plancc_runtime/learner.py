@@ -1,4 +1,4 @@
-"""The network, and how a pass over a view changes it."""
+"""A learner: the network of a run, its optimiser, and training and evaluation passes."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
 
 AT_ONCE = 1 << 19
-"""Numbers that are looked at at once."""
+"""Numbers of a matrix that `is_finite` checks at a time."""
 Splits = dict[str, tuple[Tensor, Tensor]]
 SMALL = 1 << 18
-"""Vertices up to which a device waits for the starts of kernels."""
+"""Most vertices for which a pass on a device is recorded, as it waits for starts of kernels."""
 UNTRAINED = (
     "the outputs are not finite before the first step: look for large numbers among the features, "
-    "which `standardize_features` scales, and among the initial weights (`init`)"
+    "which `scale_features` columns scales, and among the initial weights (`init`)"
 )
 _Pass = tuple[Tensor, Tensor, list[Tensor | None]]
-"""The share of the loss, the outputs without gradient, and the gradients of the parameters."""
+"""This rank's share of the loss, the outputs without gradient, and the parameters' gradients."""
 
 
 class Learner:
-    """The network, and how one pass over a view changes it.
+    """The network of a run, its optimiser, and the passes that change or evaluate the network.
 
     Attributes:
         optimizer: SGD, Adam or AdamW.
-        is_trained: Whether steps have changed the weights, here or in the run that this resumes.
-        exchanges: Whether ranks exchange anything for `scores`, beside sums.
+        is_trained: Whether steps have changed the weights, in this run or before it resumed.
+        exchanges: Whether `scores` needs more messages than sums over all ranks.
     """
 
     exchanges = False
@@ -62,22 +62,22 @@ class Learner:
         self._places = WeakKeyDictionary[View, dict[str, tuple[Tensor | None, Tensor]]]()
 
     def hold(self, part: Part, header: Header, resources: Resources) -> None:
-        """Keep what the loss reads of this rank's slice, before the first pass. Collective."""
+        """Keep the data of this rank's slice that the loss reads, before epoch 0. Collective."""
 
     def words(self, epoch: int) -> int:
-        """Words that all ranks send in an epoch beside the layers' words. Collective."""
+        """Return the words that all ranks send in an epoch beside layers' words. Collective."""
         return 0
 
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
-        """A training pass, forward and back; `update` follows. Collective.
+        """Run a training pass, forward and backward; `update` follows. Collective.
 
         Parameters:
             step: Number of the update, for dropout.
-            where: What the pass is called if it goes wrong.
+            where: Name of the pass, for errors.
 
         Returns:
-            loss (float): Mean over the training vertices of all ranks.
-            outputs (Tensor[outputs of the view, classes]): Outputs of this rank, without gradient.
+            loss (float): Mean loss over the training vertices of all ranks.
+            outputs (Tensor[outputs of the view, classes]): This rank's outputs, without gradient.
         """
         if not self.network.training:
             self.network.train()
@@ -99,7 +99,7 @@ class Learner:
     def _pass(self, view: View, data: LocalData, step: int) -> _Pass:
         self.optimizer.zero_grad()
         network: Callable[..., Tensor] = self.network
-        if self.options.recompute and self.network.convs:  # a class of the user's has none
+        if self.options.recompute and self.network.convs:  # a user's class has no `convs`
             from plancc_runtime.nn.recompute import recomputed
 
             network = partial(recomputed, self.network)
@@ -111,18 +111,19 @@ class Learner:
             )
         self.clock.enter("loss")
         share = self._share(outputs, view, data, step)
-        with torch.autograd.set_multithreading_enabled(False):  # messages from one thread
-            share.backward()
+        with torch.autograd.set_multithreading_enabled(False):  # one thread sends all messages
+            self.network.backward(share)
         return share.detach(), outputs.detach(), [w.grad for w in self._parameters]
 
     def _share(self, outputs: Tensor, view: View, data: LocalData, step: int) -> Tensor:
-        """This rank's share of the loss. Collective; parameters as of `gradients`."""
+        """Return this rank's share of the loss. Collective; for parameters see `gradients`."""
         learnt = self._taken("train", outputs, view, data)
         return data.target.share_of_loss(*learnt, data.totals["train"])
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
-        """Whether the starts of kernels are what a pass over this view waits for, and it may be
-        recorded: nothing is drawn, sent or timed."""
+        """Return whether to record a pass over this view and replay it on the device.
+
+        Such a pass waits mostly for starts of kernels, and draws, sends and times nothing."""
         return (
             data.labels.device.type == "cuda"
             and len(data.labels) <= SMALL
@@ -134,20 +135,20 @@ class Learner:
         )
 
     def update(self, rate: float) -> None:
-        """Change the weights along the last `gradients`, at this learning rate."""
+        """Change the weights along the gradients of `gradients`, at this learning rate."""
         with self.clock("dense"):
-            if self.options.clip_norm is not None:  # of all ranks: the gradients are summed
+            if self.options.clip_norm is not None:  # gradients are sums over all ranks
                 clip_gradients(self._parameters, self.options.clip_norm)
             self.optimizer.step(rate)
             self.is_trained = True
         self.clock.enter("")
 
     def evaluate(self, view: View, data: LocalData, where: str) -> Scores:
-        """Scores of all splits from a separate pass, as in use: without dropout. Collective."""
+        """Return the scores of all splits from a separate pass without dropout. Collective."""
         return self.scores(self.outputs(view, data), view, data, where)
 
     def outputs(self, view: View, data: LocalData, kept: dict[int, Tensor] | None = None) -> Tensor:
-        """Outputs of a view's rows, as in use; `kept` as of `Network.forward`. Collective."""
+        """Return outputs of a view's rows without dropout; `kept`: see `Network`. Collective."""
         self.network.eval()
         with torch.no_grad(), self.clock("dense"):
             x = view.rows_of(data.features)
@@ -155,17 +156,19 @@ class Learner:
         return found
 
     def scores(self, outputs: Tensor, view: View, data: LocalData, where: str) -> Scores:
-        """Scores of all splits, over their vertices that the view has. Collective."""
+        """Return the scores of all splits, over their vertices in the view. Collective."""
         target = data.target
         with self.clock("dense"):
-            splits = self._of_splits(outputs, view, data)
+            splits = self._split_outputs(outputs, view, data)
             counts = np.stack(
                 [target.count(*own, data.totals[name]) for name, own in splits.items()]
             )
         with self.clock("allreduce"):
             self.transport.allreduce_sum(counts)
-        if not np.isfinite(counts).all():
-            self._end_diverged(counts[0, 0], where, view, data)
+        for split, numbers in zip(splits, counts, strict=True):
+            wrong = numbers[~np.isfinite(numbers)]
+            if len(wrong):
+                self._end_diverged(wrong[0], f"split {split} in {where}", view, data)
         scores = Scores()
         for name, numbers in zip(splits, counts, strict=True):
             if size := data.split_sizes[name]:
@@ -175,15 +178,15 @@ class Learner:
             self._rank(scores, splits, data)
         return scores
 
-    def _of_splits(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
-        """Outputs that are scored, and what is right for them, of every split. Collective."""
+    def _split_outputs(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
+        """Return every split's outputs to be scored, and their true values. Collective."""
         return {name: self._taken(name, outputs, view, data) for name in data.splits}
 
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
         """Add the scores that compare all outputs with each other, if asked for. Collective.
 
-        They are the areas under curves of all classes, and their means over the classes that have
-        one; of none there is no mean.
+        They are the areas under curves of all classes, and the means over the classes that have an
+        area. If no class has one, there is no mean.
         """
         target = data.target
         if not isinstance(target, ClassTarget) or self.options.metric not in RANKED:
@@ -199,11 +202,11 @@ class Learner:
                     getattr(scores, metric)[split] = float(there.mean())
 
     def _end_diverged(self, loss: float, where: str, view: View, data: LocalData) -> None:
-        """Raise on all ranks that the loss is not finite, and where that comes from. Collective.
+        """Raise on all ranks that the loss is not finite, and why. Collective.
 
-        Plans hold finite numbers, and all ranks have the same weights. A rank whose features or
-        values of A are not finite, or whose weights alone, is at fault itself. Otherwise
-        training diverged, or no step was taken yet.
+        Plans hold finite numbers, and all ranks have the same weights. So a rank is at fault if its
+        features or its values of A are not finite, or if it alone has weights that are not finite.
+        Otherwise training diverged, or no step was taken yet.
         """
         held = [data.features, *(x for x in (view.x, view.fixed) if x is not None)]
         whole = [
@@ -214,7 +217,7 @@ class Learner:
         ranks, why = np.array([not each for each in whole], np.int64), ""
         self.transport.allreduce_sum(ranks)
         alike = not ranks[0] and ranks[2] in (0, self.transport.size)
-        if alike and not self.is_trained:  # features are finite, A X in their place perhaps not
+        if alike and not self.is_trained:  # features are finite, but perhaps not A X in their place
             why = UNTRAINED
         elif alike and not ranks[1]:
             why = f"try a smaller `lr` than {self.options.lr:g}"
@@ -225,15 +228,15 @@ class Learner:
         self.transport.agree(PlanccError(said) if why else None)
 
     def num_found(self, outputs: Tensor, view: View, data: LocalData) -> int:
-        """Training vertices of this rank that `outputs` are right for."""
+        """Return how many of this rank's training vertices the outputs are right for."""
         return data.target.num_found(*self._taken("train", outputs, view, data))
 
     def state(self) -> list[Tensor]:
-        """A copy of all that `update` and training passes change."""
+        """Return a copy of all tensors that `update` and training passes change."""
         return [tensor.detach().clone() for tensor in self._changing()]
 
     def restore(self, state: list[Tensor]) -> None:
-        """Go back to an earlier `state`."""
+        """Set all these tensors to an earlier `state`."""
         with torch.no_grad():
             for tensor, before in zip(self._changing(), state, strict=True):
                 tensor.copy_(before)
@@ -243,20 +246,20 @@ class Learner:
         return [*parameters, *(t for each in self.optimizer.state for t in each.values())]
 
     def start(self) -> np.ndarray:
-        """Restart the clock; the traffic so far."""
+        """Restart the clock. Return the traffic so far."""
         self.clock.restart()
         return self.transport.traffic.as_array()
 
     def measure(self, before: np.ndarray) -> Spent:
-        """What was spent since `start`."""
+        """Return the time and traffic since `start`."""
         return Spent(self.clock.read(), self.transport.traffic.as_array() - before)
 
     def _taken(
         self, name: str, outputs: Tensor, view: View, data: LocalData
     ) -> tuple[Tensor, Tensor]:
-        """Outputs of a view for the vertices of a split, and their labels.
+        """Return a view's outputs for the vertices of a split, and their labels.
 
-        Places are looked up once per view; all outputs are not copied.
+        Places are looked up once per view. If the split has all outputs, these are not copied.
         """
         known = self._places.setdefault(view, {})
         if name not in known:
@@ -266,7 +269,7 @@ class Learner:
         return outputs if at is None else outputs.index_select(0, at), labels
 
     def _reduce(self, share: Tensor) -> float:
-        """Sum the gradients (Algorithm 2, line 13) and, with them, the loss. Collective."""
+        """Sum the gradients, and the loss with them (Algorithm 2, line 13). Collective."""
         self.clock.enter("update")
         with self.clock("allreduce"):
             gradients = gradients_of(self._parameters)
@@ -276,5 +279,5 @@ class Learner:
 
 
 def is_finite(x: Tensor) -> bool:
-    """Whether all numbers are finite, some at a time: no matrix is made of the answers."""
+    """Return whether all numbers are finite; checks some at a time, to save memory."""
     return all(bool(piece.isfinite().all()) for piece in x.reshape(-1).split(AT_ONCE))

@@ -1,4 +1,4 @@
-"""A run's log: one JSON object per epoch, written as it happens."""
+"""A run's log: one JSON object per epoch, written after the epoch."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from plancc.files import atomic_write, open_file
 from plancc_runtime.results import Epoch
 
 FORMER = ".1"
-"""What follows the name of the log that a run finds."""
+"""What a run appends to the name of a log that it finds."""
 
 
 class LogWriter:
-    """One line per epoch, the fields of `Epoch` as JSON, and the plan; written by one rank.
+    """Writes one line per epoch: the fields of `Epoch` as JSON, and the plan. One rank writes.
 
     Parameters:
-        path: Lines of epochs before `first` are kept, all others are replaced; the log of another
-            run is kept beside it, `.1` after its name.
-        first: The next epoch: 0, or where training resumes.
-        known: What every line has too: "plan", the content hash, and who draws mini-batches
-            ("drawn_by"). Empty ones are left out.
+        path: Lines of epochs before `first` are kept, all other lines are replaced. The log of
+            another run is kept beside it, with `.1` after its name.
+        first: The next epoch: 0, or the epoch at which training resumes.
+        known: Texts that every line has too: "plan", the content hash, and "drawn_by", who draws
+            mini-batches. Empty texts are left out.
 
     Raises:
-        OutputError: If the file cannot be written, here or later.
+        OutputError: If the file cannot be written, now or later.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LogWriter:
             self._stream = open(path, "a", encoding="utf-8")  # noqa: SIM115
 
     def write(self, epoch: Epoch) -> None:
-        """Append an epoch; it is in the file when this returns."""
+        """Append an epoch; when this returns, the line is in the file."""
         with self._writing():
             line = {"epoch": epoch.epoch, "loss": epoch.loss} | asdict(epoch) | self._known
             self._stream.write(json.dumps(line) + "\n")
@@ -62,7 +62,7 @@ class LogWriter:
 
 
 def _lines_before(first: int, path: Path) -> list[str]:
-    """The complete lines of epochs before `first`."""
+    """Return the complete lines of epochs before `first`."""
     if not path.exists():
         return []
     kept = []

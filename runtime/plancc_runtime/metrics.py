@@ -1,4 +1,4 @@
-"""Metrics by name: what a run prints, and what early stopping, schedules and `best` follow."""
+"""Metrics by name: printed by runs, and followed by early stopping, schedules and `best`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class Metric:
     """One metric.
 
     Attributes:
-        title: What tables call it.
-        fields: Fields of `results.Scores` and of `results.Epoch` that a cell shows; the last is
-            followed.
+        title: Title in tables.
+        fields: Fields of `results.Scores` and of `results.Epoch` that a cell shows; the last field
+            is followed.
         higher: Whether higher is better.
         form: Format of a number.
     """
@@ -23,7 +23,7 @@ class Metric:
     form: str = ".4f"
 
     def lowered(self, value: float) -> float:
-        """The value, or its negative: lower is better."""
+        """Return the value, or its negative, so that lower is better."""
         return -value if self.higher else value
 
 
@@ -45,4 +45,4 @@ METRICS["mrr"] = Metric("MRR", ("mrr",))
 METRICS |= {f"hits@{k}": Metric(f"Hits@{k}", (f"hits_{k}",)) for k in HITS}
 LOSSES = ("auto", "mse", "mae", "huber")
 BALANCED = "balanced"
-"""The `class_weights` that make all classes count alike."""
+"""The `class_weights` under which all classes count alike."""

@@ -19,8 +19,8 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
 from plancc_runtime.weights import read_description, read_weights
 
-OF_NETWORKS = ("model", "activation", "norm", "residual", "dropout", "standardize_features")
-"""Options that networks have under the same names."""
+NETWORK_OPTIONS = ("model", "activation", "norm", "residual", "dropout", "standardize_features")
+"""Options of runs that networks have under the same names."""
 
 
 def make_network(
@@ -28,18 +28,18 @@ def make_network(
     data: LocalData,
     transport: Transport,
     dtype: torch.dtype,
-    of_task: Mapping[str, Any] | None = None,
+    task_fields: Mapping[str, Any] | None = None,
 ) -> Network:
-    """The network of these options, the same on all ranks. Collective.
+    """Return the network of these options, the same on all ranks. Collective.
 
     Parameters:
-        of_task: Fields of `NetworkOptions`.
+        task_fields: Fields of `NetworkOptions` that the task gives.
 
     Raises:
-        InputError: If the model cannot be made so, or the initial weights do not fit it.
+        InputError: If the model cannot be made with them, or the initial weights do not fit it.
     """
     hidden = [options.hidden] * (options.layers - 1)
-    declared = option_names(options.model, "types" in (of_task or {}))
+    declared = option_names(options.model, "types" in (task_fields or {}))
     kind = Network
     if is_own(options.model):
         from plancc_runtime.pyg.own_network import OwnNetwork
@@ -51,8 +51,8 @@ def make_network(
             NetworkOptions(
                 conv=options.conv_options(declared),
                 input_dropout=options.first_dropout,
-                **{name: getattr(options, name) for name in OF_NETWORKS},
-                **(of_task or {}),
+                **{name: getattr(options, name) for name in NETWORK_OPTIONS},
+                **(task_fields or {}),
             ),
             options.seed,
             dtype,
@@ -77,11 +77,11 @@ def make_network(
 
 
 def _initialise(network: Network, path: str | PathLike[str]) -> None:
-    """Set the weights from a file; what standardises features too, where it is there.
+    """Set the weights from a file, and the standardisation if the file has it.
 
     Raises:
-        InputError: If they are of another model or other widths, or were trained on standardised
-            features and this is not.
+        InputError: If the weights are of another model or other widths, or were trained on
+            standardised features and this network does not standardise.
     """
     description, there = read_description(path)
     model = None if description is None else description.get("model")
@@ -93,11 +93,11 @@ def _initialise(network: Network, path: str | PathLike[str]) -> None:
     shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     known = {name for name in there if name.startswith("standardization.")}
     own = {k: shape for k, shape in shapes.items() if not k.startswith("standardization.")}
-    given = read_weights(path, own)  # first: of another network nothing else is worth saying
+    given = read_weights(path, own)  # first, because a wrong network is the more important fault
     if known and network.standardization is None:
         raise InputError(
             f"{fspath(path)}: these weights are of standardised features; set "
-            "`standardize_features` too"
+            "`scale_features` columns too"
         )
     if known:
         given |= read_weights(path, {k: shape for k, shape in shapes.items() if k not in own})

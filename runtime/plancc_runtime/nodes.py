@@ -1,4 +1,4 @@
-"""Whether rows travel in hops between nodes, or straight from rank to rank."""
+"""Whether rows go node-aware or over relays, or straight from rank to rank."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from plancc_runtime.transport.base import Transport
 
 
 def with_exchange(header: Header, part: Part, exchange: str, transport: Transport) -> Part:
-    """The slice with the hops of its plan, or without them. Collective.
+    """Return the slice with the hops of its plan, or without them. Collective.
 
-    Where nodes are known, the transport counts from then on what is sent between them.
+    If nodes are known, the transport from then on counts messages between nodes.
 
     Parameters:
-        exchange: "auto": hops, between nodes if the ranks are on nodes as the plan's topology says.
-            "flat": no hops. "nodes", "relays": hops wherever the ranks are.
+        exchange: "auto": hops, but hops between nodes only if the ranks share nodes as the plan's
+            topology says. "flat": no hops. "nodes", "relays": hops wherever the ranks are.
     """
     topology = header.topology
     if not isinstance(part.expand, Routed):
@@ -39,14 +39,14 @@ def with_exchange(header: Header, part: Part, exchange: str, transport: Transpor
 
 
 def exchange_of(header: Header, part: Part) -> str:
-    """How rows of the slice travel: "flat", "nodes" or "relays", as of `with_exchange`."""
+    """Return how rows of the slice travel: "flat", "nodes" or "relays" (see `with_exchange`)."""
     if not isinstance(part.expand, Routed):
         return "flat"
     return "relays" if header.topology is None else "nodes"
 
 
 def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
-    """Raise InputError if hops are asked for and the plan has none for these ranks."""
+    """Raise InputError if `exchange` asks for hops that the plan lacks for these ranks."""
     route, topology, parts = header.route, header.topology, header.num_parts
     fits_ranks = route is not None and route.keeps_groups(block_of_parts(parts, num_ranks))
     why = ""
@@ -66,7 +66,7 @@ def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
 
 
 def fits(topology: Topology, nodes: list[str]) -> bool:
-    """Whether ranks share nodes as the parts do that they have.
+    """Return whether the ranks share nodes as their parts do in the topology.
 
     Parameters:
         nodes: Name of every rank's node.

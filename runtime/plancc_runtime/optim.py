@@ -22,20 +22,20 @@ PLATEAU_FACTOR = 0.5
 
 
 class SGD:
-    """w <- w - rate v with v <- momentum v + g + decay w, v = 0 at first.
+    """w <- w - rate v with v <- momentum v + g + decay w; v is 0 at first.
 
-    Without momentum Equation 4 of Demirci et al. 2022; with it the heavy ball of Polyak (1964),
-    whose rate stands outside of v, as in PyTorch.
+    Without momentum this is Equation 4 of Demirci et al. 2022. With momentum it is the heavy ball
+    of Polyak (1964); the rate is no factor in v, as in PyTorch.
 
-    Our own, since the first optimiser of torch imports its compiler: seconds and 76 MB per rank.
+    We have our own because torch's optimisers import its compiler: seconds and 76 MB per rank.
 
     Parameters:
         decay: Factor of the L2 penalty ``decay / 2 |w|^2``.
         momentum: Share of the last step's v that is kept.
 
     Attributes:
-        state (list of dict of str to Tensor): What one step leaves for the next, for every
-            parameter.
+        state (list of dict of str to Tensor): For every parameter, tensors that a step leaves for
+            the next step.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class SGD:
     def step(self, rate: float) -> None:
         """Change the parameters along their gradients.
 
-        All at once, operation by operation: on a device every start of a kernel counts.
+        Each operation treats all parameters at once, to start few kernels on a device.
         """
         gradients: Tensors = [w.grad for w in self._parameters if w.grad is not None]
         assert len(gradients) == len(self._parameters)
@@ -96,7 +96,7 @@ class Adam(SGD):
         root = torch._foreach_div(square, 1 - BETA2**steps)
         torch._foreach_sqrt_(root)
         torch._foreach_add_(root, EPSILON)
-        torch._foreach_mul_(root, 1 - BETA1**steps)  # the rate divided by it may be no float32
+        torch._foreach_mul_(root, 1 - BETA1**steps)  # rate / (1 - BETA1**steps) may be no float32
         torch._foreach_addcdiv_(self._parameters, mean, root, value=-rate)
 
 
@@ -116,17 +116,17 @@ OPTIMIZERS: dict[str, type[SGD]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
 
 def optimizer_of(options: TrainOptions, parameters: Sequence[nn.Parameter]) -> SGD:
-    """The optimiser that the options name, at its first step."""
+    """Return the optimiser that the options name, at its first step."""
     own = {"momentum": options.momentum} if options.momentum else {}
     return OPTIMIZERS[options.optimizer](parameters, options.weight_decay, **own)
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], most: float) -> None:
-    """Scale all gradients down to a norm of `most`, if they have a larger one together.
+    """Scale all gradients down to a common norm of `most`, if their norm is larger.
 
     Algorithm 1 of Pascanu et al. (2013), with the 1e-6 of `torch.nn.utils.clip_grad_norm_`. The
-    norm is summed in float64 and in one order, so that ranks with the same gradients scale them
-    alike, with any numbers of threads.
+    norm is summed in float64 and in one order. So ranks with the same gradients scale them alike,
+    with any number of threads.
     """
     gradients = [w.grad for w in parameters if w.grad is not None]
     arrays = (g.detach().cpu().numpy() for g in gradients)
@@ -140,23 +140,23 @@ def clip_gradients(parameters: Sequence[nn.Parameter], most: float) -> None:
 def sum_gradients(parameters: Iterable[nn.Parameter], transport: Transport) -> None:
     """Replace every gradient by its sum over all ranks, in one all-reduce. Collective.
 
-    Demirci et al. 2022, Algorithm 2, line 13. A parameter without a gradient counts as zero, as it
-    may have one on another rank.
+    Demirci et al. 2022, Algorithm 2, line 13. A parameter without a gradient counts as zero,
+    because it may have a gradient on another rank.
 
     Parameters:
-        parameters: The same on all ranks, in the same order; parameters without gradients are left
-            out.
+        parameters: The same parameters in the same order on all ranks; those with `requires_grad`
+            False are left out.
     """
     sum_together(gradients_of([w for w in parameters if w.requires_grad]), transport)
 
 
 def copy_from_first(tensors: Sequence[Tensor], transport: Transport) -> None:
-    """Give all ranks the values of rank 0. Collective."""
+    """Copy the values of rank 0 to all ranks. Collective."""
     with torch.no_grad():
         if transport.rank > 0:
             for tensor in tensors:
                 tensor.zero_()
-        # float64 holds the values of all dtypes that occur, counters included
+        # float64 holds the values of all dtypes that occur, also of counters
         values = [tensor.double() for tensor in tensors]
         sum_together(values, transport)
         for tensor, value in zip(tensors, values, strict=True):
@@ -164,7 +164,7 @@ def copy_from_first(tensors: Sequence[Tensor], transport: Transport) -> None:
 
 
 def gradients_of(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
-    """The gradients of parameters, which are zeros from now on where there were none."""
+    """Return the gradients of parameters; missing gradients become zeros."""
     for w in parameters:
         if w.grad is None:
             w.grad = torch.zeros_like(w)
@@ -172,7 +172,7 @@ def gradients_of(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
 
 
 def sum_together(tensors: Sequence[Tensor], transport: Transport) -> None:
-    """Replace tensors of one type by their sums over all ranks, in one all-reduce. Collective."""
+    """Replace tensors of one dtype by their sums over all ranks, in one all-reduce. Collective."""
     if not tensors:
         return
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
@@ -183,13 +183,13 @@ def sum_together(tensors: Sequence[Tensor], transport: Transport) -> None:
 
 
 def learning_rate(options: TrainOptions, epoch: int, drops: int) -> float:
-    """The learning rate of an epoch.
+    """Return the learning rate of an epoch.
 
     Parameters:
-        options: ``schedule`` "none": always ``lr``. "step": a tenth of it after a half of the
-            epochs, and a hundredth after three quarters. "cosine": from ``lr`` down to 0 as half a
-            cosine (Loshchilov and Hutter 2017). "plateau": halved whenever the validation loss was
-            not better in `PLATEAU` evaluations.
+        options: With ``schedule`` "none" the rate is always ``lr``. "step": ``lr``, a tenth of it
+            after half of the epochs, and a hundredth after three quarters. "cosine": half a cosine
+            from ``lr`` down to 0 (Loshchilov and Hutter 2017). "plateau": the rate is halved
+            whenever the validation loss did not improve in `PLATEAU` evaluations.
         drops: `Validation.drops`.
     """
     done = epoch / max(options.epochs, 1)
@@ -204,14 +204,14 @@ def learning_rate(options: TrainOptions, epoch: int, drops: int) -> float:
 
 @dataclass
 class Validation:
-    """The best validation loss so far, or what stands in its place, and its weights.
+    """The best validation loss so far, or another metric in its place, and its weights.
 
     Attributes:
-        loss: None before the first evaluation.
+        loss: The best loss; None before the first evaluation.
         epoch: Number of epochs that the best weights had seen.
-        since: Evaluations since then.
-        drops: Number of times that `PLATEAU` evaluations in a row were not better.
-        weights: Parameters and buffers of the network at that epoch.
+        since: Number of evaluations after the best.
+        drops: How often `PLATEAU` evaluations in a row did not improve.
+        weights: Parameters and buffers of the network at the best evaluation.
     """
 
     loss: float | None = None
@@ -221,9 +221,9 @@ class Validation:
     weights: dict[str, Tensor] | None = None
 
     def see(self, loss: float, epoch: int, network: nn.Module) -> None:
-        """Take note of the validation loss that the network has after `epoch` epochs.
+        """Record the validation loss that the network has after `epoch` epochs.
 
-        Of another metric it is the number that falls when the metric gets better.
+        For another metric, `loss` is a number that falls when the metric improves.
         """
         if self.loss is None or loss < self.loss:
             self.loss, self.epoch, self.since = loss, epoch, 0

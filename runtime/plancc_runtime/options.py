@@ -122,13 +122,12 @@ class TrainOptions:
         None, "initial weights: an .npz file as `save` writes it", free=True
     )
 
-    normalize_features: bool = of_data(
-        False, "divide every row of features by its sum of magnitudes"
-    )
-    standardize_features: bool = of_data(
-        False,
-        "give every column of features mean 0 and variance 1",
-        more="Over all vertices, after `normalize_features`. The network keeps mean and scale.",
+    scale_features: str = of_data(
+        "none",
+        "rows: divide every row of features by its sum of magnitudes. columns: give every column "
+        "mean 0 and variance 1 over all vertices",
+        more="The network keeps mean and scale of columns.",
+        choices=("none", "rows", "columns", "rows,columns"),
     )
     target: str | None = of_data(
         None,
@@ -150,11 +149,14 @@ class TrainOptions:
     negatives: int = of_data(
         1, "For links: pairs of any vertices drawn in every epoch for a training link", **count
     )
-    features: int | None = of_data(
+    random_features: int | None = of_data(
         None, "width of random features, for a plan without features", otherwise="64", **count
     )
     classes: int | None = of_data(
-        None, "classes of random labels, for a plan without labels", otherwise="8", **count
+        None,
+        "number of classes, of random labels or where not all classes occur",
+        otherwise="as many as occur, or 8 of random labels",
+        **count,
     )
     seed: int = of_data(
         0, "random seed of weights, dropout, samples and data", at_least=0, at_most=2**64 - 1
@@ -427,6 +429,16 @@ class TrainOptions:
         return "bf16" if (self.dtype, self.wire) == ("bfloat16", "fp32") else self.wire
 
     @property
+    def normalize_features(self) -> bool:
+        """Whether rows of features are divided by their sums of magnitudes."""
+        return "rows" in self.scale_features
+
+    @property
+    def standardize_features(self) -> bool:
+        """Whether columns of features get mean 0 and variance 1, after `normalize_features`."""
+        return "columns" in self.scale_features
+
+    @property
     def first_dropout(self) -> float:
         """Rate of the first layer's input."""
         return self.dropout if self.input_dropout is None else self.input_dropout
@@ -501,7 +513,7 @@ class TrainOptions:
     def _check_on_disk(self) -> None:
         if not self.features_on_disk:
             return
-        of_rows = ("normalize_features", "standardize_features", "row_order", "device")
+        of_rows = ("scale_features", "row_order", "device")
         for name in self.chosen(of_rows):
             why = "where the CPU reads them as the plan has them"
             raise self._wrong(name, f"does not go with `features_on_disk`, {why}")

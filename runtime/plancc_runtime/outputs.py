@@ -1,4 +1,4 @@
-"""What the network of a run says of vertices, by its weights as they are: as files, and as arrays.
+"""Outputs of a run's network for vertices, by the network's present weights: as files and arrays.
 
 All methods are collective.
 """
@@ -24,7 +24,7 @@ from plancc_runtime.views import place_of
 
 
 class Outputs:
-    """The outputs of a run that is prepared."""
+    """The outputs of a prepared run."""
 
     def __init__(
         self,
@@ -47,19 +47,19 @@ class Outputs:
         known: dict[str, np.ndarray] | None = None,
         wanted: npt.NDArray[np.int64] | None = None,
     ) -> list[int]:
-        """Write predictions of all vertices that are learnt.
+        """Write predictions of all vertices that the task predicts.
 
         Parameters:
-            path, ids: As of `predictions.save_predictions`.
-            embeddings: Layer, from 1, whose outputs are written too.
-            kind: What the network says of a vertex; by default what the run learns.
+            path, ids: See `predictions.save_predictions`.
+            embeddings: Number of a layer, from 1, whose outputs are written too.
+            kind: Kind of targets that the network predicts; by default the run's kind.
             known (dict of str to array, optional): Columns of `predictions.known_of`; by default
-                the target of the run's task.
-            wanted (int64[m], optional): Vertices to write, in this order, not all: vertices of
-                the training split of all ranks. `ids` and `known` are theirs.
+                the columns of the run's task.
+            wanted (int64[m], optional): Vertices to write, in this order, instead of all: vertices
+                of the training split of all ranks. `ids` and `known` belong to them.
 
         Returns:
-            How many vertices are predicted to be of every class; empty of numbers.
+            Number of vertices predicted for every class; empty for real numbers.
         """
         kept = {} if embeddings is None else {embeddings: torch.empty(0)}
         view = self._execution.whole() if wanted is None else self._execution.view(0)
@@ -86,12 +86,12 @@ class Outputs:
         )
 
     def learnt(self, ids: Ids | None) -> tuple[RowsOfRank, Ids | None]:
-        """This rank's rows that `predictions` are of, and its share of their ids."""
+        """Return this rank's rows that `predictions` has, and its share of their ids."""
         learnt = self._task.learnt
         return self._rows.within(learnt)[1], ids and ids.within(learnt)
 
     def predictions(self) -> dict[str, np.ndarray]:
-        """Columns as of `Target.predictions`, with real numbers as float32.
+        """Return the columns of `Target.predictions`, real numbers as float32.
 
         Raises:
             PlanccError: On all ranks, if an output is not finite.
@@ -107,13 +107,13 @@ class Outputs:
         }
 
     def score(self, pairs: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
-        """Scores of pairs of vertices, as of the learner's `score`."""
+        """Return scores of pairs of vertices; see the learner's `score`."""
         outputs = self._learner.outputs(self._execution.whole(), self._data)
         places, found = self._learner.score(outputs, pairs)
         return places, found
 
     def words(self) -> tuple[int, int]:
-        """Words that all ranks send for outputs of training vertices, and of all."""
+        """Return the words that all ranks send for outputs of training vertices, and of all."""
         views = self._execution.view(0), self._execution.whole()
         words = [words_of_outputs(self._learner.network, view.graphs) for view in views]
         counts = np.array(words, np.int64)

@@ -40,14 +40,14 @@ StrPath = str | PathLike[str]
 
 
 class Predicted(NamedTuple):
-    """What was written.
+    """What `predict` or `score_links` has written.
 
     Attributes:
-        header: The plan's.
-        counts: How many vertices are predicted to be of every class; empty of numbers.
-        num_vertices: How many were written.
-        words, words_of_all: Words that all ranks sent for some vertices, and would send for all; 0
-            where all were asked.
+        header: The plan's header.
+        counts: Number of vertices predicted for every class; empty for real numbers and links.
+        num_vertices: Number of rows written.
+        words, words_of_all: Words that all ranks sent for the listed vertices, and would send for
+            all; 0 if all vertices were asked for.
     """
 
     header: Header
@@ -66,22 +66,22 @@ def predict(
     ids: str | Sequence[int] | None = None,
     **execution: Any,
 ) -> Predicted:
-    """Write what saved weights say of every vertex of a plan. Collective.
+    """Write the predictions of saved weights for the vertices of a plan. Collective.
 
     Parameters:
-        plan: With features as wide as in training; of any layout.
-        weights: A file that says which network it holds (`plancc_runtime.saved`).
-        path: As of `TrainOptions.predict`.
-        embeddings: As of `TrainOptions`.
-        ids: The source's ids of the vertices to write, in this order; a text is a list such as
-            "17,42", or the name of a file with an id a line. By default all. Of a row plan, only
-            rows that their outputs depend on are computed and sent.
+        plan: A plan of any layout, with features as wide as in training.
+        weights: A file of weights that describes its network (`plancc_runtime.saved`).
+        path: See `TrainOptions.predict`.
+        embeddings: See `TrainOptions`.
+        ids: The source's ids of the vertices to write, in this order: a sequence, a text such as
+            "17,42", or the name of a file with an id a line. By default all vertices. With a row
+            plan, only rows that the listed outputs depend on are computed and sent.
         execution: Other fields of `TrainOptions` that change no result: threads, device, dtype,
             kernel.
 
     Raises:
-        InputError, PlanError, OutputError, BackendUnavailable: On all ranks; no file is
-            half-written.
+        InputError, PlanError, OutputError, BackendUnavailable: On all ranks; no half-written file
+            is left.
     """
     asked = {"ids": None if ids is None else GIVEN, "links": None, "embeddings": embeddings}
     opened, description = _opened(plan, weights, asked, transport)
@@ -107,7 +107,7 @@ def predict(
         settings = {**own, **execution}
         options = options_of(description, fspath(weights), settings)
         task = task_of(opened.header, options)
-        union = _of_types(opened, description, task, fspath(weights))
+        union = _joined(opened, description, task, fspath(weights))
         _check_widths(fspath(plan), union, description.dims)
     _check_targets(fspath(plan), union, description, transport)
     of_target = task.learnt
@@ -117,7 +117,7 @@ def predict(
     else:
         listed, wanted = _asked(ids, plan, opened, of_target, transport)
         learnt = np.isin(vertices, wanted)
-    labels = np.where(learnt, 0, -1).astype(np.int32)  # nothing is learnt from them
+    labels = np.where(learnt, 0, -1).astype(np.int32)  # they mark vertices; nothing is trained
     data = type(union.vertex_data)(features=union.vertex_data.features, labels=labels)
     opened = replace(opened, rows=replace(union, vertex_data=data))
     run = run_of(opened, options, transport, task=task)
@@ -147,15 +147,15 @@ def score_links(
     """Write the scores of pairs of vertices. Collective.
 
     Parameters:
-        plan: With links, and features as wide as in training.
+        plan: A plan with links, and with features as wide as in training.
         weights: A file whose network was trained on links.
-        links: A file with the source's ids of a source and a target, ``17,42``, a line.
-        path: As of `TrainOptions.predict`. The rows are `links`, by number from 0, with
+        links: A text file with the source's ids of a source and a target on each line: ``17,42``.
+        path: See `TrainOptions.predict`. A row is a pair of `links`, by number from 0, with
             ``source``, ``target``, ``score`` and ``probability``.
-        execution: As of `predict`.
+        execution: See `predict`.
 
     Raises:
-        InputError, PlanError, OutputError, BackendUnavailable: As of `predict`.
+        InputError, PlanError, OutputError, BackendUnavailable: See `predict`.
     """
     opened, description = _opened(plan, weights, {"links": GIVEN}, transport)
     name = fspath(weights)
@@ -188,11 +188,11 @@ def score_links(
 def _opened(
     plan: StrPath, weights: StrPath, asked: Mapping[str, Any], transport: Transport
 ) -> tuple[Opened, Description]:
-    """The plan, and the network of the weights. Collective.
+    """Return the opened plan, and the description of the weights' network. Collective.
 
     Raises:
-        InputError, PlanError, BackendUnavailable: On all ranks, also where they were `asked` other
-            things, or the weights are of other networks.
+        InputError, PlanError, BackendUnavailable: On all ranks, also if `asked` differs between
+            ranks, or the weights are of different networks.
     """
     with transport.agreement():
         need_torch("a network")
@@ -210,13 +210,14 @@ def _opened(
 
 
 def _are_names(share: Ids | None) -> bool:
-    """Whether ids of the source are names."""
+    """Return whether the source's ids are names."""
     return share is not None and share.original.dtype.kind == "S"
 
 
 def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
-    """Pairs of ids in a file, int64[m, 2], or bytes[m, 2] of names; InputError if it has none, or a
-    line is no pair."""
+    """Return the pairs of ids in a file: int64[m, 2], or bytes[m, 2] for names.
+
+    Raises InputError if the file has no pair, or a line is no pair."""
     lines = _lines(path, "`links` takes a text file with two ids a line, such as 17,42")
     found = list[list[Any]]()
     for line, text in enumerate(lines, 1):
@@ -233,7 +234,7 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
 
 
 def _lines(path: str, wanted: str) -> list[str]:
-    """The lines of a text; InputError, with what is `wanted`, for a file of another kind."""
+    """Return the lines of a text; InputError, which says what is `wanted`, if it is no text."""
     with open_file(path) as file:
         data = file.read()
     if b"\0" in data:
@@ -242,14 +243,14 @@ def _lines(path: str, wanted: str) -> list[str]:
 
 
 def _id(word: str, named: bool) -> int | bytes | None:
-    """The id that a word is, a name where ids are `named`; None where it is no whole number."""
+    """Return the id in a word: a name if ids are `named`, else a whole number; None if neither."""
     if named:
         return word.strip().encode()
     return int(word) if re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", word) else None
 
 
 def _read_ids(text: str, named: bool) -> dict[Any, int]:
-    """Ids from a list or a file, and their lines; InputError as of `_checked`, or without it."""
+    """Return the ids of a list or a file, with their lines; InputError if an id is wrong."""
     if not os.path.exists(text):
         if named or "," in text or text.strip(" +-").isdecimal():
             return _checked(next(csv.reader([text])), named=named)
@@ -262,11 +263,12 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
 
 
 def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[Any, int]:
-    """The ids in these lines, int or names as bytes, without empty lines, and the number of each
-    one's line, from 1.
+    """Return the ids in these lines, int or bytes for names, each with its line's number from 1.
+
+    Empty lines are skipped.
 
     Raises:
-        InputError: If there is none, one is no whole number, or is there twice.
+        InputError: If there is no id, or if an id is no whole number or occurs twice.
     """
     found = dict[Any, int]()
     texts = (word.decode() if isinstance(word, bytes) else str(word) for word in words)
@@ -288,7 +290,7 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
 def _asked(
     ids: str | Sequence[int], plan: StrPath, opened: Opened, of: slice, transport: Transport
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """The ids in a list or a file, and their vertices. Collective; errors as of `predict`."""
+    """Return the ids in a list or a file, and their vertices. Collective; errors of `predict`."""
     with transport.agreement():
         share = read_ids(plan, opened.content, transport)
         named = _are_names(share)
@@ -307,9 +309,9 @@ def _vertices_of(
     transport: Transport,
     places: Sequence[str],
 ) -> npt.NDArray[np.int64]:
-    """The vertices that have these ids: int64[m]; InputError for an unknown id. Collective.
+    """Return the vertices with these ids: int64[m]; InputError for an unknown id. Collective.
 
-    Without ids of the source (`share`) they count from 0. `places` name the ids in messages.
+    Without ids of the source (`share`), ids count from 0. `places` name the ids in errors.
     """
     if not transport.all_equal(ids.tobytes()):
         transport.agree(InputError("other ranks were given other ids; give all the same"))
@@ -332,8 +334,8 @@ def _vertices_of(
     return vertices
 
 
-def _of_types(opened: Opened, description: Description, task: LearningTask, weights: str) -> Part:
-    """The slice with data of all vertices; InputError if its types are not the network's."""
+def _joined(opened: Opened, description: Description, task: LearningTask, weights: str) -> Part:
+    """Return the slice with data of all vertices; InputError if the network's types differ."""
     of_network, types = description.options.types, opened.header.types
     if types is None and not of_network:
         return task.joined(opened.rows, opened.name)
@@ -355,10 +357,10 @@ def _of_types(opened: Opened, description: Description, task: LearningTask, weig
 
 
 def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:
-    """Options of a run whose network is the described one; `name` is the file's.
+    """Return options of a run with the described network; `name` is the name of the file.
 
     Raises:
-        InputError: If no options make such a network.
+        InputError: If no options can make such a network.
     """
     dims, network = description.dims, description.options
     hidden = set(dims[1:] if network.decoder else dims[1:-1])
@@ -387,14 +389,14 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
                 f"{name}: its network is the class {shown(network.model)}, which is imported again "
                 f"from the folder of the command: {error}"
             ) from None
+    scales = {"rows": description.normalize_features, "columns": network.standardize_features}
     return TrainOptions(
         model=network.model,
         task="links" if links else "vertices",
         decoder=network.decoder or TrainOptions.decoder,
         epochs=0,
         hidden=dims[-1] if links else min(hidden, default=TrainOptions.hidden),
-        normalize_features=description.normalize_features,
-        standardize_features=network.standardize_features,
+        scale_features=",".join(name for name, scaled in scales.items() if scaled) or "none",
         classes=None if links else dims[-1],
         target=network.types.get("target"),
         model_options=network.conv,

@@ -13,7 +13,7 @@ from torch import Tensor
 from plancc.errors import PlanccError
 from plancc.plan.parts import Part
 from plancc_runtime.data import SPLITS
-from plancc_runtime.gathering import Ids, RowsOfRank, as_arrays, save_rows
+from plancc_runtime.gathering import Ids, RowsOfRank, named_arrays, save_rows
 from plancc_runtime.targets import Target, kind_of
 from plancc_runtime.transport.base import Transport
 
@@ -90,7 +90,7 @@ def save_predictions(
         check_finite(outputs)
         if embedding is not None:
             tensors["embedding"] = embedding
-        arrays = as_arrays(tensors, len(rows.vertices))
+        arrays = named_arrays(tensors, len(rows.vertices))
         arrays = {first: arrays.pop(first), **known, **arrays}
     save_rows(path, rows, arrays, ids, transport)
     if of_class is None:

@@ -1,4 +1,4 @@
-"""What a run says about its learning, and what to try."""
+"""Remarks of a run: sentences on what it learnt, and on what to try."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from plancc_runtime.targets import Target
 from plancc_runtime.transport.base import Transport
 
 NEAR = 0.1
-"""A score is near that of a constant answer if they differ by less than this share of what is
-beyond the latter."""
+"""A score is near a constant answer's score if they differ by less than this share of the gap
+between the constant answer's score and 1."""
 WITH_LABELS = "compile the graph with its labels, which `data` has by the key labels or y"
-"""What to do for predictions from a plan without labels."""
+"""Advice for predictions from a plan without labels."""
 
 
 def data_remarks(random_features: bool, random_labels: bool, what: str = "labels") -> list[str]:
-    """Sentences on data that teach little or nothing.
+    """Return remarks on data that teach little or nothing.
 
     Parameters:
-        random_features, random_labels: Whether they were drawn, since the plan has none.
-        what: Is learnt: "labels" or "links".
+        random_features, random_labels: Whether they are random, because the plan has none.
+        what: What the task predicts: "labels" or "links".
     """
     if random_labels:
         lacks = "neither labels nor features" if random_features else "no labels"
         return [
-            f"the plan has {lacks}: the network is trained on random ones, of which nothing can be "
-            f"learnt; for more than a benchmark {WITH_LABELS}"
+            f"the plan has {lacks}: the network is trained on random ones, from which nothing can "
+            f"be learnt; for more than a benchmark {WITH_LABELS}"
         ]
     if not random_features:
         return []
@@ -39,11 +39,11 @@ def data_remarks(random_features: bool, random_labels: bool, what: str = "labels
 
 
 def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) -> list[str]:
-    """Sentences on options that have no effect, or another than was meant.
+    """Return remarks on options that have no effect, or another effect than the user meant.
 
     Parameters:
         between: Options that have no effect on a network of one layer.
-        cores: Those that a rank may use.
+        cores: Number of cores that a rank may use.
     """
     found = [
         f"{options.setting(name)} has no effect: nothing stands between layers where `layers` is 1"
@@ -58,7 +58,7 @@ def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) ->
 
 
 def sampler_remarks(plan: Opened, options: TrainOptions, transport: Transport) -> list[str]:
-    """Sentences on a full batch of a plan for mini-batches, if it was not asked for. Collective."""
+    """Return a remark if a plan for mini-batches trains the full batch unasked. Collective."""
     if options.mini_batches or options.batch_size == FULL:
         return []
     with transport.agreement():
@@ -75,12 +75,12 @@ def sampler_remarks(plan: Opened, options: TrainOptions, transport: Transport) -
 def remarks(
     options: TrainOptions, epochs: Sequence[Epoch], final: Scores, of_plan: bool, kind: type[Target]
 ) -> list[str]:
-    """A sentence on a run that did not learn; none for others.
+    """Return a remark on a run that hardly learnt; no remark on other runs.
 
     Parameters:
-        epochs: Those that were trained.
-        final: Of the weights that training ends with.
-        of_plan: Whether features are the plan's own and not random.
+        epochs: The epochs of the run.
+        final: Scores of the final weights.
+        of_plan: Whether the features are the plan's, and not random.
     """
     if not epochs or not final.loss:
         return []
@@ -94,5 +94,5 @@ def remarks(
     near = f"the {split} {name} {found:.4f} is {where} {constant:.4f}, {same}: the network has "
     if not of_plan:
         return [f"{near}hardly learnt, as its features are random"]
-    standardize = "" if options.standardize_features else "`standardize_features`, "
+    standardize = "" if options.standardize_features else "`scale_features` columns, "
     return [f"{near}hardly learnt; try {standardize}more `epochs`, or another `optimizer` or `lr`"]

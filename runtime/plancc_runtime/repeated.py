@@ -1,4 +1,4 @@
-"""Work on a CUDA device that is the same every time, started as one piece.
+"""Work on a CUDA device that is the same every time, recorded and started as one piece.
 
 On small graphs kernels take less time than their starts. A CUDA graph starts all kernels of a pass
 at once, with the same results.
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import torch
 
 RECORDED = 3
-"""The call that is recorded; before it libraries set themselves up, and layouts are made."""
+"""Number of the call that is recorded; earlier calls set up libraries and make layouts."""
 
 Result = TypeVar("Result")
 
@@ -21,8 +21,8 @@ class Repeated(Generic[Result]):
     """Work that reads and writes the same tensors every time.
 
     Parameters:
-        work: Takes and returns the same tensors in every call. If it waits for the device, or CUDA
-            cannot record it for another reason, it is done kernel by kernel as before.
+        work: Function that reads and returns the same tensors in every call. If it waits for the
+            device, or CUDA cannot record it for another reason, its kernels are started one by one.
     """
 
     def __init__(self, work: Callable[[], Result]) -> None:
@@ -31,7 +31,7 @@ class Repeated(Generic[Result]):
         self._result: Result
 
     def __call__(self) -> Result:
-        """Do the work. The result takes the place of the last one."""
+        """Do the work. The result replaces the last call's result."""
         if self._graph is None:
             self._left -= 1
             if self._left or not self._record():

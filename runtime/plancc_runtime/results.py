@@ -1,4 +1,4 @@
-"""What a run leaves behind: per epoch, per step and altogether."""
+"""Results of a run: per epoch, per step and altogether."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ class SplitMetrics:
     """Metrics of the labelled vertices of every split that has any, over all ranks.
 
     Attributes:
-        accuracy: Share of the vertices whose class, or with several labels whose set of classes, is
-            found.
+        accuracy: Share of the vertices whose class (or set of classes) is predicted correctly.
         f1_micro: F1 of all classes together; with one label per vertex, the accuracy.
         f1_macro: Mean F1 of the classes that occur among the labels or the predictions.
-        auc, ap: Means over the classes that have one, if the metric is one of these.
-        rmse, mae, r2: Of real numbers: root of the mean squared error, mean absolute error, and 1 -
-            squared error / variance of the split's targets; means over the targets.
-        mrr, hits_10, hits_20, hits_50, hits_100: Of links: mean reciprocal rank among negatives,
+        auc, ap: Means over the classes for which they are defined, if the metric is one of these.
+        rmse, mae, r2: For real numbers: root of the mean squared error, mean absolute error, and 1
+            - squared error / variance of the split's targets; means over the targets.
+        mrr, hits_10, hits_20, hits_50, hits_100: For links: mean reciprocal rank among negatives,
             and Hits@K (`plancc_runtime.curves.areas`).
     """
 
@@ -59,13 +58,13 @@ class SplitMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class Scores(SplitMetrics):
-    """The metrics, and what epochs do not have of every split.
+    """The metrics of every split, with its loss and its figures of single classes.
 
     Attributes:
-        loss: Mean, as `plancc_runtime.nn.loss` has it.
-        class_shares: Share of the vertices that are of each class.
-        auc_of_classes, ap_of_classes: Of each class against the others, as of `curves.areas`; of
-            two classes, of the second.
+        loss: Mean loss (`plancc_runtime.nn.loss`).
+        class_shares: Share of the vertices in each class.
+        auc_of_classes, ap_of_classes: Each class against the others (`curves.areas`); of two
+            classes, only the second.
     """
 
     loss: dict[str, float] = field(default_factory=dict)
@@ -74,40 +73,39 @@ class Scores(SplitMetrics):
     ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
 
     def without_classes(self) -> Scores:
-        """The same without the figures of single classes, which may be many."""
+        """Return the scores without the figures of single classes, which may be many."""
         return replace(self, class_shares={}, auc_of_classes={}, ap_of_classes={})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch(SplitMetrics):
-    """One epoch over all ranks; its figures are of its forward pass, before its update.
+    """One epoch over all ranks; its scores belong to the weights before its update.
 
-    It has the metrics of the kind of targets, metrics of curves if they are asked for; none
-    where the epoch was not evaluated. The accuracy of an epoch in mini-batches then has "train"
+    It has the metrics of the kind of targets, and metrics of curves if they are asked for. An epoch
+    that was not evaluated has no metrics; in mini-batches it then has the accuracy of "train"
     alone, over the same targets as the loss, if there were any.
 
     Attributes:
-        epoch: From 0; a row that stands for no epoch has their number.
-        loss: Mean over the labelled training vertices, with dropout and what else belongs to
-            training; with mini-batches, over the targets of all its steps, each as its step saw it.
-        learning_rate: 0 where there was no update.
-        val_loss: Mean over the labelled validation vertices; None where the epoch was not
-            evaluated.
-        seconds_max, seconds_mean: Per phase ("communication", "spmm", "dense", "allreduce",
+        epoch: Number from 0; in a row for the final weights, the number of epochs.
+        loss: Mean over the labelled training vertices, in training mode (with dropout). With
+            mini-batches, mean over the targets of all its steps, before each step's update.
+        learning_rate: Learning rate; 0 if there was no update.
+        val_loss: Mean over the labelled validation vertices; None if the epoch was not evaluated.
+        seconds_max, seconds_mean: Seconds by phase ("communication", "spmm", "dense", "allreduce",
             "other", "total"), over ranks.
-        words_sent, messages_sent, bytes_sent: Rows of H and G (on process grids, nonzeros of A and
-            rows for W too) on the wire, summed over ranks, counted by the transport.
+        words_sent, messages_sent, bytes_sent: Sums over ranks of sent rows of H and G (on process
+            grids also nonzeros of A and rows for W), as the transport counts them.
         words_sent_max, messages_sent_max: Counts of the rank that sends most.
         words_reduced: Words that every rank hands to all-reduces, counted apart: weight gradients,
-            loss, scores, sums of batch norms, of every mini-batch the counts that its line has and
-            its targets, unless all batches have the same number, and of 1.5D grids the sums over
+            loss, scores and sums of batch norms; for every mini-batch the counts of its line, and
+            of its targets unless all batches have the same number; on 1.5D grids the sums over
             copies.
         evaluation_seconds, evaluation_words: Seconds of the slowest rank, and words of all ranks,
-            in an evaluation that needed a separate pass; apart from all figures above.
+            in an evaluation that needed a separate pass; in no other figure.
         volume_per_step: Mean of `BatchStep.volume`; None without mini-batches.
-        step_seconds: Seconds of a step, mean over ranks and steps, by the parts in `STEP`, which
-            add up to the step's. "reduce" is that of the rank that waits least in it; "waiting" is
-            for messages and, in reductions, for the slowest rank.
+        step_seconds: Mean seconds of a step over ranks and steps, by the parts in `STEP`, which add
+            up to the whole step. "reduce" is the time of the rank that waits least in reductions;
+            "waiting" is for messages and, in reductions, for the slowest rank.
     """
 
     epoch: int
@@ -134,12 +132,12 @@ class BatchStep:
 
     Attributes:
         number: Number of the batch over all epochs, from 0.
-        loss: Mean over its targets; 0 if there are none.
-        targets: Labelled training vertices whose output counts.
-        vertices: That take part in any block.
-        volume, messages: Rows moved, and ordered pairs of ranks that talk, in one exchange of every
-            block: summed over the blocks, as the transport counted them in the forward pass.
-        words_sent: In all exchanges of rows in the step, forward and backward.
+        loss: Mean loss over the batch's targets; 0 if there are none.
+        targets: Number of labelled training vertices whose output the loss counts.
+        vertices: Number of vertices in any block.
+        volume, messages: Rows moved, and ordered pairs of ranks that exchange messages, in one
+            exchange of every block; sums over the blocks, counted in the forward pass.
+        words_sent: Words of all exchanges of rows in the step, forward and backward.
         words_drawn: Words of bits by which owners tell each other which rows the batch needs.
     """
 
@@ -155,20 +153,20 @@ class BatchStep:
 
 @dataclass(frozen=True)
 class Figures:
-    """Words that one training epoch moves, forward and back, over all ranks.
+    """Words that one training epoch moves, forward and backward, over all ranks.
 
-    Without the set-up, evaluations and reductions; a word is one number of any type.
+    Set-up, evaluations and reductions are left out; a word is one number of any type.
 
     Attributes:
-        plain: Without any pass, as Demirci et al. 2022 execute it: for a GCN volume x sum of
-            (d_{k-1} + d_k). The volume of an edge plan is that of both steps. Of process grids, as
-            Tripathy et al. 2020 does.
-        words: With the passes up to each one that is on and changes the number, in the order
-            of `PASSES`.
-        planned: With all of them. Where epochs sample (`TrainOptions.sampling`), the mean number:
-            the others belong to an epoch that keeps all.
-        reduced: With all of them, words that ranks put into all-reductions of products: the sums
-            over the copies of a 1.5D grid. Apart from `planned`.
+        plain: Words without any pass, as in Demirci et al. 2022: for a GCN volume x sum of
+            (d_{k-1} + d_k). The volume of an edge plan is the volume of both steps. On process
+            grids, as in Tripathy et al. 2020.
+        words: Words with all passes up to and including a pass, for each pass that is on and
+            changes the number, in the order of `PASSES`.
+        planned: Words with all passes. If epochs sample the boundary (`TrainOptions.sampling`), the
+            mean; the other figures belong to an epoch that keeps all rows.
+        reduced: Words that ranks put into all-reductions of products with all passes: the sums over
+            the copies of a 1.5D grid. They are not in `planned`.
     """
 
     plain: int
@@ -177,18 +175,18 @@ class Figures:
     reduced: int = 0
 
     def with_more(self, words: int) -> Figures:
-        """The same with words that no pass changes: of links, by the negatives of epoch 0."""
+        """Return the figures with words added that no pass changes: the words of links."""
         of_passes = {name: each + words for name, each in self.words.items()}
         return Figures(self.plain + words, of_passes, self.planned + words, self.reduced)
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What is done once, before the first epoch.
+    """Cost of the set-up before the first epoch.
 
     Attributes:
-        seconds: The slowest rank's.
-        words_sent, messages_sent, bytes_sent: Summed over ranks.
+        seconds: Seconds of the slowest rank.
+        words_sent, messages_sent, bytes_sent: Sums over ranks.
     """
 
     seconds: float
@@ -199,29 +197,28 @@ class Setup:
 
 @dataclass(frozen=True)
 class RunOutline:
-    """What is known of a run before its first epoch, the same on all ranks.
+    """Facts of a run before its first epoch, the same on all ranks.
 
     Attributes:
         kernel: Kernel of local products.
-        passes_off: Passes that were asked for and do not fit the other options: why.
-        figures: Words of one epoch as the passes that avoid communication leave them; None for
-            mini-batches.
-        dims: d_0..d_L.
-        split_sizes: Labelled vertices per split.
-        replaced_masks: Splits whose masks `split` drew anew.
+        passes_off: Passes that were asked for and do not fit the other options, with the reason.
+        figures: Words of one epoch, by the passes that avoid communication; None for mini-batches.
+        dims: Widths d_0..d_L.
+        split_sizes: Number of labelled vertices by split.
+        replaced_masks: Splits whose masks in the plan `split` replaced.
         target: Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
-        metrics: Metrics that are printed: the first in the table of epochs, all of several at the
-            end.
+        metrics: Metrics that are printed: the first in the table of epochs, and all at the end if
+            there are several.
         sampler: Sampler of mini-batches, with its options; empty for full batch.
-        drawn_by: "owners" or "everywhere", and why where `draw` could have it otherwise; empty
-            likewise.
-        steps_per_epoch: 0 for full batch.
+        drawn_by: "owners" or "everywhere", with the reason if `draw` allows both; empty for full
+            batch.
+        steps_per_epoch: Number of steps of an epoch; 0 for full batch.
         pipelining: The pipeline of a feature plan, if it has one.
-        remarks: Sentences on data that teach little (`plancc_runtime.remarks`).
+        remarks: Remarks on data and options (`plancc_runtime.remarks`).
         exchange: How rows travel: "flat", "nodes" or "relays" (`plancc_runtime.nodes`).
-        resumed_from: The checkpoint that the run goes on from; "" if from none.
-        first_epoch: The epochs before this run.
-        ended: Whether these were all that the options ask for.
+        resumed_from: The checkpoint from which the run resumes; "" if it does not resume.
+        first_epoch: Number of epochs before this run.
+        ended: Whether these were all epochs that the options ask for.
     """
 
     header: Header
@@ -251,29 +248,26 @@ class RunOutline:
 
     @property
     def num_learnt(self) -> int:
-        """Vertices that are predicted: all, or all of the target type."""
+        """Number of vertices that are predicted: all, or all of the target type."""
         types, target = self.header.types, self.options.target
         return self.header.num_vertices if types is None or target is None else types.counts[target]
 
 
 @dataclass(frozen=True)
 class TrainResult(RunOutline):
-    """What a run leaves behind, the same on all ranks.
+    """The result of a run, the same on all ranks.
 
     Attributes:
-        epochs: Those that this run made: from where it resumed to where it stopped.
-        final: One more forward pass with the weights that training ends with, apart from the
-            epochs.
-        best_epoch: With early stopping, how many epochs the weights have seen that training went
-            back to.
+        epochs: The epochs of this run, from where it resumed to where it stopped.
+        final: One more forward pass with the final weights, apart from the epochs.
+        best_epoch: With early stopping, the number of epochs that the final weights have seen.
         weights (dict of str to array): Every parameter of the network, by its name.
-        network: Which network they belong to (`plancc_runtime.saved.Description`), ready for JSON.
+        network: Description of the network (`plancc_runtime.saved.Description`), ready for JSON.
         steps: Steps of all epochs.
-        remarks (list of str): The outline's, then sentences on a run that did not learn, and
-            what to try.
-        predicted: How many vertices are predicted to be of every class; None if that was not asked
-            for, and empty of numbers.
-        auc_of_classes, ap_of_classes: As of `Scores`, of the final weights.
+        remarks (list of str): Remarks of the outline, then on a run that did not learn.
+        predicted: Number of vertices predicted for every class. None if no predictions were asked
+            for; empty for real numbers.
+        auc_of_classes, ap_of_classes: See `Scores`; of the final weights.
     """
 
     epochs: list[Epoch]
@@ -287,7 +281,7 @@ class TrainResult(RunOutline):
     ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the weights, ready for JSON; the route by its two kinds."""
+        """Return everything but the weights, ready for JSON; the route as two keys."""
         result = asdict(replace(self, weights={}))
         del result["weights"]
         route = result["header"].pop("route")
@@ -299,7 +293,7 @@ class TrainResult(RunOutline):
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds per phase, and what was added to the counters of `Traffic`, on one rank."""
+    """Seconds by phase, and the increase of the counters of `Traffic`, on one rank."""
 
     seconds: dict[str, float]
     traffic: np.ndarray
@@ -307,10 +301,10 @@ class Spent:
 
 @dataclass(frozen=True)
 class Measure:
-    """One epoch as one rank saw it; loss and scores are over all ranks.
+    """One epoch as one rank measured it; loss and scores are over all ranks.
 
     Attributes:
-        spent, evaluating: In the epoch, and in a separate evaluation if there was one.
+        spent, evaluating: Cost of the epoch, and of a separate evaluation; None if there was none.
     """
 
     epoch: int
@@ -323,18 +317,18 @@ class Measure:
     steps: int = 0
 
     def seconds(self) -> list[float]:
-        """Seconds of every phase, and of the evaluation."""
+        """Return the seconds of every phase, and of the evaluation."""
         evaluation = 0.0 if self.evaluating is None else self.evaluating.seconds["total"]
         return [*(self.spent.seconds[phase] for phase in TIMES), evaluation]
 
     def traffic(self) -> list[int]:
-        """Counters of `Traffic`, and the words of the evaluation."""
+        """Return the counters of `Traffic`, and the words of the evaluation."""
         words = 0 if self.evaluating is None else self.evaluating.traffic[WORDS_SENT]
         return [*self.spent.traffic.tolist(), int(words)]
 
 
 def spent_by_all(spent: Spent, transport: Transport) -> Setup:
-    """The set-up over all ranks. Collective."""
+    """Return the cost of the set-up over all ranks. Collective."""
     seconds, traffic = np.array([spent.seconds["total"]]), spent.traffic[:3].copy()
     transport.allreduce_max(seconds)
     transport.allreduce_sum(traffic)
@@ -343,14 +337,14 @@ def spent_by_all(spent: Spent, transport: Transport) -> Setup:
 
 
 def scores_of(epoch: Epoch) -> dict[str, dict[str, float]]:
-    """The metrics that an epoch has, by name and split."""
+    """Return the metrics that an epoch has, by name and split."""
     return {
         each.name: found for each in fields(SplitMetrics) if (found := getattr(epoch, each.name))
     }
 
 
 def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
-    """Sums and maxima over ranks, once for all `measures`, one at least. Collective."""
+    """Return epochs with sums and maxima over ranks, for one or more `measures`. Collective."""
     seconds_max = np.array([each.seconds() for each in measures])
     traffic_sum = np.array([each.traffic() for each in measures])
     least = -seconds_max[:, TIMES.index("allreduce")]
@@ -387,14 +381,14 @@ def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
                 evaluation_seconds=evaluation_seconds,
                 evaluation_words=int(traffic_sum[k, -1]),
                 volume_per_step=measure.volume_per_step if steps else None,
-                step_seconds=_of_step(mean, -least[k], steps) if steps else None,
+                step_seconds=_step_seconds(mean, -least[k], steps) if steps else None,
             )
         )
     return result
 
 
-def _of_step(mean: dict[str, float], reduce: float, steps: int) -> dict[str, float]:
-    """`Epoch.step_seconds`, from the phases of an epoch; `reduce`: of who waits least in it."""
+def _step_seconds(mean: dict[str, float], reduce: float, steps: int) -> dict[str, float]:
+    """Return `Epoch.step_seconds`; `reduce`: seconds of the rank that waits least in reductions."""
     found = {name: mean[phase] for name, phase in STEP.items()}
     found |= {"reduce": reduce, "waiting": found["waiting"] + found["reduce"] - reduce}
     return {name: float(seconds / steps) for name, seconds in found.items()}

@@ -1,9 +1,8 @@
-"""Files with a row per vertex, of numbers or short texts: CSV and .npz, by pieces.
+"""Files with a row per vertex, of numbers or short texts: CSV and .npz, written in pieces.
 
-Ids may be names, in UTF-8, which are written as text. A table (CSV) has a column for every
-number of a row: an array `class` of one dimension is the column ``class``, a matrix `probability`
-the columns ``probability_0``, ``probability_1`` and so on. In an ``.npz`` every array stands by
-itself under its name.
+Ids may be names, in UTF-8, which are written as text. A table (CSV) has a column for every number
+of a row: an array `class` of one dimension is the column ``class``, a matrix `probability` the
+columns ``probability_0``, ``probability_1`` and so on. An ``.npz`` has every array under its name.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from plancc.text import shown
 
 FORMATS = (".csv", ".npz")
 LONGEST_NAME = 255
-"""Characters of an array's name."""
+"""Most characters of an array's name."""
 TEXTS = 1 << 16
-"""Numbers that are text at once."""
+"""Most numbers that are turned into text at a time."""
 
 Arrays = Mapping[str, np.ndarray]
 
 
 class Column(NamedTuple):
-    """Type of an array, and the shape of one of its rows."""
+    """Dtype of an array, and shape of one of its rows."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -45,7 +44,7 @@ def check_name(path: str | PathLike[str]) -> None:
     """Check the name of a file of rows.
 
     Raises:
-        InputError: For another extension than `FORMATS`, or a name for each rank.
+        InputError: If the extension is not in `FORMATS`, or the name stands for a file per rank.
     """
     name = os.fspath(path)
     if _format(name) not in FORMATS:
@@ -55,7 +54,7 @@ def check_name(path: str | PathLike[str]) -> None:
 
 
 def check_columns(path: str, columns: Mapping[str, Column]) -> None:
-    """InputError if the file has no place for such arrays, beside the ids."""
+    """Raise InputError if the file cannot hold such arrays beside the ids."""
     for name, (dtype, shape) in columns.items():
         if not name or not name.isprintable() or len(name) > LONGEST_NAME:
             raise InputError(
@@ -78,7 +77,7 @@ def check_columns(path: str, columns: Mapping[str, Column]) -> None:
 
 
 class RowFile(ABC):
-    """A file that grows by blocks of rows; made by `open_row_file`."""
+    """A file that grows by blocks of rows; see `open_row_file`."""
 
     def __init__(
         self, path: str, temporary: str, columns: Mapping[str, Column], num_rows: int
@@ -87,13 +86,13 @@ class RowFile(ABC):
 
     @property
     def passes(self) -> Sequence[Sequence[str]]:
-        """The arrays that blocks bring together, one pass over all rows after the other."""
+        """Names of the arrays that blocks must have, in each pass over all rows."""
         return [list(self._columns)]
 
     def write(self, block: Arrays) -> None:
-        """Add rows of the arrays of this pass; OutputError if there is no room."""
+        """Append rows of this pass's arrays; OutputError if the disk is full."""
         try:
-            self._write({name: _as_text(each) for name, each in block.items()})
+            self._write({name: _decoded(each) for name, each in block.items()})
         except OSError as error:
             raise output_error(self._path, error) from error
 
@@ -101,14 +100,14 @@ class RowFile(ABC):
     def _write(self, block: Arrays) -> None: ...
 
     def close(self) -> None:
-        """Write what is not yet in the file."""
+        """Write the rest of the file."""
         self._stream.close()
 
     _stream: IO[Any]
 
 
 class CsvFile(RowFile):
-    """Text with a header; numbers have the digits that tell them from all others of their type."""
+    """Text with a header; a number has as many digits as identify it in its dtype."""
 
     def __init__(self, path: str, temporary: str, *how: Any) -> None:
         super().__init__(path, temporary, *how)
@@ -116,7 +115,7 @@ class CsvFile(RowFile):
         csv.writer(self._stream, lineterminator="\n").writerow(_names(self._columns))
 
     def _write(self, block: Arrays) -> None:
-        arrays = [_as_matrix(a) for a in block.values()]
+        arrays = [_flat_rows(a) for a in block.values()]
         step = max(1, TEXTS // max(1, sum(a.shape[1] for a in arrays)))
         for start in range(0, len(arrays[0]), step):
             texts = [_texts(a[start : start + step]) for a in arrays]
@@ -125,7 +124,7 @@ class CsvFile(RowFile):
 
 
 class NpzFile(RowFile):
-    """An array after the other, uncompressed."""
+    """Arrays one after the other, uncompressed."""
 
     def __init__(self, path: str, temporary: str, *how: Any) -> None:
         super().__init__(path, temporary, *how)
@@ -143,7 +142,7 @@ class NpzFile(RowFile):
             self._name = name
             self._stream = self._archive.open(f"{name}.npy", "w", force_zip64=True)
             _write_header(self._stream, self._columns[name], self._num_rows)
-        self._stream.write(as_bytes(array))
+        self._stream.write(number_bytes(array))
 
     def close(self) -> None:
         if self._name:
@@ -153,19 +152,19 @@ class NpzFile(RowFile):
 
 @contextmanager
 def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> Iterator[RowFile]:
-    """A block with a file of the format that its name asks for, which `check_name` knows.
+    """A block with a file in the format of its name, which `check_name` has checked.
 
-    The file is there when the block ends without an error; else nothing is left behind.
+    The file exists when the block ends without an error; otherwise no file is left.
 
     Parameters:
-        num_rows: Of the whole file.
+        num_rows: Number of rows of the whole file.
 
     Raises:
-        OutputError: If it cannot be written.
+        OutputError: If the file cannot be written.
     """
     kind = NpzFile if _format(path) == ".npz" else CsvFile
     texts = {
-        name: Column(_as_text(np.empty(0, dtype)).dtype, shape)
+        name: Column(_decoded(np.empty(0, dtype)).dtype, shape)
         for name, (dtype, shape) in columns.items()
     }
     with atomic_write(path) as temporary:
@@ -179,25 +178,25 @@ def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> It
         file.close()
 
 
-def as_bytes(array: np.ndarray) -> np.ndarray:
-    """The numbers of an array as uint8[...]; a copy only if it is not contiguous."""
+def number_bytes(array: np.ndarray) -> np.ndarray:
+    """Return the bytes of an array, uint8[...]; copies only if the array is not contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def _as_matrix(array: np.ndarray) -> np.ndarray:
-    """The rows of an array in one dimension each, also where there is no row."""
+def _flat_rows(array: np.ndarray) -> np.ndarray:
+    """Return an array with each row in one dimension, also if there is no row."""
     return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
-def _as_text(array: np.ndarray) -> np.ndarray:
-    """Names as text; other arrays as they are."""
+def _decoded(array: np.ndarray) -> np.ndarray:
+    """Return names as text, and other arrays unchanged."""
     if array.dtype.kind != "S":
         return array
     return np.char.decode(array, "utf-8", "replace").astype(f"U{array.dtype.itemsize}")
 
 
 def _names(columns: Mapping[str, Column]) -> list[str]:
-    """Names of the columns of a table."""
+    """Return the names of a table's columns."""
     return [
         name if not shape else f"{name}_{k}"
         for name, (_, shape) in columns.items()

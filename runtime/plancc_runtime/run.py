@@ -15,11 +15,10 @@ from plancc.errors import InputError, PlanccError, Stopped
 from plancc.files import check_target
 from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import agree, check_widths, execution_of
-from plancc_runtime.layouts.order import in_order
+from plancc_runtime.layouts.order import order_rows
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import is_finite
-from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
 from plancc_runtime.networks import make_network
 from plancc_runtime.nn.network import Network
@@ -45,17 +44,18 @@ from plancc_runtime.workspace import return_memory
 
 if TYPE_CHECKING:
     from plancc_runtime.checkpoint import Checkpoints
+    from plancc_runtime.logs import LogWriter
     from plancc_runtime.outputs import Outputs
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
-"""Types of weights and sums."""
+"""Dtypes of weights and sums by the option `dtype`."""
 
 
 class Run:
     """A training run on one rank.
 
-    What it refuses, it refuses when it is made, before the first kernel is called; but for a
-    damaged plan, which `prepare` reads.
+    Making it refuses whatever is wrong before the first kernel is called. Only a damaged plan is
+    refused later, by `prepare`, which reads the slice.
     """
 
     def __init__(
@@ -120,11 +120,11 @@ class Run:
         self._done = self._first
 
     def prepare(self) -> None:
-        """Read the rank's slice, and set up the execution; what that takes is measured."""
+        """Read the rank's slice, set up the execution, and measure the cost of both."""
         options, transport, opened = self.options, self.transport, self._opened
         assert opened is not None
         part = with_exchange(self.header, opened.read(transport), options.exchange, transport)
-        part = in_order(part, options.row_order, options.pipeline, transport)
+        part = order_rows(part, options.row_order, options.pipeline, transport)
         part = self._task.ordered(part)
         moved = transport.any(not np.array_equal(part.global_id, opened.rows.global_id))
         plan, self._opened = opened.plan, None
@@ -145,6 +145,8 @@ class Run:
             if drawn is not None:
                 drawn = drawn.whole(plan, self._task, by_owners)
             if options.log is not None and transport.rank == 0:
+                from plancc_runtime.logs import FORMER, LogWriter
+
                 known = {"plan": self.content, "drawn_by": self._drawn_by}
                 if not self._first and exists(log := fspath(options.log)):
                     self._remarks.append(f"{log}: the log of an earlier run is {log}{FORMER} now")
@@ -159,7 +161,7 @@ class Run:
         self._setup = self._learner.measure(before)
 
     def _use_features(self) -> None:
-        """Standardise features by what the network has now, which may come from a file."""
+        """Standardise features by the network's present statistics, which may come from a file."""
         network, data = self._learner.network, self._data
         features = network.standardized(data.features, data.where)
         with self.transport.agreement():
@@ -177,27 +179,27 @@ class Run:
 
     @property
     def features(self) -> torch.Tensor:
-        """Features of own rows as the network takes them, type after type; before `prepare`."""
+        """Features of own rows as the network reads them, type after type; before `prepare`."""
         data = self._data
         x, kind = self.network.standardized(data.features, data.where), data.row_type
         return x if kind is None else x[kind.argsort(stable=True)]
 
     @property
     def outputs(self) -> Outputs:
-        """What the network says of vertices; after `prepare`."""
+        """The network's outputs for vertices; after `prepare`."""
         from plancc_runtime.outputs import Outputs
 
         return Outputs(self._task, self._learner, self._execution, self._data, self.rows)
 
     def outline(self) -> RunOutline:
-        """What is known before the first epoch; after `prepare`. Collective at the first call."""
+        """Return the facts before epoch 0; call after `prepare`. Collective at the first call."""
         if self._outline is None:
             network, execution, data = self._learner.network, self._execution, self._data
             figures = execution.figures(network)
             if figures is not None:
                 figures = figures.with_more(self._learner.words(0))
             grid = self.header.grid
-            copies = 1 if grid is None else grid.copies  # that count every vertex
+            copies = 1 if grid is None else grid.copies  # every copy counts every vertex
             self._outline = RunOutline(
                 header=self.header,
                 options=self.options.with_plain_paths(),
@@ -231,9 +233,9 @@ class Run:
         return self._outline
 
     def loop(self, report: Callable[[Measure], None] | None, stop: Callable[[], str] = str) -> None:
-        """Run all epochs, or stop when the validation loss stops falling.
+        """Run all epochs, or stop when the validation loss has stopped falling.
 
-        Parameters and errors as of `train.trained`.
+        Parameters and errors: see `train.trained`.
         """
         try:
             self._loop(report, stop)
@@ -241,7 +243,7 @@ class Run:
             self.close()
 
     def close(self) -> None:
-        """Let other runs have the folder of checkpoints; not collective."""
+        """Release the folder of checkpoints for other runs; not collective."""
         if self._checkpoints is not None:
             self._checkpoints.close()
 
@@ -269,12 +271,12 @@ class Run:
             self._save()
 
     def _is_past_best(self) -> bool:
-        """Whether the validation loss did not fall while the patience lasted."""
+        """Return whether the validation loss did not fall for `patience` evaluations."""
         patience = self.options.patience
         return patience is not None and self._best.since >= patience
 
     def _save(self) -> None:
-        """Write a checkpoint, if there are any."""
+        """Write a checkpoint if the run has checkpoints."""
         if self._checkpoints is not None:
             self._checkpoints.save(self._learner, self._done, self._best)
 
@@ -294,11 +296,11 @@ class Run:
         )
 
     def epoch(self, epoch: int) -> Measure:
-        """One epoch, and an evaluation: of its training pass if that can be scored, or before."""
+        """Run one epoch. Evaluate its training pass if that can be scored, else evaluate before."""
         learner, execution, every = self._learner, self._execution, self.options.eval_every
         where, scores, evaluating = f"epoch {epoch}", None, None
         evaluated = every > 0 and epoch % every == 0
-        # scores that are exchanged are no words of an epoch
+        # words that scores exchange are no words of an epoch
         of_training = execution.evaluates and not learner.exchanges
         if evaluated and not of_training:
             before = learner.start()
@@ -321,15 +323,15 @@ class Run:
         return Measure(*figures, volume, len(result.steps))
 
     def _see(self, scores: Scores, epoch: int) -> None:
-        """Take note of the validation loss after an epoch."""
+        """Record the validation loss after an epoch."""
         if self._validated:
             self._best.see(self._followed(scores), epoch, self._learner.network)
 
     def _followed(self, scores: Scores) -> float:
-        """The validation loss, or the metric that stands in its place; lower is better.
+        """Return the validation loss, or the metric in its place; lower is better.
 
         Raises:
-            InputError: On all ranks, of an area under a curve that no class has.
+            InputError: On all ranks, if the metric is an area under a curve that no class has.
         """
         metric = METRICS[self.options.metric]
         found: dict[str, float] = getattr(scores, metric.fields[-1])
@@ -341,7 +343,7 @@ class Run:
         return metric.lowered(found["val"])
 
     def finish(self) -> TrainResult:
-        """Scores of the final weights, or of the best ones, which stay; all figures of the run."""
+        """Return all figures of the run, with scores of the final or the best weights, then set."""
         network, transport = self._learner.network, self.transport
         final, best_epoch = self._final_pass(), None
         if self.options.patience is not None:
@@ -357,7 +359,7 @@ class Run:
         self._measures.append(final)
         *epochs, last = summarise(self._measures, transport)
         said = []
-        if not data.random_labels:  # they teach nothing
+        if not data.random_labels:  # random labels teach nothing
             of_plan = not data.random_features
             said = remarks(self.options, epochs, final.scores, of_plan, type(data.target))
         outline = self.outline()
@@ -381,7 +383,7 @@ class Run:
         )
 
     def _final_pass(self) -> Measure:
-        """Scores of the weights as they are."""
+        """Return the scores of the present weights."""
         before = self._learner.start()
         where = f"epoch {self._done}"
         scores = self._learner.evaluate(self._execution.whole(), self._data, where)

@@ -1,4 +1,4 @@
-"""Saved networks: what a file of weights says of its network, and the network itself."""
+"""Saved networks: the description of a network in a file of weights, and the network itself."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from plancc_runtime.weights import Shapes, read_description, read_weights
 
 FORMAT = 1
 MOST_LAYERS = 1024
-"""So many layers a network may have, however few arrays its file holds."""
+"""Most layers of a network, unless its file holds more arrays."""
 NO_FUNCTION = ("order",)
-"""Options of convolutions that change how they compute, and not what."""
+"""Options of convolutions that change how a convolution computes, but not its result."""
 SMALL = 1 << 24
-"""Most numbers of a network, also where its file holds more."""
+"""Most numbers of a network, unless its file holds more."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """Which network weights belong to; as JSON in a file of weights.
+    """Description of the network that weights belong to; stored as JSON in a file of weights.
 
     Attributes:
         dims: Widths d_0..d_L of the features, between the layers, and of the classes.
-        options: With all options of the convolutions, defaults too.
-        normalize_features: Whether every row of features is divided by the sum of its magnitudes
-            first.
-        target: What the outputs say of a vertex (`plancc_runtime.targets.TARGETS`).
-        random_labels: Whether it was trained on random labels.
+        options: Options of the network, with all options of the convolutions, also defaults.
+        normalize_features: Whether every row of features is first divided by the sum of its
+            magnitudes.
+        target: Kind of targets that the outputs predict (`plancc_runtime.targets.TARGETS`).
+        random_labels: Whether the network was trained on random labels.
     """
 
     dims: tuple[int, ...]
@@ -54,7 +54,7 @@ class Description:
 
     @classmethod
     def of(cls, network: Network, **own: Any) -> Self:
-        """The description of a network; `own` are the other attributes."""
+        """Return the description of a network; `own` are the other attributes."""
         options = asdict(network.options)
         if not is_own(network.options.model):
             used = asdict(network.convs[0].options)
@@ -62,21 +62,21 @@ class Description:
         return cls(tuple(network.dims), NetworkOptions(**options), **own)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
+        """Return the whole description, ready for JSON."""
         own = asdict(self)
         options = own.pop("options")
         return {"format": FORMAT, "plancc": __version__, **own, **options}
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any], name: str) -> Self:
-        """What `to_dict` made, checked.
+        """Return the description that `to_dict` turned into `found`, checked.
 
         Parameters:
-            found: From a file: anything.
-            name: The file, for messages.
+            found: JSON of a file; may be anything.
+            name: Name of the file, for messages.
 
         Raises:
-            InputError: If it describes no network that this version knows.
+            InputError: If `found` describes no network that this version knows.
         """
         rest = dict(found)
         version, writer = rest.pop("format", None), rest.pop("plancc", "?")
@@ -115,10 +115,11 @@ class Description:
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Self:
-        """The description in a file of weights, whose arrays are large enough for it.
+        """Return the description in a file of weights, whose arrays are large enough for it.
 
         Raises:
-            InputError: If the file cannot be read, has no description, or one that does not fit it.
+            InputError: If the file cannot be read or has no description, or if the description does
+                not fit the file.
         """
         name = fspath(path)
         found, shapes = read_description(path)
@@ -133,7 +134,7 @@ class Description:
         return description
 
     def _check_size(self, shapes: Shapes, name: str) -> None:
-        """InputError for what the file has no numbers for, before memory and time are taken."""
+        """Raise InputError if the file lacks numbers for the network, before memory is taken."""
         layers = len(self.dims) - 1
         if layers > max(MOST_LAYERS, len(shapes)):
             raise InputError(
@@ -149,7 +150,7 @@ class Description:
             raise InputError(f"{name}: has fewer weights than a network of {widths} needs")
 
     def network(self, path: str | PathLike[str], dtype: torch.dtype) -> Network:
-        """The network with the weights of the file, ready for evaluation; not collective.
+        """Return the network with the weights of the file, in evaluation mode; not collective.
 
         Raises:
             InputError: If the arrays do not fit.
@@ -162,7 +163,7 @@ class Description:
             )
         try:
             network = Network(self.dims, self.options, 0, dtype)
-        except Exception as error:  # options of the convolutions are anything
+        except Exception as error:  # options of convolutions from a file may be anything
             why = shown(error)
             if not isinstance(error, InputError):
                 why = f"describes no network ({why})"
@@ -174,10 +175,10 @@ class Description:
 
 
 class TrainedNetwork(nn.Module):
-    """A network from a file of weights, called on a graph; made by `plancc_runtime.load_network`.
+    """A network from a file of weights, to be called on a graph; see `plancc_runtime.load_network`.
 
     Attributes:
-        network: The layers; its parameters can be trained on.
+        network: The layers; their parameters can be trained further.
     """
 
     def __init__(self, network: Network, description: Description) -> None:
@@ -185,17 +186,17 @@ class TrainedNetwork(nn.Module):
         self.network, self.description = network, description
 
     def forward(self, graph: LayerGraph, x: Tensor | None = None) -> Tensor:
-        """Outputs of the last layer, before softmax or sigmoid. Collective.
+        """Return the outputs of the last layer, before softmax or sigmoid. Collective.
 
         Parameters:
-            x (Tensor[num_rows, d_0], optional): Features as the plan has them; default: features of
-                the graph. Normalised here, if the network was trained so.
+            x (Tensor[num_rows, d_0], optional): Features as in the plan; by default the graph's
+                features. They are normalised here if the network was trained so.
 
         Returns:
             Tensor[num_rows, d_L]
 
         Raises:
-            InputError: If there are no features, or of another width than the network takes.
+            InputError: If there are no features, or their width is not the network's.
         """
         if x is None:
             x = getattr(graph, "features", None)
@@ -212,7 +213,7 @@ class TrainedNetwork(nn.Module):
         return self.network([graph] * len(self.network.convs), x)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Probabilities of every class, from what `forward` returned: Tensor[num_rows, d_L].
+        """Return the probability of every class from outputs of `forward`: Tensor[num_rows, d_L].
 
         Raises:
             InputError: If the network predicts numbers.
@@ -223,14 +224,14 @@ class TrainedNetwork(nn.Module):
         return found["probability"]
 
     def predictions(self, outputs: Tensor) -> dict[str, Tensor]:
-        """Columns of predictions (`plancc_runtime.targets`), from what `forward` returned."""
+        """Return columns of predictions (`plancc_runtime.targets`) from outputs of `forward`."""
         return TARGETS[self.description.target].predictions(outputs)
 
 
 def load_network(
     path: str | PathLike[str], dtype: torch.dtype | None, device: torch.device | str
 ) -> TrainedNetwork:
-    """`plancc_runtime.load_network`, once torch is there."""
+    """Do what `plancc_runtime.load_network` does, when torch is installed."""
     description = Description.read(path)
     network = description.network(path, dtype or torch.get_default_dtype())
     return TrainedNetwork(network.to(device), description).eval()
@@ -249,7 +250,7 @@ def _is_width(value: object) -> bool:
 
 
 def _fields_of(kind: type, rest: dict[str, Any], name: str, but: Sequence[str]) -> dict[str, Any]:
-    """Those values of `rest` that are fields of a dataclass, taken from it and checked."""
+    """Take the values of `rest` that are fields of a dataclass, check and return them."""
     taken = {}
     for each in fields(kind):
         if each.name in but or each.name not in rest:
@@ -259,7 +260,7 @@ def _fields_of(kind: type, rest: dict[str, Any], name: str, but: Sequence[str]) 
         kinds, words = _KINDS[type(default)]
         if not isinstance(value, kinds) or isinstance(value, bool) != isinstance(default, bool):
             raise InputError(f"{name}: '{each.name}' must be {words}")
-        # all of them are rates; NaN fails too
+        # all numbers are rates; NaN fails too
         if isinstance(default, float) and isinstance(value, int | float) and not 0 <= value < 1:
             raise InputError(f"{name}: '{each.name}' must be at least 0 and below 1")
     return taken

@@ -1,4 +1,4 @@
-"""`plancc.train`: training from a script or a notebook, with its results as arrays."""
+"""`plancc.train`: training from a script or a notebook, with results as arrays."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ from plancc_runtime.transport.base import Transport
 
 SPLITS = ("train", "val", "test")
 ELSEWHERE = {"save": "trained.save(path)", "json": "trained.result.to_dict()"}
-"""Options of `plancc-run` that are no options here, and what stands in their place."""
+"""Options of `plancc-run` that `plancc.train` lacks, and the call that replaces each."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trained:
-    """What training from a plan gives.
+    """The result of training from a plan.
 
     Attributes:
         history (dict of str to float64[epochs]): A column for each figure: "epoch", "loss",
             "val_loss", "train", "val", "test" (accuracies; ROC-AUC of links, RMSE of real numbers),
-            other metrics as "test_r2" or "val_mrr", "seconds", "words", "messages"; NaN where an
-            epoch was not evaluated (`eval_every`). With mini-batches "train" is then the accuracy
-            over the epoch's batches, each as its step saw it.
+            other metrics such as "test_r2" or "val_mrr", "seconds", "words", "messages". NaN if an
+            epoch was not evaluated (`eval_every`); with mini-batches "train" is then the accuracy
+            over the epoch's batches, each before its update.
         loss: Training loss of the final weights.
-        scores: Of the final weights, by metric and split: "accuracy", "f1_micro", ...; of links
-            "auc", "ap", "mrr", "hits_10", ...; of real numbers "rmse", "mae", "r2".
-        accuracy: The scores "accuracy"; empty of links and of real numbers, which have none.
+        scores: Scores of the final weights, by metric and split: "accuracy", "f1_micro", ...; for
+            links "auc", "ap", "mrr", "hits_10", ...; for real numbers "rmse", "mae", "r2".
+        accuracy: The scores "accuracy"; empty for links and for real numbers, which have none.
         weights (dict of str to array): Every parameter of the network, by its name.
-        predictions (int32[n], uint8[n, classes], float32[n], float32[n, targets] or None): Class of
-            every vertex, in the source's order; where a vertex may be of several classes, which
-            ones; or its numbers. On rank 0; None on the others, as `probabilities` and `ids`. Of a
-            plan without labels there are neither predictions nor probabilities, and of numbers no
+        predictions (int32[n], uint8[n, classes], float32[n], float32[n, targets] or None):
+            Predicted class of every vertex, in the source's order; its set of classes if it may
+            have several; or its numbers. Only rank 0 has predictions, probabilities and ids; other
+            ranks have None. Without labels in the plan there are neither predictions nor
             probabilities.
-        probabilities: float32[n, classes] or None.
-        ids (int64[n], bytes[n] or None): The source's ids of the vertices; of a plan with types all
-            arrays are of the target's vertices.
+        probabilities: float32[n, classes] or None; real numbers have no probabilities.
+        ids (int64[n], bytes[n] or None): The source's ids of the vertices. With a plan with types,
+            all arrays have the target's vertices.
         result: All figures of the run.
     """
 
@@ -77,7 +77,7 @@ class Trained:
         return self.scores.get("accuracy", {})
 
     def __repr__(self) -> str:
-        """One line: the model, how it was trained, and how good it is."""
+        """Return one line: the model, its training, and its scores."""
         run, metric = self.result, _metric(self.result)
         scores = [
             f"{split} {value:{metric.form}}"
@@ -89,7 +89,7 @@ class Trained:
         )
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the weights as `plancc-run --save` does (.npz)."""
+        """Write the weights in the format of `plancc-run --save` (.npz)."""
         from plancc_runtime.weights import save_weights
 
         save_weights(path, self.weights, self.result.network)
@@ -107,9 +107,9 @@ def train(
 ) -> Trained:
     """Train a network from a plan, as `plancc-run` does. Collective.
 
-    One process trains alone, whatever the number of parts (a plan of a process grid needs as many
-    ranks as it has), or on `ranks` threads; a script that mpirun, srun or torchrun starts trains on
-    all its ranks.
+    One process trains alone, whatever the number of parts, or on `ranks` threads. (A plan of a
+    process grid needs as many ranks as the grid.) A script that mpirun, srun or torchrun starts
+    trains on all its ranks.
 
         plan = plancc.compile("data.pt", num_parts=4)
         trained = plancc.train(plan, model="sage", epochs=50)
@@ -117,22 +117,22 @@ def train(
         plancc.train(plan, model=Net, model_options={"hidden": 64})  # a class of your own
 
     Parameters:
-        plan: Ranks that a launcher started need the path of a file.
-        ranks: Ranks, as threads of this process; what is returned is rank 0's.
-        transport: A name as of ``plancc-run --transport``.
+        plan: A plan, or the path of its file. Ranks that a launcher started need the path.
+        ranks: Number of ranks, as threads of this process; rank 0's result is returned.
+        transport: A name of ``plancc-run --transport``.
         timeout: Seconds that a rank waits for others; None: no limit.
-        report: Called on every rank after every epoch with its measure; of `ranks`, on rank 0
-            alone.
+        report: Function of an epoch's measure, called on every rank after every epoch; with `ranks`
+            on rank 0 alone.
         **options
 
     Raises:
-        InputError: An unknown option, or a value out of range; a plan in memory on several ranks;
-            predictions from a plan without labels.
-        PlanError, OutputError, BackendUnavailable: On all ranks, also if only one of them failed.
+        InputError: If an option is unknown or its value is out of range, if several ranks get a
+            plan in memory, or if predictions are wanted and the plan has no labels.
+        PlanError, OutputError, BackendUnavailable: On all ranks, also if only one rank failed.
 
     Warns:
-        PlanccWarning: On rank 0, of what `plancc-run` warns of: random labels or features, for
-            instance.
+        PlanccWarning: On rank 0, whatever `plancc-run` warns of: for instance random labels or
+            features.
     """
     if not isinstance(plan, Plan | str | PathLike):
         raise InputError(
@@ -147,7 +147,7 @@ def train(
 
         options["model"] = name_of(options["model"])
     chosen = TrainOptions(**options)
-    refuse_twice(options)  # an option that is given as its default counts too
+    refuse_twice(options)  # an option with its default as value counts too
     caller = sys._getframe(1)
 
     def warn(sentence: str) -> None:
@@ -187,7 +187,7 @@ def _train(
     report: Callable[[Measure], None] | None,
     warn: Callable[[str], None],
 ) -> Trained:
-    """`train` from a file, on ranks that there are; rank 0 warns. Collective."""
+    """Do what `train` does with a file, on existing ranks; rank 0 warns. Collective."""
     run = prepared(path, chosen, transport)
     told = run.outline().remarks
     for sentence in told if transport.rank == 0 else ():
@@ -221,7 +221,7 @@ def _train(
 
 
 def _unknown(name: str) -> str:
-    """Say that an option of this name does not exist, and what is meant."""
+    """Return a sentence: no option has this name, and which may be meant."""
     said = f"unknown option of training '{shown(name)}'"
     if name in ELSEWHERE:
         return f"{said}: call {ELSEWHERE[name]} on what plancc.train returns"
@@ -231,7 +231,7 @@ def _unknown(name: str) -> str:
 
 @contextmanager
 def _file_of(plan: Plan | str | PathLike[str]) -> Iterator[str | PathLike[str]]:
-    """The file of a plan; of one in memory a temporary file."""
+    """Yield the file of a plan; for a plan in memory a temporary file."""
     if not isinstance(plan, Plan):
         yield plan
         return
@@ -242,14 +242,14 @@ def _file_of(plan: Plan | str | PathLike[str]) -> Iterator[str | PathLike[str]]:
 
 
 def _metric(result: TrainResult) -> Metric:
-    """The metric of histories."""
+    """Return the metric of histories."""
     from plancc_runtime.targets import TARGETS
 
     return METRICS[TARGETS[result.target].metrics[0]]
 
 
 def _history(result: TrainResult) -> dict[str, npt.NDArray[np.float64]]:
-    """Columns of the epochs' figures."""
+    """Return columns of the epochs' figures."""
     epochs, score = result.epochs, _metric(result).fields[-1]
 
     def column(values: list[float | None]) -> npt.NDArray[np.float64]:

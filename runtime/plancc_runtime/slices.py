@@ -1,4 +1,4 @@
-"""A rank's slice of a plan, and whether the slices of all ranks fit together."""
+"""A rank's slice of a plan, and checks that the slices of all ranks fit together."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Slice = tuple[Header, Part]
 
 @dataclass(frozen=True)
 class Opened:
-    """A plan that a rank has opened: what is known of its slice before any kernel is called.
+    """A plan that a rank has opened; no kernel has been called yet.
 
     Attributes:
-        header: As of `as_run`.
-        rows: The rank's rows in plan order, with vertex data; of a file without nonzeros and
-            messages.
+        header: See `run_header`.
+        rows: The rank's rows in plan order, with vertex data. If the plan is a file, without
+            nonzeros and messages.
         content: Content hash of the file; "" for a slice.
-        file: Open until `read`; None for a slice.
+        file: The open file, until `read` closes it; None for a slice.
     """
 
     plan: str | PathLike[str] | Slice
@@ -56,11 +56,11 @@ class Opened:
         return "" if self.file is None else sampler_of(self.file)
 
     def read(self, transport: Transport) -> Part:
-        """The whole slice, with the vertex data of `rows`. Collective; closes the file.
+        """Return the whole slice, with the vertex data of `rows`. Collective; closes the file.
 
         Raises:
-            InputError, PlanError: On all ranks, as `plancc.plan.slices.read_part`, or if the slices
-                do not fit together.
+            InputError, PlanError: On all ranks: errors of `plancc.plan.slices.read_part`, or if the
+                slices do not fit together.
         """
         with transport.agreement():
             part = self._read(transport)
@@ -84,18 +84,20 @@ class Opened:
 
 
 def sampler_of(file: PlanFile) -> str:
-    """The sampler that a plan was compiled for; "" for none."""
+    """Return the sampler that a plan was compiled for; "" if there is none."""
     return str(file.attributes("provenance").get("sampler", ""))
 
 
 def open_plan(
     plan: str | PathLike[str] | Slice, transport: Transport, on_disk: bool = False
 ) -> Opened:
-    """Open a plan without calling a kernel; with `on_disk` features stay in it. Collective.
+    """Open a plan without calling a kernel. Collective.
+
+    `on_disk`: whether features stay in the file.
 
     Raises:
-        InputError, PlanError: On all ranks, as `plancc.plan.slices.read_rows`, for an unknown
-            layout, or if the ranks opened different plans.
+        InputError, PlanError: On all ranks: errors of `plancc.plan.slices.read_rows`, or if the
+            layout is unknown, or if the ranks opened different plans.
     """
     with ExitStack() as files:
         with transport.agreement():
@@ -123,16 +125,16 @@ def _opened(
         raise PlanError(
             f"this version runs plans of layout {', '.join(LAYOUTS)}, not {header.layout}"
         )
-    header = as_run(header)
+    header = run_header(header)
     if header.layout == "row":
         rows = replace(rows, grid=None)
     return Opened(plan, header, rows, content, file)
 
 
-def as_run(header: Header) -> Header:
-    """The header of a plan as it runs.
+def run_header(header: Header) -> Header:
+    """Return the header with the layout in which a plan runs.
 
-    A grid of one process column in which needed rows travel is a row plan.
+    A grid of one process column that moves only needed rows runs as a row plan.
     """
     grid = header.grid
     as_rows = grid is not None and grid.scheme == "1d" and grid.sparse
@@ -140,13 +142,13 @@ def as_run(header: Header) -> Header:
 
 
 def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transport) -> Ids | None:
-    """This rank's share of the source's own ids, in plan order; not collective.
+    """Return this rank's share of the source's ids, in plan order; not collective.
 
-    None if the plan has none: its vertices are numbered as in the source, from 0. So is a plan that
-    is given as a slice. `content` is the content hash of the file when the slice was read.
+    None if the plan has no ids, or is given as a slice: its vertices then have numbers from 0, as
+        in the source. `content` is the content hash of the file when the slice was read.
 
     Raises:
-        PlanError: If the file has another content now, or cannot be read.
+        PlanError: If the file's content has changed, or if it cannot be read.
     """
     if isinstance(plan, tuple):
         return None
@@ -164,7 +166,7 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
 
 
 def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
-    """Which vertices' rows this rank has; of several ranks with copies, the first contributes."""
+    """Return this rank's rows by vertex; among ranks with copies, the first one contributes."""
     share = part.grid
     if share is None or share.grid.copies == 1:
         return RowsOfRank(part.global_id, header.num_vertices)
@@ -178,7 +180,7 @@ def name_of(plan: str | PathLike[str] | Slice) -> str:
 
 
 def check_contents(content: str, transport: Transport, path: str = "") -> None:
-    """PlanError on all ranks if they opened files of other content, or names. Collective."""
+    """Raise PlanError on all ranks if they opened files of different content. Collective."""
     found = transport.ranks_by_value(content)
     if len(found) > 1:
         own, what = content[:16] or "none", "content hashes"
@@ -189,11 +191,11 @@ def check_contents(content: str, transport: Transport, path: str = "") -> None:
 
 
 def check_slices(part: Part, transport: Transport) -> None:
-    """Check that the slices of all ranks fit together: otherwise messages would hang. Collective.
+    """Check that the slices of all ranks fit together; else messages would hang. Collective.
 
     Raises:
-        PlanError: If the ranks have parts of plans of different kinds, or one sends what its peer
-            does not expect.
+        PlanError: If the ranks have parts of plans of different kinds, or if a rank sends other
+            rows than its peer expects.
     """
     fold, share = part.fold, part.grid
     grid = None if share is None else share.grid
@@ -211,16 +213,17 @@ def check_slices(part: Part, transport: Transport) -> None:
         _check_counts("rows for links", part.link_exchange, transport)
     by_hand = transport.any(part.claims is None)
     if part.claims is not None and not by_hand:
-        _check_claims(part.claims, transport)
+        _check_claims(part.claims, part.link_exchange is not None, transport)
     if fold is not None:
         _check_once(part, fold, transport)
 
 
-def _check_claims(claims: Claims, transport: Transport) -> None:
-    """Check that the tables of all ranks mirror each other and make one plan. Collective."""
+def _check_claims(claims: Claims, has_links: bool, transport: Transport) -> None:
+    """Check that the tables of all ranks mirror each other and form one plan. Collective."""
     size = transport.size
     steps = ["rows", "partial rows"][: 1 + claims.folds]
-    steps += ["rows in hops"] * (len(claims.sent) - len(steps))
+    steps += ["forwarded rows"] * (len(claims.sent) - len(steps) - has_links)
+    steps += ["rows for links"] * has_links
     balances = np.array([claims.vertices, claims.nonzeros])
     said = np.concatenate([claims.sent.T, np.broadcast_to(balances, (size, 2))], axis=1)
     heard = transport.alltoall(np.ascontiguousarray(said))
@@ -245,13 +248,13 @@ def _check_claims(claims: Claims, transport: Transport) -> None:
 
 
 def _check_once(part: Part, fold: Exchange, transport: Transport) -> None:
-    """Check that no nonzero is with two ranks: owners see the columns of their rows. Collective.
+    """Check that no nonzero is on two ranks, by the columns of the owners' rows. Collective.
 
-    Every rank sends as many numbers as its folded rows have nonzeros, and one for each of the rows.
+    Every rank sends a number for each nonzero of its folded rows, and one for each folded row.
     """
     halo = send_numbers(part.expand, part.global_id[part.expand.send.row], transport)
     vertex = np.concatenate([part.global_id, halo])
-    if part.relation is not None:  # relations are with one rank
+    if part.relation is not None:  # a relation's nonzeros in one place are on one rank
         first, row_ptr = distinct_columns(part.row_ptr, part.column)
         part = replace(part, row_ptr=row_ptr, column=part.column[first])
     row_ptr = part.row_ptr[part.num_rows :]
@@ -281,7 +284,7 @@ def _check_counts(
 ) -> None:
     """Check that every rank sends as many rows as its peers expect. Collective.
 
-    `ranks` maps peers to ranks where they differ.
+    `ranks` maps peers to ranks if the numbers differ.
     """
     sends, expects = np.zeros((2, transport.size), np.int64)
     ranks = np.arange(transport.size) if ranks is None else ranks

@@ -1,6 +1,7 @@
-"""What a network learns of a vertex: its class, its classes, or numbers; one class for each kind.
+"""Kinds of targets: one class, a set of classes, or real numbers of a vertex; links.
 
-A kind says its losses, its metrics, and the columns of predictions; nothing else tells kinds apart.
+A kind has its losses, its metrics and its columns of predictions. Other code does not ask for the
+kind.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ Float64Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Target(ABC):
-    """A kind of targets, and how a run learns them.
+    """A kind of targets.
 
     Attributes:
         loss: One of `losses`.
-        weights (Tensor[classes] or None): What the vertices of each class count in the loss; None:
-            all alike.
-        centre (float64[targets] or None): Numbers from which squares of targets are summed.
+        weights (Tensor[classes] or None): Weight of each class's vertices in the loss; None: all
+            the same.
+        centre (float64[targets] or None): Numbers that are subtracted from targets before these
+            are squared and summed.
     """
 
     loss: str = "auto"
@@ -36,21 +38,21 @@ class Target(ABC):
     centre: Tensor | None = None
 
     name: ClassVar[str]
-    """In results and files of weights."""
+    """Name of the kind in results and in files of weights."""
     words: ClassVar[str]
     losses: ClassVar[tuple[str, ...]] = ("auto",)
     metrics: ClassVar[tuple[str, ...]]
-    """The first is that of histories."""
+    """Metrics of the kind; histories have the first."""
     printed: ClassVar[tuple[str, ...]]
-    """Metrics that a run prints by default: the first in its table, all of several at its end."""
+    """Metrics that a run prints by default: the first in its table, and all at its end."""
     compared: ClassVar[str]
-    """The field of `Scores` by which remarks compare a network with a constant answer."""
+    """Field of `Scores` in which remarks compare a network with a constant answer."""
     compared_words: ClassVar[tuple[str, str]]
-    """How remarks call this score, and that of the constant answer."""
+    """Names of this score, and of the constant answer's score, in remarks."""
 
     @classmethod
     def shown(cls, metric: str) -> tuple[str, ...]:
-        """Metrics that a run prints which follows this one."""
+        """Return the metrics that a run prints if it follows this metric."""
         if metric == "loss":
             return cls.printed
         group = RANKED if metric in RANKED else cls.printed
@@ -58,69 +60,69 @@ class Target(ABC):
 
     @staticmethod
     def known(labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Which vertices have a target."""
+        """Return whether each vertex has a target: bool[n]."""
         return np.ones(len(labels), np.bool_)
 
     def total(self, labels: Tensor) -> float:
-        """What these vertices count in a mean loss."""
+        """Return the sum of these vertices' weights in a mean loss."""
         return len(labels)
 
     @abstractmethod
     def share_of_loss(self, outputs: Tensor, labels: Tensor, total: float) -> Tensor:
-        """This rank's share of the mean loss.
+        """Return this rank's share of the mean loss.
 
         Parameters:
             outputs (Tensor[m, d_L]): Outputs for the split's vertices on this rank.
-            labels (Tensor[m, ...]): Their targets, as `LocalData` has them.
+            labels (Tensor[m, ...]): Their targets, in the form of `LocalData`.
             total: `total` of the split's vertices, summed over all ranks.
         """
 
     @abstractmethod
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """What one rank's vertices of a split contribute to `scores`; summed over ranks.
+        """Return numbers of one rank's vertices of a split, whose sums over ranks give `scores`.
 
-        The first number is the share of the loss. Parameters as of `share_of_loss`.
+        The first number is the share of the loss. Parameters: see `share_of_loss`.
         """
 
     @abstractmethod
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Fields of `results.Scores` of a split of `size` vertices, from the sum of `count`."""
+        """Return fields of `results.Scores` of a split of `size` vertices, from sums of `count`."""
 
     @staticmethod
     @abstractmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Columns of predictions, first the prediction itself."""
+        """Return columns of predictions; the first is the prediction itself."""
 
     @staticmethod
     def known_column(labels: Tensor) -> dict[str, npt.NDArray[Any]]:
-        """The column of what is known of every vertex, if there is one."""
+        """Return the column of all vertices' targets; empty if the kind has none."""
         return {}
 
     @staticmethod
     def class_counts(labels: Tensor, classes: int) -> Tensor | None:
-        """How many of these vertices are of every class: int64[classes]; None of numbers."""
+        """Return the number of vertices in every class, int64[classes]; None for real numbers."""
         return None
 
     @classmethod
     def num_found(cls, outputs: Tensor, labels: Tensor) -> int:
-        """Number of vertices whose class, or set of classes, is correct; 0 of numbers."""
+        """Return how many vertices have a correct class or set of classes; 0 for real numbers."""
         return 0
 
     @staticmethod
     @abstractmethod
     def constant(class_shares: list[float]) -> float:
-        """`compared` of the best constant answer, from the share of vertices of each class."""
+        """Return the best constant answer's `compared`, from each class's share of vertices."""
 
 
 class ClassTarget(Target):
-    """Accuracy and F1 of classes, and areas under their curves."""
+    """Classes, with accuracy, F1 and areas under curves."""
 
     metrics = ("accuracy", "f1", *RANKED)
 
     @staticmethod
     @abstractmethod
     def _predicted(outputs: Tensor) -> Tensor:
-        """Predictions in the form of the labels."""
+        """Return predictions in the form of the labels."""
 
     @staticmethod
     @abstractmethod
@@ -129,7 +131,7 @@ class ClassTarget(Target):
     @staticmethod
     @abstractmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Scores of the classes that are ranked, and who is of them, both [m, those classes]."""
+        """Return scores of the ranked classes and whether vertices are in them: [m, classes]."""
 
     @classmethod
     def num_found(cls, outputs: Tensor, labels: Tensor) -> int:
@@ -141,7 +143,7 @@ class ClassTarget(Target):
         return right if right.ndim == 1 else right.all(dim=1)
 
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Loss; correct vertices; by class: how often predicted correctly, predicted, a label."""
+        """Return loss; correct vertices; by class: correct, predicted, and actual vertices."""
         classes, predicted = outputs.shape[1], self._predicted(outputs)
         found = self._found(predicted, labels)
         right = labels[found] if labels.ndim == 1 else predicted & labels
@@ -166,7 +168,7 @@ class ClassTarget(Target):
 
 
 class OneClass(ClassTarget):
-    """The class of every vertex, int64[n], -1 where it is unknown: softmax."""
+    """The class of every vertex, int64[n], -1 if unknown; the network ends in a softmax."""
 
     name = "class"
     words = "the class of every vertex"
@@ -196,14 +198,14 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Rank the second of two classes, and every one of more against the others."""
+        """Return scores of the second of two classes, or of each class of more."""
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]
         return scores.double().cpu().numpy(), (labels[:, None] == classes).cpu().numpy()
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Class, int32[n], and probability of every class."""
+        """Return the class, int32[n], and the probability of every class."""
         return {"class": outputs.argmax(dim=1).int(), "probability": torch.softmax(outputs, dim=1)}
 
     @staticmethod
@@ -212,12 +214,12 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """The accuracy of the largest class."""
+        """Return the accuracy of the largest class as the only answer."""
         return max(class_shares)
 
 
 class ManyClasses(ClassTarget):
-    """The set of classes of every vertex, bool[n, classes]: a sigmoid each."""
+    """The set of classes of every vertex, bool[n, classes]; a sigmoid for each class."""
 
     name = "classes"
     words = "any number of classes for every vertex"
@@ -242,21 +244,21 @@ class ManyClasses(ClassTarget):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Which classes have a probability above 0.5, uint8[n, classes]; the probabilities."""
+        """Return the classes of probability above 0.5, uint8[n, classes], and all probabilities."""
         return {"class": (outputs > 0).byte(), "probability": torch.sigmoid(outputs)}
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """The micro F1 of all classes that more than half of the vertices have.
+        """Return the micro F1 of answering all classes that more than half of the vertices have.
 
-        It is what a network without inputs learns.
+        A network without inputs learns this answer.
         """
         often = [share for share in class_shares if share > 0.5]
         return 2 * sum(often) / (len(often) + sum(class_shares)) if often else 0.0
 
 
 class Numbers(Target):
-    """Real numbers of every vertex, float[n, targets], a row of NaN where they are unknown."""
+    """Real numbers of every vertex, float[n, targets]; a row with NaN is unknown."""
 
     name = "numbers"
     words = "real numbers for every vertex"
@@ -276,7 +278,7 @@ class Numbers(Target):
         return loss_of_numbers(outputs, labels, total, name)
 
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Loss; by target: squares and magnitudes of errors, sums and squares of targets."""
+        """Return loss; by target: sums of squared and absolute errors, of targets and squares."""
         outputs, labels = outputs.double(), labels.double()
         errors, targets = outputs - labels, labels if self.centre is None else labels - self.centre
         loss = self.share_of_loss(outputs, labels, total).reshape(1)
@@ -285,7 +287,7 @@ class Numbers(Target):
         return found
 
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Means over the targets; R2 of a constant target as scikit-learn has it."""
+        """Return means over the targets; R2 of a constant target is scikit-learn's."""
         squared, magnitudes, sums, squares = counts[1:].reshape(4, -1)
         around = squares - sums**2 / size
         around[around <= size * np.finfo(np.float64).eps * squares] = 0
@@ -300,7 +302,7 @@ class Numbers(Target):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """The numbers: [n, targets], of one target [n]."""
+        """Return the numbers: [n, targets], or [n] for one target."""
         return {"prediction": outputs[:, 0] if outputs.shape[1] == 1 else outputs}
 
     @staticmethod
@@ -309,12 +311,12 @@ class Numbers(Target):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """R2 of the mean."""
+        """Return R2 of the mean as the only answer."""
         return 0.0
 
 
 class LinkTarget(Target):
-    """Whether a pair of vertices is a link, bool[m], by a score, Tensor[m]: a sigmoid."""
+    """Whether a pair of vertices is a link, bool[m], by a score, Tensor[m]; a sigmoid."""
 
     name = "link"
     words = "links between vertices"
@@ -339,12 +341,12 @@ class LinkTarget(Target):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """What decoders take of every vertex, Tensor[n, width]."""
+        """Return the decoder's input of every vertex, Tensor[n, width]."""
         return {"embedding": outputs}
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """The area under the curve of a constant score."""
+        """Return the area under the curve of a constant score."""
         return 0.5
 
 
@@ -354,7 +356,7 @@ TARGETS: dict[str, type[Target]] = {
 
 
 def kind_of(labels: npt.NDArray[Any] | Tensor) -> type[Target]:
-    """The kind of targets in this form."""
+    """Return the kind of targets in this form."""
     if labels.ndim == 1:
         return OneClass
     return ManyClasses if labels.dtype in (np.bool_, torch.bool) else Numbers

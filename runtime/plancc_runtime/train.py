@@ -1,8 +1,8 @@
-"""Training from a plan: the second way through the house, on one page.
+"""Training from a plan, on one page.
 
     plan.h5 -> this rank's slice -> graphs + transport -> layers -> loss -> adjoint -> optimiser
 
-In mini-batches the slice is masked to every batch first; the rest is the same.
+With mini-batches the slice is first masked to every batch; all else is the same.
 
 `train` is collective: all ranks call it with the same options.
 """
@@ -37,13 +37,13 @@ def train(
     """Train a network from a plan. Collective.
 
     Parameters:
-        plan: A plan file (every rank reads its slice only), or that slice. Samplers that draw from
-            more than the number of vertices need the file.
-        report: Called on every rank after every epoch with its measure.
+        plan: A plan file, of which every rank reads its slice only, or this rank's slice. Samplers
+            that draw from more than the number of vertices need the file.
+        report: Function of an epoch's measure, called on every rank after every epoch.
 
     Raises:
-        InputError, PlanError, OutputError, BackendUnavailable: On all ranks, also if only one of
-            them failed; the sentence names the ranks.
+        InputError, PlanError, OutputError, BackendUnavailable: On all ranks, also if only one rank
+            failed; the error names the ranks.
     """
     return trained(plan, options, transport, report)[1]()
 
@@ -56,17 +56,16 @@ def trained(
     begin: Callable[[RunOutline], None] | None = None,
     stop: Callable[[], str] = str,
 ) -> tuple[TrainResult, Callable[[], TrainResult]]:
-    """Train a network, and leave its predictions to the caller. Collective.
+    """Train a network, and leave writing its predictions to the caller. Collective.
 
-    Parameters and errors as of `train`; `begin` is called on every rank before the first
-    epoch. In a run with checkpoints `stop` is called on every rank before every epoch: when it
-    returns a text on any of them, which says who wants the run to stop, all save a checkpoint and
-    raise `Stopped`.
+    Parameters and errors: see `train`. `begin` is called on every rank before the first epoch. In a
+    run with checkpoints, `stop` is called on every rank before every epoch. If it returns a text on
+    any rank, which says who wants the run to stop, all ranks save a checkpoint and raise `Stopped`.
 
     Returns:
-        TrainResult: Before predictions are written, so that it survives their failure.
-        callable: Writes the predictions, if the options ask for them, and returns the result with
-            their counts; collective, and raises as `train`.
+        TrainResult: The result before predictions are written, so that it survives their failure.
+        callable: Function that writes the predictions, if the options ask for them, and returns the
+            result with their counts; collective, and raises the errors of `train`.
     """
     run, ids = prepared(plan, options, transport), None
     if options.predict is not None:
@@ -89,14 +88,14 @@ def trained(
 def check_model(
     plan: str | PathLike[str], options: TrainOptions, transport: Transport
 ) -> Agreement:
-    """How far a class of the user's on all ranks is from the same on one. Collective.
+    """Return how far a user's class on all ranks is from the same class on one. Collective.
 
-    The network and its features are as at the beginning of `train`, in float64; nothing is trained
-    or written.
+    The network and its features are those at the beginning of `train`, in float64; nothing is
+    trained or written.
 
     Raises:
-        InputError, PlanError, BackendUnavailable: As of `train`; for a built-in model; if something
-            in the class cannot be exact on several ranks.
+        InputError, PlanError, BackendUnavailable: Errors of `train`; for a built-in model; or if
+            something in the class cannot be exact on several ranks.
     """
     with transport.agreement():
         need_torch("a network")
@@ -123,9 +122,9 @@ def prepared(
     transport: Transport,
     kind: type[Run] | None = None,
 ) -> Run:
-    """A run, or one of the task's kind, that is ready for its first epoch. Collective.
+    """Return a run, of the class `kind` if given, that is ready for its first epoch. Collective.
 
-    Parameters and errors as of `train`.
+    Parameters and errors: see `train`.
     """
     with transport.agreement():
         need_torch("training")
@@ -140,17 +139,17 @@ def run_of(
     kind: type[Run] | None = None,
     task: LearningTask | None = None,
 ) -> Run:
-    """`prepared`, from a plan that `slices.open_plan` opened. Collective; needs torch.
+    """Do what `prepared` does with a plan that `slices.open_plan` opened. Collective; needs torch.
 
     Parameters:
-        task: What is learnt, if not what plan and options say.
+        task: The task, if plan and options do not decide it.
     """
     from plancc_runtime.run import Run
 
     check_same_options(options, transport)
-    # refuses before the first kernel is called
+    # the run refuses its options before the first kernel is called
     run = (kind or Run)(opened, options, transport, task)
-    del opened  # its vertex data are the run's now
+    del opened  # the run holds its vertex data now
     try:
         run.prepare()
     except BaseException:

@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 from plancc.errors import InputError
 from plancc.graph.types import Relation
 from plancc_runtime.graph import Graph, check_rows
-from plancc_runtime.layouts.boundary import halo_vertices
+from plancc_runtime.layouts.halo import halo_vertices
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.stack import StackGraph
@@ -28,19 +28,19 @@ T = TypeVar("T")
 class TypedGraph:
     """This rank's rows of all types; made by `plancc_runtime.open_typed`.
 
-    The rows of a dense tensor are this rank's own of one type, in the order of `vertices`. Methods
-    marked *collective* must be called by all ranks in the same order, and so must the backward pass
-    through what they return. A relation is its name, or (source, name, destination) where several
-    have the name.
+    The rows of a dense tensor are this rank's own rows of one type, in the order of `vertices`. All
+    ranks must call methods marked *collective* in the same order, and must run the backward pass
+    through the results. A relation is given by its name, or by (source, name, destination) if
+    several relations have the name.
 
         graph = plancc_runtime.open_typed("plan.h5")
         x = features[graph.vertices("author")]
         y = graph.product("writes", x)  # rows of papers
 
     Attributes:
-        types (Types): Vertices of every type of the whole graph, and the relations.
-        union: The same rows of all types in one space, for the sums over ranks: `Graph.mean_loss`,
-            `Graph.sync_gradients` and others.
+        types (Types): Types of the whole graph with their numbers of vertices, and the relations.
+        union: Graph of the same rows of all types together, for sums over ranks:
+            `Graph.mean_loss`, `Graph.sync_gradients` and others.
     """
 
     def __init__(self, union: Graph) -> None:
@@ -61,11 +61,11 @@ class TypedGraph:
         return f"TypedGraph(rank {union.rank} of {union.num_ranks}: rows {rows})"
 
     def num_rows(self, name: str) -> int:
-        """Own rows of a type."""
+        """Return the number of own rows of a type."""
         return len(self.vertices(name))
 
     def vertices(self, name: str) -> Tensor:
-        """Vertex of every own row of a type, counted from 0 in the type: int64[num_rows].
+        """Return the vertex of every own row of a type, counted in the type: int64[num_rows].
 
         Raises:
             InputError: For an unknown type.
@@ -75,39 +75,39 @@ class TypedGraph:
         return numbers[(numbers >= of_type.start) & (numbers < of_type.stop)] - of_type.start
 
     def features(self, name: str) -> Tensor | None:
-        """Features of the own rows of a type: [num_rows, width] of the type's own width.
+        """Return features of the own rows of a type, [num_rows, width] with the type's own width.
 
-        None where the plan carries none.
+        None if the plan has no features of the type.
 
         Raises:
             InputError: For an unknown type.
         """
-        return self._of(name, self.union.features_of)
+        return self._found(name, self.union.features_of)
 
     def targets(self, name: str) -> Tensor | None:
-        """What is to be learnt of the own rows of a type, in the forms of `Graph.labels`.
+        """Return labels or targets of the own rows of a type, in the forms of `Graph.labels`.
 
-        None and errors as of `features`.
+        None if the plan has none. Errors: see `features`.
         """
-        return self._of(name, self.union.targets_of)
+        return self._found(name, self.union.targets_of)
 
     def masks(self, name: str) -> dict[str, Tensor]:
-        """Masks of the own rows of a type, bool[num_rows], by "train", "val" and "test".
+        """Return masks of the own rows of a type, bool[num_rows], by "train", "val" and "test".
 
-        Features of edges in the plan; errors as of `features`.
+        Only masks of the plan are returned. Errors: see `features`.
         """
-        return self._of(name, self.union.masks_of) or {}
+        return self._found(name, self.union.masks_of) or {}
 
-    def _of(self, name: str, find: Callable[[VertexData], T]) -> T | None:
-        """Something of the vertex data of a type; None where it has none."""
+    def _found(self, name: str, find: Callable[[VertexData], T]) -> T | None:
+        """Return what `find` reads of the vertex data of a type; None if the type has no data."""
         self.types.vertices(name)
         data = self.union.data_of_types.get(name)
         return None if data is None else find(data)
 
     def relation(self, name: str | Relation) -> LocalGraph:
-        """A relation as layers see it: inputs of its source, outputs of its destination.
+        """Return a relation as a graph: inputs are rows of its source, outputs of its destination.
 
-        Collective when it is first asked for.
+        Collective at the first call for the relation.
         """
         relation = self.types.relation(name)
         if relation not in self._relations:
@@ -117,21 +117,20 @@ class TypedGraph:
 
     @property
     def stack(self) -> StackGraph:
-        """All relations as layers by relation see them; of a row plan.
+        """All relations as one graph for layers by relation; for row plans.
 
-        Collective when it is first asked for.
+        Collective at the first use.
         """
         union = self.union
-        if self._stack is None:  # a cached_property locks out other ranks that are threads
+        if self._stack is None:  # a cached_property would lock out other ranks that are threads
             block = replace(union.block, halo=halo_vertices(union.block, union.transport))
             self._stack = StackGraph(block, self.types, union.resources)
         return self._stack
 
     def joined(self, x: Mapping[str, Tensor]) -> Tensor:
-        """Rows of all types below each other, filled up with zeros: Tensor[num_rows, widest].
+        """Stack rows of all types, filled up with zeros: Tensor[num_rows, widest].
 
-        This is what layers by relation take. x has Tensor[num_rows of the type, width] of every
-        type.
+        Layers by relation take such rows. x has Tensor[num_rows of the type, width] of every type.
         """
         widest = max(rows.shape[1] for rows in x.values())
         return torch.cat(
@@ -139,36 +138,36 @@ class TypedGraph:
         )
 
     def by_type(self, x: Tensor) -> dict[str, Tensor]:
-        """Rows of all types, as layers by relation return them, by type."""
+        """Split rows of all types, as layers by relation return them, by type."""
         sizes = [self.num_rows(name) for name in self.types.counts]
         return dict(zip(self.types.counts, x.split(sizes), strict=True))
 
     def edges(self, relation: str | Relation) -> Tensor:
-        """Ends of this rank's nonzeros of a relation, as PyTorch Geometric has its edges.
+        """Return the ends of this rank's nonzeros of a relation, like PyTorch Geometric's edges.
 
-        Collective when the relation is first asked for.
+        Collective at the first call for the relation.
 
         Returns:
-            int64[2, nonzeros]: Columns (of ``relation(name).columns(x)``) and rows (of the
-                destination; in an edge plan of ``relation(name).local_rows(y)``), in the order of
-                the rows.
+            int64[2, nonzeros]: Columns (places in ``relation(name).columns(x)``) and rows (of the
+                destination; in an edge plan places in ``relation(name).local_rows(y)``), in the
+                order of the rows.
         """
         pattern = self.relation(relation).local_pattern("edges")
         return torch.stack([pattern.rows.index.to(torch.int64), pattern.row])
 
     def edge_features(self, relation: str | Relation) -> Tensor | None:
-        """Features of this rank's nonzeros of a relation, in the order of `edges`.
+        """Return features of this rank's nonzeros of a relation, in the order of `edges`.
 
-        Tensor[nonzeros, width], zeros of a relation without features; None where the plan carries
-        none. Collective when the relation is first asked for.
+        Tensor[nonzeros, width], with zeros for a relation without features; None if the plan has no
+        features of edges. Collective at the first call for the relation.
         """
         return self.relation(relation).edge_features
 
-    # As PyTorch Geometric's HeteroData has them
+    # The names below are those of PyTorch Geometric's HeteroData
 
     @property
     def x_dict(self) -> dict[str, Tensor]:
-        """`features` of the types that have any."""
+        """`features` of the types that have features."""
         found = {name: self.features(name) for name in self.types.counts}
         return {name: x for name, x in found.items() if x is not None}
 
@@ -176,8 +175,8 @@ class TypedGraph:
     def edge_index_dict(self) -> dict[Relation, Tensor]:
         """Ends of this rank's edges of every relation: int64[2, edges].
 
-        Sources are numbered [own rows | halo rows] of their type, of all relations; edges are in
-        the order of `Graph.edge_index`. Collective when it is first asked for.
+        Sources are numbered [own rows | halo rows] of their type, with the halo rows of all
+        relations. Edges are in the order of `Graph.edge_index`. Collective at the first use.
         """
         if not self._edges:
             of_column = torch.from_numpy(self._typed.column_type)
@@ -195,14 +194,14 @@ class TypedGraph:
 
     @property
     def edge_attr_dict(self) -> dict[Relation, Tensor] | None:
-        """`Graph.edge_attr` by relation, zeros of relations without any; None without features."""
+        """`Graph.edge_attr` by relation, zeros for relations without features; or None."""
         found = self.union.edge_attr
         return None if found is None else self.by_relation(found, 0)
 
     def by_relation(self, x: Tensor, axis: int = -1) -> dict[Relation, Tensor]:
-        """Entries of the edges of `union.edge_index`, in an axis of x, by relation.
+        """Return the entries of x along `axis`, one per edge of `union.edge_index`, by relation.
 
-        Collective when it is first asked for.
+        Collective at the first call.
         """
         if self._edge_type is None:
             self._edge_type = self.union.edge_type
@@ -213,9 +212,9 @@ class TypedGraph:
         return dict(zip(self.types.relations, found, strict=True))
 
     def column_vertices(self, name: str) -> Tensor:
-        """Vertex in `union` of every own and halo row of a type: int64[num_columns].
+        """Return the vertex in `union` of each own and halo row of a type: int64[num_columns].
 
-        Collective when it is first asked for.
+        Collective at the first call.
         """
         of_type = self._typed.column_type == self.types.names.index(name)
         return self.union.column_vertices()[torch.from_numpy(of_type)].long()
@@ -223,15 +222,15 @@ class TypedGraph:
     def halo_of(
         self, name: str, read: frozenset[int], here: frozenset[int] = frozenset()
     ) -> tuple[LocalGraph, Tensor | None]:
-        """The halo rows of a type that are sources of edges. Collective when first asked for.
+        """Return the halo rows of a type that some edges read. Collective at the first call.
 
         Parameters:
-            read, here: Numbers of relations: rows that edges of the former have and not edges of
-                the latter.
+            read, here: Numbers of relations. The rows are sources of edges of `read`, and not of
+                edges of `here`.
 
         Returns:
-            How these halo rows come, and their places among the columns of the type; None if they
-            are all of its halo rows.
+            A graph that fetches these halo rows, and their places among the columns of the type;
+            None if they are all halo rows of the type.
         """
         key = name, read, here
         if key not in self._halos:
@@ -253,18 +252,18 @@ class TypedGraph:
         *,
         transposed: bool = False,
     ) -> Tensor:
-        """A x with the matrix of a relation; its gradient is A^T g. Collective.
+        """Return A x with the matrix of a relation; its gradient is A^T g. Collective.
 
         Parameters:
             x: Tensor[num_rows of the source, width].
-            coefficients: As of `Graph.product`, but for "closed-mean".
-            transposed: A^T x, with gradient A g: x has rows of the destination.
+            coefficients: See `Graph.product`; not "closed-mean".
+            transposed: Whether to return A^T x, with gradient A g; x has rows of the destination.
 
         Returns:
-            Tensor[num_rows of the destination, width]: `transposed`: of the source.
+            Tensor[num_rows of the destination, width]; if `transposed`, rows of the source.
 
         Raises:
-            InputError: For an unknown relation, and if x does not fit.
+            InputError: For an unknown relation, or if x does not fit.
         """
         whole = self.types.relation(relation)
         if coefficients not in ("plan", "sum", "mean"):

@@ -1,6 +1,6 @@
-"""Which rows, nonzeros and messages a pass uses: the graphs of its layers.
+"""Views: the rows, nonzeros and messages of a pass, as a graph for every layer.
 
-`execution` makes them.
+The package `execution` makes views.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 
 @dataclass(eq=False)
 class View:
-    """What one forward pass works on.
+    """The input of one forward pass beside weights and features.
 
     Attributes:
-        graphs: One per layer: the outputs of one are the inputs of the next.
-        inputs, outputs (int64[m] or None): Local rows of the slice that the first graph's inputs
-            and the last one's outputs are; None: all.
-        fixed: What the first layer needs of constant features, once it is known (`Network.fixed`).
-        x: The features of the inputs, where they are kept (without rows if none is read); None:
-            `rows_of` picks them.
+        graphs: A graph for each layer; the outputs of a graph are the inputs of the next.
+        inputs, outputs (int64[m] or None): Local rows of the slice that are the first graph's
+            inputs, and the last graph's outputs; None: all rows.
+        fixed: Product of the first layer with constant features, once it is known
+            (`Network.fixed`).
+        x: Features of the inputs if the view keeps them (without rows if no layer reads them);
+            None: `rows_of` selects them.
     """
 
     graphs: Sequence[LayerGraph]
@@ -34,21 +35,21 @@ class View:
     x: Tensor | None = None
 
     def rows_of(self, features: Tensor) -> Tensor:
-        """The features of the first graph's inputs."""
+        """Return the features of the first graph's inputs."""
         if self.x is not None:
             return self.x
         return features if self.inputs is None else features.index_select(0, self.inputs)
 
 
 def place_of(rows: Tensor, outputs: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Which of the ascending local `rows` a view has as outputs, and their places there.
+    """Return the ascending local `rows` that a view has as outputs, and their places there.
 
     Returns:
         rows: int64[m], places : int64[m]
     """
     if outputs is None:
         return rows, rows
-    if torch.equal(rows, outputs):  # the seeds of a mini-batch, say
+    if torch.equal(rows, outputs):  # for instance the seeds of a mini-batch
         return rows, torch.arange(len(rows), device=rows.device)
     if not len(outputs):
         return rows[:0], rows[:0]

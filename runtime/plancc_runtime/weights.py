@@ -1,7 +1,7 @@
-"""Weights in files, read without trust and written whole.
+"""Files of weights, read without trust and written whole or not at all.
 
-A file is an ``.npz`` with one array per parameter or buffer under its name, and a text ``network``:
-JSON that says which network they belong to (`plancc_runtime.saved`). Older files lack the text.
+A file is an ``.npz`` with an array for each parameter or buffer under its name, and a text
+``network``: a description of the network as JSON (`plancc_runtime.saved`). Older files lack it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from plancc.files import PARSING, open_file
 from plancc.text import shown
 
 DESCRIPTION = "network"
-"""Key of the JSON; no parameter of a network is called so."""
+"""Key of the JSON; no parameter of a network has this name."""
 DEFLATED = 1032
-"""Most bytes that one byte of deflate may stand for."""
+"""Most bytes that one compressed byte (deflate) can stand for."""
 MOST_TEXT = 1 << 18
 """Longest JSON in characters."""
 
@@ -31,14 +31,13 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndarray]:
-    """Arrays of these names and shapes from an ``.npz``; not collective.
+    """Return arrays of these names and shapes from an ``.npz``; not collective.
 
-    Nothing is read but arrays of the right shape, so that no file asks for more memory than the
-    network.
+    Only arrays of the right shape are read, so that no file takes more memory than the network.
 
     Raises:
-        InputError: If the file cannot be read, or an array is missing, of another shape, or not
-            finite.
+        InputError: If the file cannot be read, or if an array is missing, has another shape, or is
+            not finite.
     """
     name, arrays = fspath(path), {}
     with _opened(path) as file:
@@ -57,11 +56,11 @@ def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndar
 
 
 def read_description(path: str | PathLike[str]) -> tuple[dict[str, Any] | None, Shapes]:
-    """What a file of weights says of its network, and the shapes of its arrays; not collective.
+    """Return a file's description of its network, and the shapes of its arrays; not collective.
 
     Returns:
         dict or None: The JSON, unchecked; None in older files and files of other programs.
-        dict of str to tuple of int: By the arrays' names.
+        dict of str to tuple of int: Shapes by the arrays' names.
 
     Raises:
         InputError: If the file cannot be read, or its text is no JSON object.
@@ -89,11 +88,11 @@ def save_weights(
     weights: Mapping[str, np.ndarray],
     description: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write all parameters as ``.npz``, whole or not at all; for one rank to call.
+    """Write all parameters as ``.npz``, whole or not at all; one rank calls this.
 
     Parameters:
         weights: mapping of str to array.
-        description: What `plancc_runtime.saved` makes of the network; written as JSON.
+        description: The network's description (`plancc_runtime.saved`); written as JSON.
 
     Raises:
         OutputError: If the file cannot be written.
@@ -108,22 +107,22 @@ def save_weights(
 
 
 def _native(array: np.ndarray) -> np.ndarray:
-    """The array in this machine's byte order, as float64 if it is of a type that torch lacks."""
+    """Return the array in this machine's byte order, as float64 if torch lacks its dtype."""
     dtype = array.dtype.newbyteorder("=")
     there = dtype.kind == "i" or dtype == np.uint8 or (dtype.kind == "f" and dtype.itemsize <= 8)
-    with np.errstate(over="ignore"):  # then it is not finite
+    with np.errstate(over="ignore"):  # too large numbers become infinite
         return array.astype(dtype if there else np.float64, copy=False)
 
 
 @contextmanager
 def _opened(path: str | PathLike[str]) -> Iterator[Any]:
-    """The archive; InputError for all errors of numpy, zipfile and zlib about it."""
+    """Yield the archive; InputError for all errors of numpy, zipfile and zlib in the block."""
     try:
         with PARSING, open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
             yield file
     except PlanccError:
         raise
-    except Exception as error:  # a .npy, a torn archive: they raise what they like
+    except Exception as error:  # a .npy or a torn archive may raise anything
         name = fspath(path)
         why = "cannot be read as .npz, the format of saved weights"
         raise InputError(f"{name}: {why}") from error
@@ -132,7 +131,7 @@ def _opened(path: str | PathLike[str]) -> Iterator[Any]:
 def _headers(
     file: Any, path: str | PathLike[str]
 ) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Shape and type of every array, without its numbers, which the file has room for."""
+    """Return shape and dtype of every array, unread; InputError if its bytes are too few."""
     found = {}
     for key in file.files:
         entry = file.zip.getinfo(key if key in file.zip.NameToInfo else f"{key}.npy")

@@ -1,8 +1,8 @@
-"""Memory of large dense tensors, reused once nobody else refers to it.
+"""Memory of large dense tensors, reused once no tensor refers to it.
 
-A fresh block of memory costs a page fault every 4 kB when it is first written, which takes as long
-as the arithmetic on it; the C library returns large blocks to the system when they are freed. Every
-thread has its own workspace, and so has every rank that is a thread.
+Fresh memory costs a page fault every 4 kB when it is first written, as much time as the arithmetic
+on it; the C library returns large blocks to the system when they are freed. Every thread has its
+own workspace, also a thread that is a rank.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 LEAST_BYTES = 2**19
 """Smallest tensor of a workspace: below this size the C library is quick enough."""
 SLACK = 1.25
-"""Largest ratio of reused memory to the size of the tensor."""
+"""Largest ratio of reused memory to the tensor's size."""
 PATIENCE = 64
 """Requests after which unused memory is freed."""
 
@@ -30,11 +30,11 @@ class Workspace:
         self._kept: list[_Kept] = []
 
     def empty(self, rows: int, width: int, like: Tensor) -> Tensor:
-        """Tensor[rows, width] of any content, contiguous, of the dtype and device of `like`.
+        """Return Tensor[rows, width] of any content, contiguous, with dtype and device of `like`.
 
-        It may share its memory with any tensor that this workspace gave before and that nothing
-        refers to any more, autograd's saved tensors and views included. It is a separate tensor
-        for autograd, no view.
+        It may share its memory with any tensor that this workspace returned before, if nothing
+        refers to that tensor any more, not even autograd or a view. For autograd it is a separate
+        tensor and no view.
         """
         size = rows * width * like.element_size()
         if like.device.type != "cpu" or size < LEAST_BYTES:
@@ -54,12 +54,12 @@ class Workspace:
             return like.new_empty(0).set_(kept.storage, 0, (rows, width), (width, 1))
 
     def release(self) -> None:
-        """Give back all memory that is free."""
+        """Free all memory that no tensor uses."""
         self._kept = [kept for kept in self._kept if not kept.is_free()]
 
 
 class _Kept:
-    """A piece of memory, and when it was last asked for."""
+    """A piece of memory, and the number of its last request."""
 
     def __init__(self, num_bytes: int) -> None:
         self.num_bytes, self.last = num_bytes, 0
@@ -67,7 +67,7 @@ class _Kept:
         self._own = self._references()
 
     def is_free(self) -> bool:
-        """Whether no tensor has the memory."""
+        """Return whether no tensor uses the memory."""
         return self._references() == self._own
 
     def _references(self) -> int:
@@ -83,24 +83,24 @@ _local = _Local()
 
 
 def empty(rows: int, width: int, like: Tensor) -> Tensor:
-    """`Workspace.empty` of this thread's workspace."""
+    """Call `Workspace.empty` of this thread's workspace."""
     return _local.workspace.empty(rows, width, like)
 
 
-def as_type(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """The same rows in another type."""
+def converted(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the same rows in another dtype."""
     if x.dtype == dtype:
         return x
     return empty(x.shape[0], x.shape[1], x.new_empty(0, dtype=dtype)).copy_(x)
 
 
 def release() -> None:
-    """`Workspace.release` of this thread's workspace."""
+    """Call `Workspace.release` of this thread's workspace."""
     _local.workspace.release()
 
 
 def return_memory() -> None:
-    """Give the system all that is free, also what glibc would keep of reading and building."""
+    """Return all free memory to the system, also what glibc keeps of reading and building."""
     release()
     with suppress(OSError, AttributeError):  # another libc
         ctypes.CDLL(None).malloc_trim(0)

@@ -15,7 +15,7 @@ import numpy as np
 from cli_helpers import SLOWER, Outcome, listing, plancc
 from graph_helpers import write_parquet
 
-PLAIN = "--normalize none --no-self-loops --value-dtype float64 --effort fast -p 1 -o p.h5"
+PLAIN = "--normalize none --no-self-loops --dtype float64 --effort fast -p 1 -o p.h5"
 """What leaves a matrix as the source gives it."""
 
 

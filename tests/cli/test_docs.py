@@ -1,5 +1,6 @@
 """What the documentation tells a user to type runs as it stands."""
 
+import ast
 import os
 import re
 import shlex
@@ -34,6 +35,9 @@ HAS_MPI = shutil.which("mpirun", path=environment()["PATH"]) is not None
 
 LONG_PAGES = ("compile", "plans", "edges", "train", "runs", "study")
 """Pages whose commands `make test` only parses; files of tests are about each of them."""
+
+PACKAGES = ("plancc", "runtime", "cli", "datasets", "lab")
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 SOME_PARTITIONER = f"""#!{sys.executable}
 import sys
@@ -280,6 +284,28 @@ def test_the_documentation_stays_short() -> None:
     words = {page: len(page.read_text().split()) for page in pages}
     assert [page.name for page in pages if page.parent.name == "use" and words[page] > 1200] == []
     assert sum(words.values()) <= 45_000
+
+
+def test_pages_helps_and_docstrings_use_the_terms_of_the_glossary() -> None:
+    glossary = ROOT / "docs/learn/glossary.md"
+    entries = re.findall(r"^- \*\*(.+?)\*\*: (.+)", glossary.read_text(), re.M)
+    listed = re.findall(r"\(\*elsewhere\*: (.*?)\)", glossary.read_text())
+    others = [word for words in listed for word in words.split(", ")]
+    assert len(entries) <= 60
+    assert len(others) >= 10
+    texts = {path.name: path.read_text() for path in DOCS if path != glossary}
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            nodes = ast.walk(ast.parse(path.read_text()))
+            known = [
+                ast.get_docstring(node) or "" for node in nodes if isinstance(node, DOCUMENTED)
+            ]
+            texts[str(path)] = "\n".join(known)
+    for name in command.list_commands(click.Context(command)):
+        texts[name] = ok(name, "--help", "all")
+    said = re.compile(rf"\b({'|'.join(others)})s?\b", re.I)
+    found = {name: said.findall(re.sub("`.*?`", "", text)) for name, text in texts.items()}
+    assert {name: words for name, words in found.items() if words} == {}
 
 
 def test_links_between_the_pages_hold() -> None:

@@ -16,7 +16,7 @@ from plancc_cli import doctor
 
 def test_what_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", environment()["PATH"])
-    done = plancc("doctor", "--json", "-q")
+    done = plancc("doctor", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["works"] is True
@@ -39,7 +39,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compiler_that_does_not_work_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     quick(monkeypatch)
     monkeypatch.setattr(doctor, "COMPILER", "raise OSError('libhdf5.so is lost')")
-    done = plancc("doctor", "-q")
+    done = plancc("doctor")
     assert done.code == 1
     assert "OSError: libhdf5.so is lost" in " ".join(done.out.split())
     assert "the compiler does not work" in done.out

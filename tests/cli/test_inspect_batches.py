@@ -59,12 +59,11 @@ def interval(values: list[float]) -> dict[str, object]:
     return pytest.approx({"mean": np.mean(values), "low": low, "high": high}, rel=1e-9)
 
 
-def test_threads_and_defaults(plan: Path, tmp_path: Path) -> None:
+def test_defaults(plan: Path, tmp_path: Path) -> None:
     words = ["inspect", plan, "--batches", 70, "--json"]
     shown = json.loads(ok(*words))
     assert shown["batches"]["sampler"] == "uniform batch_size=5"  # 6% of 90
     assert shown["batches"]["seed"] == 0
-    assert json.loads(ok(*words, "--threads", 3)) == shown
     assert json.loads(ok(*words, "--seed", 0, "--sampler", "uniform")) == shown
     assert json.loads(ok(*words, "--seed", 1))["batches"]["volume"] != shown["batches"]["volume"]
     # the sampler that the plan was compiled for, and an option of it
@@ -96,7 +95,7 @@ def test_what_plans_carry_is_drawn_from(plan: Path, data: Path) -> None:
 
 def test_plans_on_the_same_batches(plan: Path, others: list[Path]) -> None:
     plans = [plan, *others]
-    words = ["compare", *plans, "--batches", NUMBER, "--batch-size", 40, "--threads", 2]
+    words = ["compare", *plans, "--batches", NUMBER, "--batch-size", 40]
     whole = as_json(*words)
     shown = [each["batches"] for each in whole]
     expected = [counted(path, 40) for path in plans]

@@ -43,6 +43,9 @@ def test_a_night(tmp_path: Path) -> None:
     assert shown["metrics"]["before"]["volume"] == before["metrics"]["volume"]
     whole = as_json("patch", plan, "--graph", new, "--max-moves", "5%", "-o", b)
     assert whole["content_sha256"] == shown["content_sha256"]
+    ok("convert", new, "--symmetrize", "-o", tmp_path / "next")
+    whole = as_json("patch", plan, "--graph", tmp_path / "next", "--max-moves", "5%", "-o", b)
+    assert whole["content_sha256"] == shown["content_sha256"]
     text = ok("patch", plan, *lists, "-o", a)
     assert f"{shown['rows_moved']} of 40 rows have another owner" in text
     write(new, [*edges, (40, 0), (40, 1)])

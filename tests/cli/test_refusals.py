@@ -108,6 +108,8 @@ TABLE = {
         "": "(see plancc compile --help)",
         f"g.mtx -p 1 --model block -o {'x' * 300}": "cannot write x|the file name is too long",
         "missing -p 2 -o x.h5": "missing: no such file",
+        "empty.mtx -p 2 -o x.h5 --fixed none.part": "none.part: no such file",
+        f"empty.mtx -p 2 -o {'x' * 250}.h5": "the file name is too long",
         "dir -p 2 -o x.h5": "dir: |folder",
         ". -p 2 -o x.h5": "a folder of no format",
         "ok.h5 -p 2 -o x.h5": "ok.h5: by its name this is a plan; give the graph file",
@@ -168,8 +170,8 @@ TABLE = {
         "edge.h5 --batches 3": "for row plans",
         "edge.h5 --dims 7,5 --boundary-sampling 0.5": "for row plans",
         "2d.h5 --batches 3": "2d.h5: a plan of grid '2d 2x3'; what mini-batches move is for row",
-        "2d.h5 --topology 2x3": "2d.h5: ranks of grid '2d 2x3' do not exchange what the parts of a "
-                                "row plan do; a topology is for row and edge plans, and for cagnet",
+        "2d.h5 --topology 2x3": "2d.h5: ranks of grid '2d 2x3' do not exchange the rows of a row "
+                                "plan; a topology is for row and edge plans, and for cagnet",
         **{f"2d.h5 --ranks {k}": f"2d.h5: {k} ranks for a plan of grid '2d 2x3', which runs on "
            "exactly 6 ranks" for k in (0, 2, 5)},
         "2d.h5 --dims 5,2,4": "2d.h5: grid '2d 2x3' splits columns over 3 ranks",
@@ -192,11 +194,9 @@ TABLE = {
         "dir": "dir",
         "p.h5 --against none.mtx": "no such file",
         "p.h5 --against ok.mtx": "4 vertices",
-        "p.h5 --against g.mtx --transpose": "p.h5: ",
         "cut.h5": "cut.h5",
         "cut.h5 --against ok.mtx": "cut.h5",
-        "p.h5 --format mtx": "--format is for the graph of --against",
-        "p.h5 --num-vertices 0": "--num-vertices is for the graph of --against",
+        "p.h5 --against g.mtx --transpose": "--transpose",
     },
     "export": {
         **{f"g.mtx -o {name}": f"{name}|.mtx, .graph, .metis, .hgr, .part.K"
@@ -204,7 +204,7 @@ TABLE = {
         "g.mtx -o none/x.hgr": "does not exist",
         "g.mtx --balance foo -o x.mtx": "unknown balance 'foo'",
         "g.mtx --balance rows -o x.mtx": "x.mtx: this format has no weights",
-        "g.mtx --balance rows -o x.part": "x.part: this format has no weights",
+        "g.mtx --balance rows -o x.part": "--balance is for a graph: drop it, since a plan",
         "g.mtx --balance work -o x.hgr": "--dims",
         "g.mtx --balance train -o x.hgr": "--data",
         "g.mtx --balance nnz,rows -o x.hgr": "one weight",
@@ -218,7 +218,8 @@ TABLE = {
         "p.h5 -o x.part.5": "7 parts, not 5",
         "2d.h5 -o x.part.6": "has 2 parts, not 6",
         "p.h5 --to dgl -o x": "unknown export 'dgl': choose from distdgl, dgl-chunked, pyg-",
-        "p.h5 --to petsc -o x --normalize sym": "writes a plan as it is: drop --normalize",
+        "p.h5 --to petsc -o x --normalize sym": "--normalize is for a graph: drop it",
+        "p.h5 -o x.part.7 --pattern": "--pattern is for a graph: drop it",
     },
     "refine": {
         "p.h5 --budget nan -o x.h5": "--budget 'nan'",
@@ -241,8 +242,6 @@ TABLE = {
         "edge.h5 -o x.h5": "this is an edge plan: compile it again",
     },
     "patch": {
-        "p.h5 --add e.el --symmetrize -o q.h5": "--symmetrize is for the file of --graph",
-        "p.h5 --add e.el --num-vertices 9 -o q.h5": "--num-vertices is for the file of --graph",
         "p.h5 -o q.h5": "give the changed graph (--graph)",
         "p.h5 --add added.txt --max-moves x -o q.h5":
             "--max-moves 'x': give a share such as 3% or 0.03",
@@ -301,7 +300,7 @@ TABLE = {
         "typed.h5 --model rgcn --batches 2": "--batches 2: is for plans of one type",
         "links.h5 --task vertices --seed 1": "--seed 1: is for links, and for --split",
         "links.h5 --passes order,constant,dead-rows --split 0.6,0.2,0.2":
-            "--split: is of vertices, and links are learnt",
+            "--split: is of vertices, and the task is link prediction",
     },
     "run": {
         "data.h5 --model gat --heads 3 --hidden 16": "--heads 3|the width 16|give --hidden 48",

@@ -95,7 +95,7 @@ CASES = [
     ),
     *(
         of_data(f"C13 rows by the column {name!r} of Parquet", by(name), "t.parquet",
-             rows=RIGHT, silent=("not taken",))
+             rows=RIGHT, silent=("ignored:",))
         for name in ("node_id", "ID", "index", "__index_level_0__")
     ),
     of_data("C13 another name", table("person"),
@@ -103,8 +103,8 @@ CASES = [
     of_data("C13 another name in Parquet", by("person"), "t.parquet",
          refused="t.parquet: column 'person' holds every vertex once"),
     of_data("C13 another name that is said", table("person"), more="--key id=person", rows=RIGHT,
-         silent=("not taken",)),
-    of_data("C13 by line", table("node_id"), more="--key id=", says=("not taken: 'node_id'",),
+         silent=("ignored:",)),
+    of_data("C13 by line", table("node_id"), more="--key id=", says=("ignored: 'node_id'",),
          rows=BY_LINE),
     of_data("C13 a name that is not there", table("node_id"), more="--key id=nodes",
          refused="key 'nodes' is missing in t.csv"),
@@ -115,12 +115,12 @@ CASES = [
     of_data("C13 an id that is not the graph's", table("node_id").replace("\n11,", "\n99,"),
          refused="t.csv: key 'node_id': vertex '11' of the graph has no row (1 of 12"),
     of_data("C13 an index of other rows is none", table("index", first=700, order=range(N)),
-         says=("not taken: 'index'",), rows=RIGHT),
+         says=("ignored: 'index'",), rows=RIGHT),
     of_data("C13 a column of text beside it", "node,f0,f1\n" + "".join(f"n{v},{v},{10 * v}\n"
-         for v in range(N)), says=("not taken: 'node'",), rows=IN_LINE),
+         for v in range(N)), says=("ignored: 'node'",), rows=IN_LINE),
     of_data("C13 an archive goes by its order, and says so",
          saved("t", features=FEATURES, node_id=np.array(ORDER)), "t.npz",
-         says=("t.npz: not taken: 'node_id'; --key id=node_id takes rows by it",), rows=IN_LINE),
+         says=("t.npz: ignored: 'node_id'; --key id=node_id takes rows by it",), rows=IN_LINE),
     of_data("C13 an archive by a name", saved("t", features=FEATURES[ORDER],
          node_id=np.array(ORDER)), "t.npz", more="--key id=node_id", rows=IN_LINE),
     of_data("C14 ids from 1 under their name", table("id", first=1),
@@ -207,7 +207,7 @@ OF_TYPES = [
          "1",)),
     Case("files that types.toml does not name", {**types(RING_OF_MESH), "t/likes.txt": "0 0\n",
          "t/user.npy": b"x", "t/README.txt": "x"},
-         says=("t: not taken: 'likes.txt', 'user.npy', which types.toml does not name",)),
+         says=("t: ignored: 'likes.txt', 'user.npy', which types.toml does not name",)),
     Case("a file of other rows", {**types(RING_OF_MESH, TO_MESH, TO_GRID),
          "t/mesh.npy": lambda path: np.save(path, FEATURES[1:])},
          refused="t/mesh.npy: features of type 'mesh' have 11 rows, and types.toml says 12 "
@@ -281,9 +281,9 @@ BY_NAMES = [
     Case("columns of a relation", {**seen("a,b", BY_ITEMS),
          "t/e.csv": "item,user,rating,time\n0,0,5,9\n1,1,3,9\n"},
          refused="t/e.csv: which columns are the edges? Leave columns out, or name them source"),
-    Case("columns of a relation that are not taken", {**seen("a,b", []),
+    Case("ignored columns of a relation", {**seen("a,b", []),
          "t/e.csv": "source,target,kind,at\n0,0,5,9\n1,0,3,9\n0,1,2,8\n"},
-         says=("e.csv: not taken: 'kind', 'at'",), silent=("--columns",), entries=OF_USERS),
+         says=("e.csv: ignored: 'kind', 'at'",), silent=("--columns",), entries=OF_USERS),
     Case("sizes before a relation", {**seen("a,b", []),
          "t/e.csv": "2,3,3\n0,0,1\n0,1,1\n1,0,1\n"}, refused="e.csv, line 1|out of range "
          "0..1: '2': vertices count from 0 within their type (#"),
@@ -350,7 +350,7 @@ KINDS = [
              step=step: of_pandas(path, start, step), "t.parquet", says=(said,), silent=() if said
              else ("warning: t.parquet",), rows={"features": np.arange(N, dtype=np.float32)[::step,
              None]})
-        for start, step, said in ((0, 1, ""), (N - 1, -1, ""), (700, 1, "not taken: 'index'"))
+        for start, step, said in ((0, 1, ""), (N - 1, -1, ""), (700, 1, "ignored: 'index'"))
     ),
     *(
         of_data(f"an empty {name}", table("id").replace(*pair, 1),

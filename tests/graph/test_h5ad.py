@@ -65,7 +65,7 @@ def test_graph(path):
 @pytest.mark.usefixtures("here")
 def test_other_matrices_are_named(path):
     """Unless the graph is chosen."""
-    with pytest.warns(PlanccWarning, match="not taken: 'obsp/distances'; the graph is 'obsp/conn"):
+    with pytest.warns(PlanccWarning, match="ignored: 'obsp/distances'; the graph is 'obsp/conn"):
         read_graph(path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

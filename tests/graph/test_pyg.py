@@ -84,7 +84,7 @@ def test_ids_of_vertices(tmp_path, name, saved):
 )
 def test_ids_that_are_none(ids):
     held = tensors(ids=ids if isinstance(ids[0], str) else torch.tensor(ids))
-    with pytest.warns(PlanccWarning, match="not taken: 'ids'; vertices.* are numbered by row"):
+    with pytest.warns(PlanccWarning, match="ignored: 'ids'; vertices.* are numbered by row"):
         plan = plancc.compile(held, "block", 1)
     assert plan.original_id is None
 
@@ -104,7 +104,7 @@ def test_ids_that_number_the_rows():
 
 
 def test_names_in_a_list_are_not_taken():
-    with pytest.warns(PlanccWarning, match="not taken: 'names'$"):
+    with pytest.warns(PlanccWarning, match="ignored: 'names'$"):
         plancc.compile(tensors(names=list("abcde"), others=list("abcd")), "block", 1)
 
 

@@ -253,7 +253,7 @@ def test_wrong_data_by_type(data, words):
 def test_a_column_of_a_table_may_be_called_as_a_type(tmp_path):
     table = tmp_path / "data.csv"
     table.write_text("paper,labels\n" + "".join(f"7,{k}\n" for k in range(10)))
-    with pytest.warns(PlanccWarning, match="not taken: 'paper'"):
+    with pytest.warns(PlanccWarning, match="ignored: 'paper'"):
         assert as_source(relations(), table)[1].labels.tolist() == [*range(10)]
 
 
@@ -271,7 +271,7 @@ def test_rows_by_id_of_a_type_are_aligned():
     with pytest.warns(PlanccWarning, match="type 'paper': key 'id': ids count from 1 here, the gr"):
         found = as_source(relations(), {"paper": given | {"id": ids + 1, "train_idx": [6]}})[1]
     assert found.of_type["paper"].features.tolist() == x.tolist()
-    with pytest.warns(PlanccWarning, match="type 'paper': not taken: 'id'"):
+    with pytest.warns(PlanccWarning, match="type 'paper': ignored: 'id'"):
         found = as_source(relations(), {"paper": given, BY: {}})[1].of_type["paper"]
     assert found.features.tolist() == x[ids].tolist()
 
@@ -289,7 +289,7 @@ def test_a_type_has_as_many_vertices_as_rows():
 
 @pytest.mark.parametrize("key", ["weight", "weights"])
 def test_weights_are_of_all_types_together(key):
-    words = f"type 'paper': key '{key}': weights of some of the types .* `weights` takes one vector"
+    words = f"type 'paper': key '{key}': weights of only some .*: `weights` takes one vector"
     with pytest.raises(InputError, match=words):
         as_source(relations() | {"paper": {key: np.ones(6)}})
     plan = plancc.compile(relations(), num_parts=2, balance="weights", weights=np.arange(10))

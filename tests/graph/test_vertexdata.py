@@ -326,7 +326,7 @@ def test_rows_are_joined_by_id(tmp_path, gaps):
 
 def test_ids_beside_a_graph_join_nothing(tmp_path):
     np.savez(tmp_path / "both.npz", **ARCHIVE, labels=Y, ids=[9, 8, 7, 6, 5])
-    with pytest.warns(PlanccWarning, match="not taken: 'ids'"):
+    with pytest.warns(PlanccWarning, match="ignored: 'ids'"):
         plan = plancc.compile(tmp_path / "both.npz", "block", 1)
     assert plan.vertex_data.labels.tolist() == Y
 
@@ -364,16 +364,16 @@ def test_rows_of_ids_that_do_not_occur(gaps):
 
 def test_what_is_not_taken_is_said(tmp_path):
     np.savez(tmp_path / "a.npz", myfeat=X, y=Y, version=[1])
-    with pytest.warns(PlanccWarning, match=r"not taken: 'myfeat'.*no features \(names") as caught:
+    with pytest.warns(PlanccWarning, match=r"ignored: 'myfeat'.*no features \(names") as caught:
         read_vertex_data(tmp_path / "a.npz", N)
     assert len(caught) == 1
     (tmp_path / "a.csv").write_text("label,a0,b,c,d,e,f\n" + "0,1,2,3,4,5,6\n" * N)
-    with pytest.warns(PlanccWarning, match="not taken: 'a0', 'b', 'c', 'd', 'e' and 1 more;"):
+    with pytest.warns(PlanccWarning, match="ignored: 'a0', 'b', 'c', 'd', 'e' and 1 more;"):
         read_vertex_data(tmp_path / "a.csv", N)
-    with pytest.warns(PlanccWarning, match="`data`: not taken: 'z'$"):
+    with pytest.warns(PlanccWarning, match="`data`: ignored: 'z'$"):
         vertex_data_of({"x": X, "z": X, "k": X.T, "num_nodes": N}, N, "`data`: ")
     np.savez(tmp_path / "own.npz", **ARCHIVE, myfeat=X)
-    with pytest.warns(PlanccWarning, match=r"own\.npz: not taken: 'myfeat'"):
+    with pytest.warns(PlanccWarning, match=r"own\.npz: ignored: 'myfeat'"):
         plancc.compile(tmp_path / "own.npz", "block", 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error", PlanccWarning)
@@ -385,12 +385,12 @@ WITH_ALL = {"id": [1, 0, 2], "label": [1, 0, -1], "name": ["a, b", "c", "d"],
 
 
 def check_all(path):
-    with pytest.warns(PlanccWarning, match="not taken: 'name'$"):
+    with pytest.warns(PlanccWarning, match="ignored: 'name'$"):
         found = read_vertex_data(path, 3)
     assert found.features.tolist() == [[3, 0], [4, 1.5], [5, 2]]
     assert found.labels.tolist() == [0, 1, -1]
     assert found.train_mask.tolist() == [False, True, True]
-    with pytest.warns(PlanccWarning, match="not taken: 'label', 'name', 'f0'$"):
+    with pytest.warns(PlanccWarning, match="ignored: 'label', 'name', 'f0'$"):
         found = read_vertex_data(path, 3, keys={"features": "f1", "labels": "id"})
     assert found.features.tolist() == [[1.5], [0], [2]]
     assert found.labels.tolist() == [1, 0, 2]
@@ -413,7 +413,7 @@ def test_a_table_in_parquet(tmp_path):
     assert found.features.tolist() == lists["x"]
     assert found.labels.tolist() == [0, -1, 1]
     write_parquet(tmp_path / "n.parquet", {"v": [0, None, 2], "y": [0, 1, 0]})
-    with pytest.warns(PlanccWarning, match="not taken: 'v'"):
+    with pytest.warns(PlanccWarning, match="ignored: 'v'"):
         assert read_vertex_data(tmp_path / "n.parquet", 3).labels.tolist() == [0, 1, 0]
     for wrong, words in [
         ({"x": [[1], [2, 3]]}, "column 'x' holds lists of different lengths"),

@@ -46,7 +46,7 @@ COMMANDS = {
     "inspect-batches": "inspect PLAN --batches 50",
     "verify": "verify PLAN --against BIG",
     "compare": "compare PLAN PLAN",
-    "study": "study BIG --models hp,metis,rp -p 8,16,64 --time-limit 30 --results kept.jsonl",
+    "study": "study BIG --models hp,metis,rp -p 8,16,64 --results kept.jsonl",
     "report": "report PLAN -o out.html",
     "simulate": "simulate PLAN --per-rank",
     "sweep": "simulate BIG --sweep p=16..128",

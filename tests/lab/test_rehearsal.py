@@ -101,7 +101,7 @@ def test_losses_words_and_weights_are_those_of_the_run(case):
 def test_an_epoch_without_computing_takes_what_the_simulation_says_of_messages(tmp_path):
     """Two ranks, one value of processor time for ever: only messages and the all-reduce count."""
     plan = with_data(worlds.plan("undirected", "row", 2), VertexData(), tmp_path / "plan.h5")
-    options = replace(OPTIONS, features=6, classes=4)
+    options = replace(OPTIONS, random_features=6, classes=4)
     found = rehearsed(plan, options, cpu=lambda: 1.0)
     predicted = Predictor([6, 8, 4], MACHINE).epoch(read_tables(plan))
     moved = [each for each in predicted.steps if each.step in ("expand", "all-reduce")]

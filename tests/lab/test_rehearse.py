@@ -57,9 +57,9 @@ def test_tables(plan: Path) -> None:
 def test_widths_are_those_of_the_plan_unless_given(bare: Path) -> None:
     found = as_json("rehearse", bare, "--epochs", 1)
     assert (found["dims"], found["dims_from"], found["notes"]) == ([6, 8, 5], "plan", [])
-    found = as_json("rehearse", bare, "--layers", 3, "--features", 7, "--epochs", 1)
+    found = as_json("rehearse", bare, "--layers", 3, "--random-features", 7, "--epochs", 1)
     assert (found["dims"], found["dims_from"]) == ([7, 8, 8, 5], "given")
-    assert found["options"]["features"] == 7
+    assert found["options"]["random_features"] == 7
     assert as_json("rehearse", bare, "--dims", "4,3", "--epochs", 1)["dims"] == [4, 3]
 
 
@@ -91,6 +91,11 @@ def test_what_is_not_predicted_says_why(graph: Path, tmp_path: Path) -> None:
     assert "that of a GCN, since the epoch itself is not predicted" in text
     assert why in text.replace("\n", " ")
     assert "full batch" not in text
+
+
+def test_help_shows_an_option_of_training_when_it_is_asked_for() -> None:
+    assert "--hidden" not in ok("rehearse", "--help")
+    assert "[default: that of --dims]" in ok("rehearse", "--help", "hidden")
 
 
 # -- wrong words -------------------------------------------------------------------------------

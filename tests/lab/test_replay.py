@@ -25,7 +25,7 @@ from plancc_lab.rehearse.replay import Moment, Replay, Step, Wait
 from plancc_lab.rehearse.timelines import EpochTimeline, RankTimeline, Stretch
 from plancc_lab.rehearse.tracks import Track, write_tracks
 from plancc_runtime.testing import TransportTests
-from plancc_runtime.transport.local import in_threads
+from plancc_runtime.transport.local import run_threads
 
 SECONDS_OF_COLLECTIVES = {"broadcast": 7.0, "allreduce": 3.0, "allgather": 5.0}
 
@@ -220,7 +220,7 @@ PROCESSOR = Processor()
 
 def in_recording(ranks: int, work):
     group = RecordingThreads(ranks, 2, lambda: PROCESSOR.seconds)
-    return in_threads(group, lambda rank: RecordingTransport(group, rank), work)
+    return run_threads(group, lambda rank: RecordingTransport(group, rank), work)
 
 
 @pytest.mark.parametrize("moves", [True, False])

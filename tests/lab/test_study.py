@@ -133,6 +133,7 @@ def test_part_vectors_take_part(graphs: list[Path], tmp_path: Path) -> None:
 
 def test_contenders() -> None:
     assert Contender.parse("hp:epsilon=1e-3").search == {"epsilon": 1e-3}
+    assert Contender.parse("metis:time-limit=3").search["time_limit"] == 3
     each = Contender.parse("best=hp:effort=best:budget=2.5")
     assert (each.label, each.model, each.search) == (
         "best",

@@ -25,7 +25,7 @@ from plancc.plan.verify import verify
 from plancc.predict.machine import Machine, Node
 from plancc.predict.schedules import tables_of
 from plancc.report.epochs import EpochTimes
-from plancc.search import search
+from plancc.search.effort import search
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_a_node_without_enough_rows_is_no_answer():
 def test_flat_where_hops_do_not_pay(graph):
     node = Node(ranks=3, latency=1e-3, bandwidth=1e6)
     slow_inside = Machine(latency=1e-9, bandwidth=1e12, multiply_adds=1e9, node=node)
-    with pytest.warns(PlanccWarning, match=r"rows travel straight from rank to rank: in hops"):
+    with pytest.warns(PlanccWarning, match="node-aware exchange .*4x3. is not used.*` nodes$"):
         plan = compiled(graph, "hp", 12, topology="4x3", machine=slow_inside)
     assert plan.header.topology is None
     assert plan.provenance["topology"] == "4x3"
@@ -161,7 +161,7 @@ def test_relays_are_tried_for_the_busiest_of_many_parts(graph):
     assert few.header.route is None
     epoch = EpochTimes.of_plan(many).basis.predictor.epoch
     assert epoch(tables_of(many)).seconds < epoch(tables_of(many).flat()).seconds
-    assert compiled(graph, "rp", 12, None, exchange="relays", relay_hops=2).header.route == Route()
+    assert compiled(graph, "rp", 12, None, exchange="relays:2").header.route == Route()
     assert compiled(graph, "rp", 64, None).header.route is None
 
 
@@ -169,7 +169,7 @@ def test_relays_are_tried_for_the_busiest_of_many_parts(graph):
     ("options", "words"),
     [
         ({"topology": "4x4"}, "topology 4x4 has 16 ranks, one for every part; here are 12 parts"),
-        ({"exchange": "relays", "relay_hops": 4}, "`relay_hops`"),
+        ({"exchange": "relays:4"}, "unknown exchange 'relays:4'"),
         ({"topology": "4x3", "exchange": "some"}, "unknown exchange 'some'"),
     ],
 )

@@ -86,7 +86,6 @@ REFUSED = {
     "'speed' has 3 numbers: 4 ranks need 4": {"machine": SPEEDS},
     "`exchange` nodes: needs a topology": {"exchange": "nodes"},
     "`exchange` relays: a process grid has none": {"exchange": "relays", "model": "cagnet-1d"},
-    "`relay_hops`: `exchange` flat has no relays": {"exchange": "flat", "relay_hops": 3},
     "`links` and `link_split` exclude each other": LINKS | {"links": "links.npz"},
     "is of links: give `links` or `link_split`": {"disjoint_train_ratio": 0.5},
     "a process grid has no plans with links": LINKS | {"model": "cagnet-1d"},

@@ -37,7 +37,7 @@ def faulty_partitioners(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("crash", r"crash crashed \(SIGABRT\): assertion of a native library failed; .*builtin"),
+        ("crash", r"crash crashed \(SIGABRT\): assertion of a native library failed; .*py, line"),
         ("garbage", r"garbage gave a wrong answer: part numbers 4\.\.4 instead of 0\.\.3"),
         ("too_short", r"instead of 20 part numbers"),
         ("words", r"wrong answer"),
@@ -54,7 +54,9 @@ def test_failure_is_one_sentence(name, words):
 
 def test_every_seed_has_an_answer():
     assert len(partitions(RING, 4, [1], PartitionOptions("lazy"))) == 1
-    with pytest.raises(BackendError, match=r"lazy gave a wrong answer: .* every seed; .*builtin"):
+    with pytest.raises(
+        BackendError, match=r"lazy gave a wrong answer: .* every seed; look at .*py, line"
+    ):
         partitions(RING, 4, [1, 2], PartitionOptions("lazy"))
 
 

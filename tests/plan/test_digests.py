@@ -117,7 +117,7 @@ def other_digest(file):
         (lambda f: f.__delitem__("digests/matrix/value"), "/digests/matrix/value is missing"),
         (
             lambda f: f.__delitem__("rows/original_id"),
-            "/rows/original_id is missing, and its digest is there",
+            "/rows/original_id is missing, but its digest is there",
         ),
         (
             lambda f: f.create_dataset("digests/matrix/other", data=np.zeros((1, 32), np.uint8)),
@@ -145,5 +145,5 @@ def test_no_byte_touches_the_global_heap(path):
 def test_text_of_variable_length_is_refused_and_not_read(path, group):
     with h5py.File(path, "r+") as file:
         file[group].attrs["command"] = "words"
-    with pytest.raises(PlanError, match=r"'command' of /.* is no number and no text of fixed"):
+    with pytest.raises(PlanError, match=r"'command' of /.* is neither a number nor a text of"):
         PlanFile(path).check_attributes()

@@ -16,10 +16,10 @@ from plancc.plan.layers import (
 WRONG = {
     "nothing": (None, "give a list of steps of plancc.plan.layers, not None"),
     "no step": ([], "not []"),
-    "a word": (["product"], "'product' is no step"),
+    "a word": (["product"], "'product' is not a step"),
     "coefficients": ([Aggregate(8, "nonsense")], "coefficients 'nonsense': choose from plan, mean"),
     "not gathered": ([Maximum(8)], "Maximum takes gathered rows: GatherNeighbours comes before it"),
-    "width": ([Linear(8, 4), Aggregate(8)], "reads 8 columns, where there are 4"),
+    "width": ([Linear(8, 4), Aggregate(8)], "reads 8 columns, and its input has 4"),
 }
 
 

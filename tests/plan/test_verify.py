@@ -360,7 +360,7 @@ def test_a_missing_and_an_unwanted_message(plans):
         send, row_ptr=np.array([0, 2, 4, 6, 7]), row=np.array([0, 1, 0, 1, 0, 1, 0], np.int32)
     )
     for tables, words in (
-        ({"send": last}, "part 1 expects other rows from part 2 than that one sends"),
+        ({"send": last}, "part 1 expects other rows than part 2 sends to it"),
         ({"receive": more}, USED),
         ({"receive": more, "send": extra}, USED),
     ):

@@ -36,7 +36,7 @@ def predicted(plan, passes=(), **left_out):
 
 def counted(plan, epochs, **options) -> float:
     """Words of an epoch: the mean over the second half of a run."""
-    widths = dict(zip(("features", "hidden", "classes"), DIMS, strict=True))
+    widths = dict(zip(("random_features", "hidden", "classes"), DIMS, strict=True))
     found = trained(plan, epochs=epochs, **widths, **options)
     return float(np.mean([each.words_sent for each in found[epochs // 2 :]]))
 

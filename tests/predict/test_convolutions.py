@@ -180,7 +180,7 @@ def test_more_is_computed_than_by_a_gcn(plan):
     ]
     assert seconds[0] < heads[0] < heads[1]
     tables = tables_of(plan)
-    *_, (_, compared) = row.RowScheduler(tables).of_neighbours(1, Maximum(5))
+    *_, (_, compared) = row.RowScheduler(tables).neighbour_rows(1, Maximum(5))
     of_row, of_nonzero = row.MAXIMUM_WORDS["forward"], row.COMPARE_WORDS
     words = 5 * (of_row * tables.rows + of_nonzero * tables.nonzeros)
     np.testing.assert_allclose(compared.words, words, atol=1)

@@ -28,7 +28,8 @@ def test_words_and_messages(stages, tmp_path):
     plan = plancc.compile(rmat(8, 4), "mop", 2)
     found = pipelined(plan, stages)
     plan.save(tmp_path / "plan.h5")
-    how = dict(zip(("features", "hidden", "classes"), DIMS, strict=True)) | {"passes": ("order",)}
+    widths = dict(zip(("random_features", "hidden", "classes"), DIMS, strict=True))
+    how = widths | {"passes": ("order",)}
     real = trained(tmp_path / "plan.h5", epochs=2, pipeline=str(stages), **how)[-1]
     assert found.words == real.words_sent
     assert found.messages == real.messages_sent == stages * pipelined(plan, None).messages

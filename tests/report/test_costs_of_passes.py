@@ -161,7 +161,7 @@ def test_memory_of_one_part_by_hand():
     # at the second layer's activation: H^1, A H^1, H^2, and the gradients of H^2 and of Z^2
     # and six arrays as wide as the output
     assert held.activations[0] == 4 * 100 * (5 * 4 + 6 * 2)
-    assert held.of_part(0)["total"] == held.total[0] == sum(held.of_part(0).values()) / 2
+    assert held.part_terms(0)["total"] == held.total[0] == sum(held.part_terms(0).values()) / 2
     again = row_memory(
         parts, [parts] * 3, [8, 4, 4, 2], np.array([0]), symmetric=True, recompute=True
     )

@@ -115,7 +115,7 @@ def test_memory(case, path, expected):
     assert held.halo.tolist() == buffers
     assert held.features.tolist() == [4 * 8 * len(rows) for rows in expected.rows]
     fullest = told.training.max_memory
-    assert fullest == held.of_part(int(held.total.argmax()))
+    assert fullest == held.part_terms(int(held.total.argmax()))
 
 
 def test_per_part(path, expected):

@@ -15,7 +15,7 @@ from plancc_cli import ranks as job
 from plancc_runtime.data import load_data
 from plancc_runtime.execution.choice import execution_of
 from plancc_runtime.execution.figures import words_of_pass
-from plancc_runtime.layouts.order import in_order
+from plancc_runtime.layouts.order import order_rows
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.networks import make_network
 from plancc_runtime.options import TrainOptions
@@ -38,7 +38,7 @@ def trained(transport, plan, options):
 def looped(transport, header, parts, options, epochs):
     """Losses, weights, outputs of all rows, and traffic counted and told, of a plain loop."""
     options = TrainOptions(dtype="float64", threads=1, **options)
-    part = in_order(parts[transport.rank], options.row_order, options.pipeline, transport)
+    part = order_rows(parts[transport.rank], options.row_order, options.pipeline, transport)
     data = load_data(part, transport, torch.float64, options)
     network = make_network(options, data, transport, torch.float64)
     resources = Resources(

@@ -155,14 +155,14 @@ torch_csr = torch_spmm._csr
 @contextmanager
 def simulated_device():
     """Let "cuda" be that device, also in the threads of `run_ranks`."""
-    in_threads = local.in_threads
+    run_threads = local.run_threads
 
     def on_device(threads, end, work):
         def there(transport):
             with _Numbered(), _Device():
                 return work(transport)
 
-        return in_threads(threads, end, there)
+        return run_threads(threads, end, there)
 
     with ExitStack() as stack:
         for name, answer in (
@@ -175,7 +175,7 @@ def simulated_device():
         ):
             stack.enter_context(patch.object(torch.cuda, name, answer))
         stack.enter_context(patch.object(torch_spmm, "_csr", _Csr))
-        stack.enter_context(patch.object(local, "in_threads", on_device))
+        stack.enter_context(patch.object(local, "run_threads", on_device))
         stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(1)  # a device adds in the same order every time
         torch._C._set_only_lift_cpu_tensors(True)  # numbers of Python become tensors there first

@@ -101,7 +101,7 @@ WAYS = [
     {"optimizer": "sgd", "momentum": 0.9, "clip_norm": 0.2},
     {"batch_size": 15, "steps": 2, "optimizer": "adamw", "weight_decay": 0.1},
     {"dtype": "bfloat16", "kernel": "numba"},
-    {"standardize_features": True, "kernel": "numba"},
+    {"scale_features": "columns", "kernel": "numba"},
     {"plan": 2},
 ]
 
@@ -132,7 +132,7 @@ def test_a_resumed_run_ends_with_the_same_bits(plans, way, ranks, tmp_path):
     ends = [contents(tmp_path / name / "last.safetensors") for name in ("whole", "cut")]
     for name, value in ends[0][1].items():
         assert value.tobytes() == ends[1][1][name].tobytes(), name
-    assert ("standardization.scale" in ends[1][1]) == ("standardize_features" in way)
+    assert ("standardization.scale" in ends[1][1]) == ("scale_features" in way)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [e.epoch for e in whole.epochs]
     assert [line["loss"] for line in lines] == [e.loss for e in whole.epochs]
@@ -468,7 +468,7 @@ OTHER = [
     ({}, {"model": "sage"}, "model gcn; cannot resume with sage"),
     ({}, {"clip_norm": 1.0}, "clip-norm none; cannot resume with 1.0"),
     ({}, {"seed": 4}, "seed 0; cannot resume with 4"),
-    ({}, {"standardize_features": True}, "without `standardize_features`; cannot resume with it"),
+    ({}, {"scale_features": "columns"}, "with scale-features none; cannot resume with columns"),
     ({}, {"plan": 1}, "belongs to another plan"),
     ({}, {"resume": False}, "of an earlier run; set `resume` to go on"),
     # values that no run wrote are shown with care
@@ -582,11 +582,11 @@ def test_a_checkpoint_resumes_on_other_numbers_of_ranks(plan, tmp_path):
         np.testing.assert_allclose(moved.weights[name], weight, rtol=0, atol=1e-9)
 
 
-def test_restart_on_fewer_begins_and_goes_on(plans, tmp_path):
-    words = plans[0], "--threads", 1, "--restart-on", "fewer"
+def test_resume_if_any_begins_and_goes_on(plans, tmp_path):
+    words = plans[0], "--threads", 1, "--resume", "if-any"
     without = alone(*words, "--checkpoint", tmp_path / "job")
     assert without.returncode == 2
-    assert "--restart-on fewer: give --checkpoint, the folder, and --every" in without.stderr
+    assert "--resume if-any: give --checkpoint, the folder, and --every" in without.stderr
     words = *words, "--checkpoint", tmp_path / "job", "--every", 2, "--epochs"
     resumed = alone(*words, 4, "--resume")
     assert resumed.returncode == 2
@@ -611,7 +611,7 @@ def test_torchrun_restarts_on_the_node_that_is_left(tmp_path):
         *("--max-restarts=3", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}"),
         *("--rdzv-id=job", f"--rdzv-conf={times}", "-m", "plancc_cli.run", plan),
         *("--threads", "1", "--epochs", str(10**6), "--checkpoint", last.parent, "--every", "1"),
-        *("--restart-on", "fewer", "--timeout", "20"),
+        *("--resume", "if-any", "--timeout", "20"),
     ]
     nodes = []
     try:

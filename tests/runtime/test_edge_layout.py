@@ -21,7 +21,7 @@ from plancc.errors import InputError, PlanError
 from plancc_runtime.layouts import halo, matrices
 from plancc_runtime.layouts.block import NONZEROS, Block
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.order import in_cache_order
+from plancc_runtime.layouts.order import order_for_cache
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.nn import GATConv
@@ -102,7 +102,7 @@ class TestProducts(LayoutTests):
             labels = worlds.data(**DATA).labels
 
             def make(transport, resources):
-                part = in_cache_order(parts[transport.rank], ("none", "rcm", "degree")[p % 3])
+                part = order_for_cache(parts[transport.rank], ("none", "rcm", "degree")[p % 3])
                 assert part.vertex_data.labels.tolist() == labels[part.global_id].tolist()
                 block = Block.of_part(part, header.self_loops)
                 return LocalGraph(with_whole_rows(block, transport), resources)

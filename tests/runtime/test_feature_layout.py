@@ -25,7 +25,7 @@ from plancc.plan.lowering import lower
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.stages import Batches, wanted_stages
 from plancc_runtime.layouts.feature import FeatureGraph
-from plancc_runtime.layouts.order import in_order
+from plancc_runtime.layouts.order import order_rows
 from plancc_runtime.layouts.pipeline import bandwidth
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
@@ -61,7 +61,7 @@ def on_grid(a, grid, work, options=None, data=None):
 
     def rank(transport):
         header, part = of_ranks[transport.rank]
-        part = in_order(part, options.row_order, options.pipeline, transport)
+        part = order_rows(part, options.row_order, options.pipeline, transport)
         resources = Resources(transport, getattr(torch, options.dtype))
         graph = FeatureGraph(part, header, resources, options.pipeline, options.aggregate_on)
         return work(graph, part)
@@ -105,7 +105,7 @@ class TestProducts(LayoutTests):
 
         def make(transport, resources):
             header, part = of_ranks[transport.rank]
-            part = in_order(part, options.row_order, options.pipeline, transport)
+            part = order_rows(part, options.row_order, options.pipeline, transport)
             return FeatureGraph(part, header, resources, options.pipeline, options.aggregate_on)
 
         return Layout(grid.num_ranks, make, {"plan": a}, width=width, columns=columns)

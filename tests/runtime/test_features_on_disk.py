@@ -75,10 +75,10 @@ def test_a_damaged_row_is_noticed(plan, tmp_path):
     ("change", "said"),
     [
         ({"sampler": None, "batch_size": None, "fanouts": None, "steps": None}, "full batch reads"),
-        ({"normalize_features": True}, "does not go with `features_on_disk`"),
+        ({"scale_features": "rows"}, "does not go with `features_on_disk`"),
         (
-            {"standardize_features": True},
-            "`standardize_features`: does not go with `features_on_disk`",
+            {"scale_features": "columns"},
+            "`scale_features` columns: does not go with `features_on_disk`",
         ),
         ({"device": "cuda"}, "does not go with `features_on_disk`"),
         ({"row_order": "rcm"}, "`row_order` rcm: does not go with `features_on_disk`"),

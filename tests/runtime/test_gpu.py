@@ -37,7 +37,7 @@ ROW = [
     {"model": "gat", "heads": 2, "attention_dropout": 0.3, "optimizer": "adamw"},
     {"model": "sage", "batch_size": 20, "steps": 2, "feature_cache": 1000},
     {"drop_edge": 0.3, "recompute": True, "clip_norm": 0.1},
-    {"boundary_edge_sampling": 0.5, "normalize_features": True},
+    {"boundary_edge_sampling": 0.5, "scale_features": "rows"},
 ]
 EDGE = [{"model": "gin", "wire": "bf16"}, {"fold": "delayed", "delay": 1, "epochs": 3}]
 OTHERS = [

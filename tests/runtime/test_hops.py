@@ -18,7 +18,7 @@ from plancc.predict.schedules import schedule_of, tables_of
 from plancc.report.plans import report
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.order import in_cache_order
+from plancc_runtime.layouts.order import order_for_cache
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.nodes import exchange_of, fits, with_exchange
@@ -39,7 +39,7 @@ def file_of(model: str, topology: str) -> Path:
     how = {"topology": topology, "exchange": "nodes"}
     if topology.startswith("relays "):
         _, topology, most = topology.split()
-        how = {"exchange": "relays", "relay_hops": int(most)}
+        how = {"exchange": f"relays:{most}"}
     return worlds.searched(
         "hubs",
         model,
@@ -69,7 +69,7 @@ class TestProducts(LayoutTests):
         def make(transport, resources):
             header, part = read_rank_slice(path, transport.rank, ranks)
             part = with_exchange(header, part, "nodes", transport)
-            part = in_cache_order(part, "degree" if ranks % 2 else "none")
+            part = order_for_cache(part, "degree" if ranks % 2 else "none")
             block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
             graph = LocalGraph(block, resources)
             halo = graph.halo(torch.from_numpy(part.global_id).to(resources.dtype)[:, None])

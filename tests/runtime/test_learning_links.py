@@ -22,7 +22,7 @@ from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import LinkTask, read_tables
 from plancc.sampling import counter
-from plancc.sampling.negatives import OF_NEGATIVES, drawn_negatives
+from plancc.sampling.negatives import NEGATIVES_KEY, drawn_negatives
 from plancc_runtime import curves
 from plancc_runtime.metrics import HITS
 from plancc_runtime.options import TrainOptions
@@ -63,7 +63,7 @@ def run(ranks, layout="row", per_link=0, **options):
 
 def negatives(epoch, total):
     """One after the other, as the module says."""
-    key = counter.key_of(SEED, epoch, OF_NEGATIVES)
+    key = counter.key_of(SEED, epoch, NEGATIVES_KEY)
     below = [(int(counter.bits(key, i)) >> 32) * worlds.N >> 32 for i in range(total + 1)]
     sources = (below[-1] + np.arange(total)) % worlds.N
     return np.stack([sources, np.array(below[:-1], np.int64)])
@@ -256,15 +256,15 @@ BATCHES = {"batch_size": 25, "fanouts": (3, 2)}
     [
         ({"metric": "accuracy"}, "`metric` accuracy: .* has links between vertices"),
         ({"loss": "mse"}, "`loss` mse"),
-        ({"split": (0.6, 0.2, 0.2)}, "`split`: is of vertices, and links are learnt"),
+        ({"split": (0.6, 0.2, 0.2)}, "`split`: is of vertices, and the task is link prediction"),
         ({"class_weights": "balanced"}, "`class_weights`: is of vertices"),
-        ({"task": "vertices", "decoder": "mlp"}, "`decoder` mlp: is for links, and vertices"),
-        ({"task": "vertices", "negatives": 2}, "`negatives` 2: is for links"),
+        ({"task": "vertices", "decoder": "mlp"}, "`decoder` mlp: is for link prediction"),
+        ({"task": "vertices", "negatives": 2}, "`negatives` 2: is for link prediction"),
         ({"sampler": "uniform"}, "`sampler` uniform: the ends of links are drawn with sampler nei"),
         ({"batch_size": 4}, "sampler 'neighbour' needs `fanouts`"),
         ({**BATCHES, "draw": "everywhere"}, "`draw` everywhere: ends of links are drawn by owners"),
         ({"exclude_links": True}, "`exclude_links`: is for mini-batches; give `sampler` or"),
-        ({"exclude_links": True, "task": "vertices", **BATCHES}, "is for links"),
+        ({"exclude_links": True, "task": "vertices", **BATCHES}, "is for link prediction"),
     ],
 )
 def test_refused(options, words):

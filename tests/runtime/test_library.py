@@ -194,7 +194,7 @@ def test_errors_are_one_sentence(tmp_path, plan_file):
             "float64 on cpu, but the graph of torch.f",
         ),
         (lambda: GCNConv(2, 3)(graph, torch.ones(1, 2)), "x has shape"),
-        (lambda: GATConv(2, 3)(graph, torch.ones(1, 2)), "x has the shape"),
+        (lambda: GATConv(2, 3)(graph, torch.ones(1, 2)), "x of shape"),
         (lambda: graph.aggregate(torch.ones(n, 2), "min"), "unknown reduction 'min'"),
         (lambda: graph.aggregate(torch.ones(n, 2), weight="mine"), "unknown weight 'mine'"),
         (lambda: graph.aggregate(torch.ones(n, 2), nonzeros="all"), "unknown nonzeros 'all'"),

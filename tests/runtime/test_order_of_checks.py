@@ -69,7 +69,7 @@ REFUSED = {
     "mask": ("bare.h5", {"sampler": "train"}, "carries no train_mask"),
     "clusters": ("bare.h5", {"sampler": "cluster"}, "carries no clusters"),
     "exchange": ("plan.h5", {"exchange": "nodes"}, "the plan has no hops"),
-    "features": ("plan.h5", {"features": 3}, "carries features of width 7"),
+    "random_features": ("plan.h5", {"random_features": 3}, "carries features of width 7"),
     "classes": ("plan.h5", {"classes": 2}, "carries labels up to"),
     "split": ("plan.h5", {"split": (0.5, 0.2, 0.3), "batch_size": 9}, "the plan's own masks"),
     "patience": ("no_val.h5", {"patience": 2}, "no validation vertex has a label"),

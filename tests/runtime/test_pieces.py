@@ -61,7 +61,7 @@ def test_options_name_what_exists():
         *({"momentum": 0.9}, {"momentum": 0.9, "optimizer": "adamw"}),
         *({"clip_norm": c} for c in (0, -1.0, float("nan"), float("inf"))),
         *({"lr": 1e39}, {"weight_decay": 1e39}, {"hidden": 2**31}, {"classes": 10**40}),
-        *({"layers": 10**40}, {"features": 2**63}, {"heads": 2**62, "model": "gat"}),
+        *({"layers": 10**40}, {"random_features": 2**63}, {"heads": 2**62, "model": "gat"}),
         *({"lr": 0}, {"lr": float("nan")}, {"layers": 0}, {"optimizer": "x"}, {"threads": 0}),
         *({"heads": 2}, {"aggregator": "max"}, {"aggregator": "sum", "model": "gin"}),
         *({"boundary_sampling": 0.5, "batch_size": 4}, {"drop_edge": 0.5, "sampler": "walk"}),
@@ -126,7 +126,7 @@ def test_a_registered_layer_gets_the_options_that_it_declares(monkeypatch):
         ({"heads": 4, "model_options": {"slope": "0.5"}}, 4, 0.5),
         ({"model_options": {"slope": 2.0, "heads": 1}}, 1, 2.0),
     ):
-        options = TrainOptions(model="sloped", features=5, **given)
+        options = TrainOptions(model="sloped", random_features=5, **given)
         data = load_data(part, transport, torch.float32, options)
         network = make_network(options, data, transport, torch.float32)
         assert [conv.options for conv in network.convs] == [

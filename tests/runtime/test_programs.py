@@ -65,7 +65,7 @@ WRONG = {
             ScatterAdd("f", "t", "u"),
             Multiply("b", "u", "y"),
         ),
-        "Multiply 'b' from 'u' to 'y': 'u' is whole after the last product only",
+        "Multiply 'b' from 'u' to 'y': 'u' is complete only after the last product",
     ),
     "a product of what is summed": (
         (
@@ -73,7 +73,7 @@ WRONG = {
             Reduce("pieces", "piece", "u"),
             Multiply("b", "u", "y"),
         ),
-        "Multiply 'b' from 'u' to 'y': 'u' is whole",
+        "Multiply 'b' from 'u' to 'y': 'u' is complete",
     ),
     "read before it comes": ((HALO, Gather("e", "x", "halo"), OWN), "'halo' is read before it"),
     "gathered twice": (

@@ -166,7 +166,7 @@ SAMPLERS = [
 @turns(
     sampler=SAMPLERS,
     way=tuple(product(("rgcn", "sage", "gat"), (PASSES, ()))),
-    between=({}, {"norm": "batch", "standardize_features": True}, {"residual": True}),
+    between=({}, {"norm": "batch", "scale_features": "columns"}, {"residual": True}),
     cache=(None, 200),
     ranks=(3, 4),
 )

@@ -44,9 +44,9 @@ def data(labels: str = "classes", target: str = "paper") -> dict:
 
 BETWEEN = [
     {},
-    {"norm": "batch", "standardize_features": True},
+    {"norm": "batch", "scale_features": "columns"},
     {"norm": "layer", "residual": True},
-    {"residual": True, "standardize_features": True, "dropout": 0.3},
+    {"residual": True, "scale_features": "columns", "dropout": 0.3},
 ]
 
 
@@ -141,12 +141,12 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
         (
             path,
             {"model": "gin"},
-            "`model` gin: adds rows of 4 columns to rows of 6: give all types",
+            "`model` gin: cannot add rows of 4 columns to rows of 6; give all types",
         ),
         (path, {"model": "sage", "aggregator": "max"}, "`model` sage: .*another `aggregator`"),
         (path, {"model": "sage", "aggregator": "gcn"}, "`model` sage: .*another `aggregator`"),
         (path, {"model": "rgcn", "aggregator": "max"}, "aggregator of relations"),
-        (path, {"model": "gat", "attention_dropout": 0.5}, "attention_dropout: is for graphs of"),
+        (path, {"model": "gat", "attention_dropout": 0.5}, "attention_dropout: needs a graph of"),
         (path, {"model": "rgcn", "recompute": True}, "^`recompute`: is for plans of one type"),
         (path, {"model": "rgcn", "target": "editor"}, "`target` editor: .* has the types "),
         (path, {"model": "rgcn", "target": "venue"}, "`target` venue: .* has labels of paper"),

@@ -53,11 +53,11 @@ def test_constant_score(shares, kind, expected):
 
 def test_near_the_largest_class():
     ran = [SimpleNamespace(epoch=0)]
-    options, told = TrainOptions(), TrainOptions(standardize_features=True)
+    options, told = TrainOptions(), TrainOptions(scale_features="columns")
     [said] = remarks(options, ran, scores(0.52, [0.5, 0.5]), True, OneClass)
     assert said == (
         "the test accuracy 0.5200 is near 0.5000, the share of the largest class: the network has "
-        "hardly learnt; try `standardize_features`, more `epochs`, or another `optimizer` or `lr`"
+        "hardly learnt; try `scale_features` columns, more `epochs`, or another `optimizer` or `lr`"
     )
     assert not remarks(options, ran, scores(0.6, [0.5, 0.5]), True, OneClass)
     assert not remarks(options, [], scores(0.5, [0.5, 0.5]), True, OneClass)
@@ -108,8 +108,8 @@ def test_a_run_that_does_what_it_is_told_learns(plan):
 
     untold = last(epochs=5, optimizer="sgd")
     assert len({tuple(result.remarks) for result in untold}) == 1
-    assert "`standardize_features`" in untold[0].remarks[0]
-    told = last(epochs=100, optimizer="adam", standardize_features=True)[0]
+    assert "`scale_features` columns" in untold[0].remarks[0]
+    told = last(epochs=100, optimizer="adam", scale_features="columns")[0]
     assert told.final.accuracy["test"] > 0.9
     assert told.remarks == []
 
@@ -121,7 +121,7 @@ def test_the_command_says_it_in_its_own_words(plan, tmp_path):
     said = [line for line in done.stderr.splitlines() if "warning" in line]
     assert len(said) == 1
     assert said[0].startswith("plancc-run: warning: the train accuracy ")
-    assert "try --standardize-features, more --epochs, or another --optimizer or --lr" in said[0]
+    assert "try --scale-features columns, more --epochs, or another --optimizer or --lr" in said[0]
     untested = "200 vertices train and none is tested: the plan has no masks for it; --split 0.6"
     assert untested in done.stdout
     assert "none is tested" not in alone(plan, "--epochs", 1, "--split", "0.6,0.2,0.2").stdout
@@ -174,8 +174,8 @@ def test_a_layer_that_moves_what_its_steps_do_not_say(passes, monkeypatch):
     for result in trained(path, options, 3):
         [more] = [each for each in result.remarks if each not in said]
         assert re.fullmatch(
-            r"layer 2 \(GCNConv\) sends [1-9]\d* words forward on rank \d, and its steps say 0: "
-            "list in its `Options.steps` what it moves, or words and predictions of it are wrong",
+            r"layer 2 \(GCNConv\) sends [1-9]\d* words forward on rank \d, but its steps say 0: "
+            "list its messages in `Options.steps`, else its words and predictions are wrong",
             more,
         )
 
@@ -198,6 +198,6 @@ def test_a_run_that_diverges_names_its_rate(wire, tmp_path):
 @pytest.mark.parametrize("options", [{}, {"eval_every": 0}, {"batch_size": 9}, {"epochs": 0}])
 def test_outputs_that_are_not_finite_before_a_step_name_features_and_weights(options, tmp_path):
     path = plan_with([3e38] * 3, tmp_path / "plan.h5")
-    why = r"before the first step: .* the features.* `standardize_features` .* weights \(`init`\)$"
+    why = r"before the first step: .* the features.* `scale_features` .* weights \(`init`\)$"
     with pytest.raises(PlanccError, match=why):
         trained(path, TrainOptions(**{"epochs": 9, **options}), 2)

@@ -55,11 +55,11 @@ def test_saved_weights_are_announced_and_have_their_own_extension(case, tmp_path
 
 def test_initial_weights_of_another_network_say_so_first(case, tmp_path):
     plan, path = case[0] / "plan.h5", tmp_path / "w.npz"
-    alone(plan, "--epochs", 1, "--standardize-features", "--save", path)
+    alone(plan, "--epochs", 1, "--scale-features", "columns", "--save", path)
     for options, words in (
         (["--model", "sage"], "these weights are of model gcn, and this run has sage; set --model"),
         (["--hidden", 7], "convs.0.weight has shape"),
-        ([], "these weights are of standardised features; set --standardize-features too"),
+        ([], "these weights are of standardised features; set --scale-features columns too"),
     ):
         done = alone(plan, "--epochs", 1, "--init", path, *options)
         assert done.returncode == 2
@@ -85,7 +85,7 @@ def test_a_loaded_network_computes_what_the_formulas_say(model, case):
     path, results = folder / f"{model}.npz", folder / f"{model}.json"
     done = alone(
         *(folder / "plan.h5", "--model", model, "--epochs", 3, "--hidden", 5, "--dropout", 0.5),
-        *("--normalize-features", "--dtype", "float64"),
+        *("--scale-features", "rows", "--dtype", "float64"),
         *([] if model == "gin" else ["--no-bias"]),
         *("--save", path, "--json", results),
     )

@@ -70,12 +70,12 @@ def ready(folder):
 
 @pytest.fixture(scope="module")
 def first(folder):
-    return run(folder / "alone.h5", standardize_features=True)
+    return run(folder / "alone.h5", scale_features="columns")
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_training_is_that_on_columns_which_numpy_standardised(name, folder, ready, first):
-    found = run(folder / f"{name}.h5", standardize_features=True)
+    found = run(folder / f"{name}.h5", scale_features="columns")
     x = vertex_features().astype(np.float64)
     mean, scale = (found.weights[f"standardization.{key}"] for key in ("mean", "scale"))
     np.testing.assert_allclose(mean, x.mean(axis=0), rtol=1e-13)
@@ -91,7 +91,7 @@ def test_training_is_that_on_columns_which_numpy_standardised(name, folder, read
 
 
 def test_rows_are_scaled_first(folder):
-    options = {"normalize_features": True, "standardize_features": True}
+    options = {"scale_features": "rows,columns"}
     found = run(folder / "2d.h5", **options)
     x = vertex_features().astype(np.float64)
     x /= np.abs(x).sum(axis=1, keepdims=True)
@@ -114,7 +114,7 @@ def test_a_saved_network_standardises_as_in_training(folder):
     """Also on a graph with other features, with the mean and scale of the training."""
     weights, results = folder / "weights.npz", folder / "results.json"
     done = alone(
-        *(folder / "alone.h5", "--epochs", 2, "--standardize-features", "--dtype", "float64"),
+        *(folder / "alone.h5", "--epochs", 2, "--scale-features", "columns", "--dtype", "float64"),
         *("--save", weights, "--json", results),
     )
     assert done.returncode == 0, done.stderr
@@ -131,16 +131,16 @@ def test_weights_are_trained_on_with_their_own_mean_and_scale(folder, first, tmp
     changed = {**first.weights}
     changed["standardization.mean"] = first.weights["standardization.mean"] + 1
     save_weights(tmp_path / "weights.npz", changed)
-    again = run(folder / "rows.h5", standardize_features=True, init=tmp_path / "weights.npz")
+    again = run(folder / "rows.h5", scale_features="columns", init=tmp_path / "weights.npz")
     for key in ("mean", "scale"):
         name = f"standardization.{key}"
         assert again.weights[name].tolist() == changed[name].tolist()
-    with pytest.raises(InputError, match="these weights are of standardised features; set `stand"):
+    with pytest.raises(InputError, match="these weights are of standardised features; set `scale"):
         run(folder / "rows.h5", init=tmp_path / "weights.npz")
     plain = {k: w for k, w in first.weights.items() if "standardization" not in k}
     save_weights(tmp_path / "plain.npz", plain)
     started = run(
-        folder / "rows.h5", epochs=0, standardize_features=True, init=tmp_path / "plain.npz"
+        folder / "rows.h5", epochs=0, scale_features="columns", init=tmp_path / "plain.npz"
     )
     for key, weight in first.weights.items():
         np.testing.assert_allclose(started.weights[key], weight, rtol=1e-12)

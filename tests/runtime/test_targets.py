@@ -341,7 +341,7 @@ def test_predictions_of_numbers(plan_of_numbers, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "title", "first"), [([], "RMSE", "rmse"), (["--metric", "r2", "--f1"], "R2", "r2")]
+    ("options", "title", "first"), [([], "RMSE", "rmse"), (["--metric", "r2"], "R2", "r2")]
 )
 def test_what_a_run_prints_of_numbers(options, title, first, plan_of_numbers, tmp_path):
     shared = ["--epochs", "2", "--eval-every", "1", "--json", str(tmp_path / "out.json")]

@@ -126,7 +126,7 @@ def test_losses_and_weights_are_those_of_dense_matrices(layout, model):
 VARIANTS = {
     "batch norm": {"norm": "batch", "dropout": 0.4, "input_dropout": 0.0, "bias": False},
     "layer norm": {"norm": "layer", "model": "gin", "dropout": 0.2, "residual": True},
-    "scaled rows": {"normalize_features": True, "dropout": 0.3, "eval_every": 2},
+    "scaled rows": {"scale_features": "rows", "dropout": 0.3, "eval_every": 2},
     "clipped": {"momentum": 0.9, "clip_norm": 0.05},
     "adam": {"model": "sage", "optimizer": "adam", "residual": True, "weight_decay": 0.01},
 }
@@ -145,7 +145,7 @@ def test_dropout_norms_and_drawn_data_are_those_of_one_rank(layout, variant):
     """Without vertex data in the plan: the same are drawn everywhere. Scores too."""
     if layout[0] in "23" and "norm" in variant:
         pytest.skip("grids that split columns have no norms")
-    options = options_of(split=(0.5, 0.3, 0.2), features=7, classes=5, **VARIANTS[variant])
+    options = options_of(split=(0.5, 0.3, 0.2), random_features=7, classes=5, **VARIANTS[variant])
     plans = [
         [(header, replace(part, vertex_data=VertexData())) for header, part in slices]
         for slices in (slices_of("undirected", "row", 1), slices_of("undirected", layout, 4))

@@ -205,12 +205,20 @@ def test_scores_are_those_of_scikit_learn(multi_label):
         ("features", {}, "rank 1: the plan: features of this rank are not finite after"),
         ("later features", {}, "rank 1: the loss of epoch 1 is nan: features of this rank are"),
         ("later features", {"input_dropout": 0.5}, "rank 1: the loss of epoch 1 is nan: features"),
-        ("values", {}, "rank 1: the loss of epoch 0 is nan: values of the matrix of this rank"),
-        ("weights", {}, "rank 1: the loss of epoch 0 is nan: weights of the network of this rank"),
+        (
+            "values",
+            {},
+            "rank 1: the loss of split train in epoch 0 is nan: values of the matrix of this rank",
+        ),
+        (
+            "weights",
+            {},
+            "rank 1: the loss of split train in epoch 0 is nan: weights of the network",
+        ),
         (
             "all weights",
             {},
-            "the loss of epoch 0 is nan: the outputs are not finite before",
+            "the loss of split train in epoch 0 is nan: the outputs are not finite before",
         ),
         ("later weights", {"lr": 0.25}, "the loss of epoch 1 is nan: try a smaller `lr` than 0.25"),
     ],
@@ -270,7 +278,7 @@ def test_a_split_is_drawn_where_the_plan_has_no_masks():
 
 def test_features_are_divided_by_the_sum_of_their_magnitudes():
     a, data, _ = case = make_case()
-    result = run(case, PARTS, {"epochs": 3, "lr": 0.5, "normalize_features": True})[0]
+    result = run(case, PARTS, {"epochs": 3, "lr": 0.5, "scale_features": "rows"})[0]
     total = np.abs(data.features.astype(np.float64)).sum(axis=1, keepdims=True)
     dense = dense_of(a, replace(data, features=data.features / np.where(total > 0, total, 1)))
     steps = torch.optim.SGD(dense.weights, lr=0.5)

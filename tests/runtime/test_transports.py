@@ -20,7 +20,7 @@ from plancc_runtime.testing import TransportTests
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.messages import MessagePiece
 from plancc_runtime.transport.single import SingleTransport
-from plancc_runtime.transport.torch_dist import DISTANCES, TAGS, in_groups
+from plancc_runtime.transport.torch_dist import DISTANCES, TAGS, nccl_groups
 
 CHECKS, FAILURES = (
     Path(__file__).with_name(f"{name}.py") for name in ("transport_checks", "failure_main")
@@ -147,7 +147,7 @@ def test_groups_of_nccl_cannot_wait_for_each_other():
         receives[b].append(MessagePiece(0, a, tag, None))
     groups = []
     for rank in range(size):
-        mine = in_groups(rank, size, sends[rank], receives[rank])
+        mine = nccl_groups(rank, size, sends[rank], receives[rank])
         assert max(map(len, mine)) <= 2 * DISTANCES * TAGS
         groups.append(
             [
@@ -176,7 +176,7 @@ def test_one_order_between_two_ranks():
     shuffled = np.random.default_rng(1).permutation(100).tolist()
     pieces = [MessagePiece(0, 3, tag, None) for tag in shuffled]
     back = [MessagePiece(0, 3, tag, None) for tag in shuffled[::-1]]
-    groups = in_groups(1, 5, pieces, back)
+    groups = nccl_groups(1, 5, pieces, back)
     assert [p.tag for group in groups for out, p in group if out] == list(range(100))
     assert [p.tag for group in groups for out, p in group if not out] == list(range(100))
 

@@ -34,7 +34,7 @@ from plancc_runtime.testing.transports import (
     fill,
 )
 from plancc_runtime.train import train
-from plancc_runtime.transport.group import as_transport
+from plancc_runtime.transport.group import GroupTransport
 from plancc_runtime.transport.single import SingleTransport
 
 GROUP_KINDS = (torch.float32, torch.bfloat16, np.float64, np.int32)
@@ -190,7 +190,7 @@ def check_group(group, key, kind, counted, ends):
 
 def check_members_alone(group):
     """The members of a group as a transport of their own."""
-    members = as_transport(group)
+    members = GroupTransport(group)
     assert (members.rank, members.size) == (group.rank, group.size)
     check_small_talk(members)
     check_reductions(members, (0, 10), DEVICE)

@@ -26,7 +26,7 @@ from plancc.sampling import (
 )
 from plancc.sampling.cluster import ClusterSampler
 from plancc.sampling.edges import EdgeSampler
-from plancc.sampling.neighbour import NeighbourSampler, _by_insertion, _by_marks
+from plancc.sampling.neighbour import NeighbourSampler, _insert_subset, _mark_subset
 from plancc.sampling.train import TrainSampler
 from plancc.sampling.uniform import UniformSampler, reach_of_sets
 from plancc.sampling.walk import WalkSampler
@@ -242,8 +242,8 @@ def test_large_fanouts_draw_the_same_neighbours(itself, fanout):
     """Whether places of a row, of 200 nonzeros, are inserted in a list or marked."""
     for key in np.arange(20, dtype=np.uint64):
         found = np.full((2, fanout + (itself < 200)), -1, np.int32)
-        _by_insertion(found[0], 200, itself, key)
-        _by_marks(found[1], 200, itself, key)
+        _insert_subset(found[0], 200, itself, key)
+        _mark_subset(found[1], 200, itself, key)
         assert found[0].tolist() == found[1].tolist()
         assert (np.diff(found[0], prepend=-1, append=200) > 0).all()
         assert (itself in found[0]) == (itself < 200)

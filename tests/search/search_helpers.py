@@ -17,7 +17,8 @@ from plancc.models.limits import Limits
 from plancc.models.weights import vertex_weights
 from plancc.options import SearchOptions
 from plancc.plan.lowering import lower
-from plancc.search import memetic, search
+from plancc.search import memetic
+from plancc.search.effort import search
 from plancc_datasets import load_dataset
 
 DIMS = (16, 8, 4)

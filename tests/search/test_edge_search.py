@@ -14,9 +14,10 @@ from plancc.errors import BackendError
 from plancc.models.fine_grain import FineGrainModel
 from plancc.models.medium_grain import MediumGrainModel
 from plancc.options import EFFORTS, SearchOptions
-from plancc.search import edges, search
+from plancc.search import edges
 from plancc.search.edges import search_edges
-from plancc.search.presets import EDGE_EFFORTS, OF_NONZEROS
+from plancc.search.effort import search
+from plancc.search.presets import EDGE_EFFORTS, NONZERO_REFINEMENT
 
 CASES = (*((MediumGrainModel(), effort) for effort in EFFORTS), (FineGrainModel(), "best"))
 
@@ -144,7 +145,7 @@ def test_best_around_fixed_rows():
     steps = [trial.step for trial in result.tried]
     assert sum(step.startswith("by rows") for step in steps) == EDGE_EFFORTS["best"].starts
     refined = sum("for max-volume" in step for step in steps)
-    assert refined == OF_NONZEROS.starts + 2  # and one each of efforts fast and balanced
+    assert refined == NONZERO_REFINEMENT.starts + 2  # and one each of efforts fast and balanced
 
 
 def test_one_part_of_best():
@@ -166,5 +167,5 @@ def test_budget(objective):
     refined = [trial for trial in result.tried if f"for {objective}" in trial.step]
     if objective != "volume":  # again and again, until time is up or nothing is found for long
         one = max(trial.seconds for trial in refined)
-        assert len(refined) > OF_NONZEROS.starts or result.seconds + one > budget
-    assert result.seconds > budget or len(refined) > OF_NONZEROS.vain
+        assert len(refined) > NONZERO_REFINEMENT.starts or result.seconds + one > budget
+    assert result.seconds > budget or len(refined) > NONZERO_REFINEMENT.vain

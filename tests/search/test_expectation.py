@@ -21,7 +21,7 @@ from plancc.options import SearchOptions
 from plancc.passes.context import Context
 from plancc.report.provenance import read_tried
 from plancc.sampling import FITTED, HELD_OUT, Population, parse_sampler
-from plancc.search import effort as of_effort
+from plancc.search import effort as best_of_effort
 from plancc.search.expectation import expectation_of
 from plancc.search.presets import EXPECTED, Samples
 from plancc_datasets import load_dataset
@@ -269,7 +269,7 @@ def walk(**options):
 @pytest.mark.parametrize(("decisive", "number"), [(math.inf, 1), (0.0, 3)])
 def test_a_cut_that_is_far_better_is_all(decisive, number, monkeypatch):
     """`number`: refinements for the expected volume, the combined one among them."""
-    monkeypatch.setattr(of_effort, "EXPECTED", replace(EXPECTED, decisive=decisive))
+    monkeypatch.setattr(best_of_effort, "EXPECTED", replace(EXPECTED, decisive=decisive))
     steps = [trial["step"] for trial in read_tried(compiled("rmat").provenance)]
     steps = steps[steps.index("kaminpar cut default seed 1") :]  # after those of effort fast
     assert sum("for expected volume" in step for step in steps) == number
@@ -534,7 +534,7 @@ def test_the_search_itself_takes_an_expectation():
     expectation = expectation_of(
         StochasticModel.from_options({"batch_size": 30}), matrix, weights, 4, SEED
     )
-    from plancc.search import search
+    from plancc.search.effort import search
 
     result = search(matrix, 4, SearchOptions(epsilon=EPSILON), expectation=expectation)
     n = matrix.num_vertices

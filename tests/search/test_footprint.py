@@ -14,7 +14,7 @@ from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners import memory
 from plancc.owners.memory import allowed_memory, mirrored_share
-from plancc.search import search
+from plancc.search.effort import search
 from plancc.search.footprint import ProblemSizes, nets, shown, work
 from plancc.search.footprint import matrix as matrix_bytes
 from plancc.search.footprint import state as state_bytes

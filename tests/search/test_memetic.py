@@ -9,7 +9,8 @@ from search_helpers import best_of, check, graph_of, small_graph
 
 from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
-from plancc.search import memetic, search
+from plancc.search import memetic
+from plancc.search.effort import search
 from plancc.search.memetic import Choice, Members
 from plancc.search.record import Member, Record
 

@@ -22,9 +22,10 @@ from plancc.options import EFFORTS, SearchOptions
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter
 from plancc.predict.passes import DEFAULT_DIMS
-from plancc.search import rows, search
+from plancc.search import rows
 from plancc.search.edges import search_edges
-from plancc.search.presets import OF_ROWS
+from plancc.search.effort import search
+from plancc.search.presets import ROW_REFINEMENT
 
 CASES = (("rmat", 5), ("grid", 4), ("directed", 16))
 EACH = [pytest.param("fast", marks=long), "balanced", pytest.param("best", marks=long)]
@@ -114,7 +115,7 @@ def test_best_takes_its_budget(objective):
     seconds = time.perf_counter() - begin
     check(result, matrix, p, objective=objective)
     refined = [trial for trial in result.tried if f"for {objective}" in trial.step]
-    assert seconds > 0.9 * budget or len(refined) > OF_ROWS.vain
+    assert seconds > 0.9 * budget or len(refined) > ROW_REFINEMENT.vain
     assert seconds < 120
 
 

@@ -12,7 +12,8 @@ from search_helpers import small_graph
 from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
 from plancc.passes.deadline import Deadline
-from plancc.search import memetic, rows, search
+from plancc.search import memetic, rows
+from plancc.search.effort import search
 
 SEED, PROMPT, PATIENCE = 5, 60.0, 240.0
 

@@ -17,8 +17,9 @@ from plancc.models.weights import vertex_weights
 from plancc.options import SearchOptions
 from plancc.partitioners import PARTITIONERS, run
 from plancc.partitioners.process import run_in_child
-from plancc.search import rows, search, starts
-from plancc.search.presets import OF_KIND, Kinds, Starts
+from plancc.search import rows, starts
+from plancc.search.effort import search
+from plancc.search.presets import KIND_NUMBERS, Kinds, Starts
 from plancc.search.starts import beginnings, kind_of, tightest
 from plancc_datasets import load_dataset
 
@@ -71,10 +72,10 @@ def test_the_best_start_is_first_and_best_has_those_of_all():
     assert names("hubs", "fast", grid, num_nonzeros=300_000) == hubs[1:]
     assert names("wide", "balanced", grid, num_nonzeros=300_000)[0] == "builtin eco"
     assert names("hubs", "fast", grid, beside=False) == hubs[1:]
-    of_best = [n for kind in OF_KIND for n in names(kind, "best", grid)]
+    of_best = [n for kind in KIND_NUMBERS for n in names(kind, "best", grid)]
     assert not {"builtin eco", "kaminpar fast cut"} & {*of_best}
     assert names("even", "balanced", grid) == ["metis kway volume", "metis recursive cut"]
-    for kind in OF_KIND:
+    for kind in KIND_NUMBERS:
         every = names(kind, "best", grid)
         assert {"mtkahypar quality", "mtkahypar default", "metis kway cut"} <= {*every}
         assert set(names(kind, "balanced", grid)) <= {*every}

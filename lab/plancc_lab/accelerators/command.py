@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     Shown = list[tuple[Subject, list[AcceleratorRow]]]
 
 MASK_DENSITY = 0.5
-"""Share of outputs that are kept unless told otherwise."""
+"""Default share of the outputs that the mask keeps."""
 GRAPH_DIMS = (128, 128, 128, 128)
-"""Widths of a GCN on a graph of the user's."""
+"""Default widths of a GCN on a graph of the user."""
 PLAN = ".h5"
 """Extension of plans."""
 
@@ -34,19 +34,20 @@ PLAN = ".h5"
     "datasets",
     multiple=True,
     metavar="NAME",
-    help="One of the paper's graphs, by their sizes: reddit, orkut, twitter, friendster, "
-    "papers100m. May be given more than once.  [default: all]",
+    help="One of the paper's graphs: reddit, orkut, twitter, friendster, papers100m. Give the "
+    "option again for another graph.  [default: all]",
 )
 @click.option(
     "--machine",
     "machines",
     multiple=True,
     metavar="NAME|FILE",
-    help=f"{', '.join(SHIPPED)}, or a TOML file. May be given more than once.  [default: all four]",
+    help=f"{', '.join(SHIPPED)}, or a TOML file. Give the option again for another machine.  "
+    "[default: all]",
 )
 @options.searching(
     "dims",
-    "Widths d0,d1,...,dL of a GCN.  [default: of a data set as in the paper, else 128,128,128,128]",
+    "Widths d0,d1,...,dL of a GCN.  [default: the paper's for its graphs, else 128,128,128,128]",
 )
 @click.option(
     "--mask-density",
@@ -56,7 +57,6 @@ PLAN = ".h5"
     metavar="P",
     help="Share of the outputs that the mask of dropout and ReLU leaves.",
 )
-@options.reading
 @options.as_data
 def command(
     graph: str | None,
@@ -64,12 +64,12 @@ def command(
     machines: tuple[str, ...],
     dims: list[int] | None,
     mask_density: float,
-    **reading: Any,
 ) -> None:
     """Model neighbour aggregation on sparse accelerators: time, speed-up over a CPU, energy.
 
-    GRAPH is a graph file or a plan (.h5), of which the numbers of vertices and nonzeros count.
-    Without it, the five graphs of the MixGCN paper, beside the figures published there.
+    GRAPH is a graph file or a plan (.h5): its numbers of vertices and nonzeros decide all times.
+    Without GRAPH the command models the five graphs of the MixGCN paper, beside the published
+    figures.
 
     \b
         plancc accelerators
@@ -82,14 +82,11 @@ def command(
 
     if not (math.isfinite(mask_density) and 0 <= mask_density <= 1):
         raise InputError(f"--mask-density {mask_density:g}: give a share between 0 and 1")
-    given = [name for name, value in reading.items() if value]
-    if graph is None and given:
-        raise InputError(f"--{given[0]} says how a graph is read: give GRAPH too")
     if graph is not None and datasets:
         raise InputError(f"{graph} and --dataset {datasets[0]}: give one of them")
     chosen = {name: accelerator(name) for name in machines or SHIPPED}
     if graph is not None:
-        subjects = [_of_file(graph, dims or GRAPH_DIMS, mask_density, reading)]
+        subjects = [_of_file(graph, dims or GRAPH_DIMS, mask_density)]
     else:
         names = dict.fromkeys(datasets or DATASETS)
         subjects = [Subject.of_dataset(name, dims, mask_density) for name in names]
@@ -102,22 +99,17 @@ def command(
         _print(shown, beside, chosen)
 
 
-def _of_file(
-    path: str, dims: list[int] | tuple[int, ...], mask_density: float, reading: dict[str, Any]
-) -> Subject:
+def _of_file(path: str, dims: list[int] | tuple[int, ...], mask_density: float) -> Subject:
     from plancc.graph.formats import read_graph
     from plancc.plan.reader import PlanFile
     from plancc_lab.accelerators.model import gcn_aggregations
     from plancc_lab.accelerators.study import Subject
 
     if path.endswith(PLAN):
-        given = [name for name, value in reading.items() if value]
-        if given:
-            raise InputError(f"--{given[0]} says how a graph is read; {path} is a plan")
         with PlanFile(path) as file:
             vertices, nonzeros = file.header.num_vertices, file.header.num_nonzeros
     else:
-        graph = read_graph(path, **reading)
+        graph = read_graph(path)
         vertices, nonzeros = graph.num_vertices, graph.num_nonzeros
     try:
         work = gcn_aggregations(vertices, nonzeros, dims, mask_density)

@@ -13,7 +13,7 @@ from plancc.errors import InputError
 from plancc.text import printable
 from plancc.threads import MOST_THREADS, usable_cores
 from plancc_cli import options
-from plancc_cli.progress import QUIET, verbosity, verbosity_level
+from plancc_cli.progress import QUIET, quiet, verbosity_level
 from plancc_cli.ranks import RankJob
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ DISTURBED = 0.25
     help="Threads per rank.  [default: this machine's cores, shared by its ranks]",
 )
 @click.option("--quick", is_flag=True, help="Fewer sizes and shorter samples.")
-@verbosity
+@quiet
 def command(output: str, ranks: int | None, threads: int | None, quick: bool) -> None:
     """Measure this machine, for simulate.
 

@@ -372,7 +372,7 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> Measured
     options = TrainOptions(
         layers=LAYERS,
         hidden=width,
-        features=width,
+        random_features=width,
         classes=CLASSES,
         epochs=WARM_UP + watch.effort.epochs,
         eval_every=0,

@@ -25,11 +25,14 @@ from plancc_cli.words import say
 @options.searching("epsilon")
 @options.searching("effort")
 @options.searching("budget")
-@options.searching("time_limit")
 @options.searching("seed")
 @options.searching("threads")
-@click.option("--allow-large", is_flag=True, help="Accept more than the file's size suggests.")
-@options.as_data
+@click.option(
+    "--allow-large",
+    is_flag=True,
+    help="Accept a file that declares far more than its size suggests.",
+)
+@options.as_json
 @verbosity
 def command(
     hypergraph: str,
@@ -52,7 +55,7 @@ def command(
     from plancc.errors import warn
     from plancc.graph.partvector import write_part_vector
     from plancc.options import SearchOptions
-    from plancc_cli.tables import print_data
+    from plancc_cli.tables import print_json
     from plancc_lab.partition.hmetis import read_hmetis
     from plancc_lab.partition.hypergraphs import partition_hypergraph
 
@@ -75,9 +78,8 @@ def command(
         "imbalance": found.imbalance,
         "seconds": found.seconds,
     }
-    form = options.form()
-    if form:
-        print_data(form, facts)
+    if options.form():
+        print_json(facts)
         return
     say(
         f"{output}: connectivity {found.connectivity}, cost of the nets cut {found.nets_cut}, "

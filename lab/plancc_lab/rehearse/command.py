@@ -32,17 +32,19 @@ if TYPE_CHECKING:
 WIDTHS = {
     "layers": "Number of layers.  [default: as many as --dims has]",
     "hidden": "Width of the hidden layers.  [default: that of --dims]",
-    "features": "Width of random features, for a plan without features.  [default: as --dims]",
-    "classes": "Classes of random labels, for a plan without labels.  [default: as --dims]",
+    "random_features": "Width of features, for a plan without features.  [default: as --dims]",
+    "classes": "Classes of random labels, or where not all occur.  [default: as --dims]",
 }
 """Parameters that are widths, and their helps here."""
 LEFT_OUT = {"patience", "eval_every", "threads", "device", "aggregate_on"}
 """Fields of `TrainOptions` that a rehearsal lacks, beside the options of what a run writes."""
-OF_RUNS = {
-    title: tuple(name for name in names if name in FIELDS and name not in LEFT_OUT)
+OF_RUNS = [
+    name
     for title, names in SECTIONS.items()
-    if title != "Checkpoints and results"
-}
+    for name in names
+    if title != "Checkpoints and results" and name in FIELDS and name not in LEFT_OUT
+]
+"""Options of `plancc-run` that a rehearsal takes too; its help leaves them out."""
 MOST_BATCHES = 100
 """Mini-batches of an epoch that are predicted."""
 EPOCHS = 3
@@ -56,15 +58,15 @@ estimate."""
 
 
 def _options() -> Iterator[click.Option]:
-    """The options of `plancc-run` that this command has too."""
-    for name in sum(OF_RUNS.values(), ()):
+    """The options of `OF_RUNS`."""
+    for name in OF_RUNS:
         if name in WIDTHS:
-            yield run_option(name, help=WIDTHS[name], default=None)
+            yield run_option(name, hidden=True, help=WIDTHS[name], default=None)
         elif name == "epochs":
-            words = f"Number of epochs.  [default: {EPOCHS}]"
-            yield run_option(name, default=EPOCHS, type=click.IntRange(min=1), help=words)
+            words, least = f"Number of epochs.  [default: {EPOCHS}]", click.IntRange(min=1)
+            yield run_option(name, hidden=True, default=EPOCHS, type=least, help=words)
         else:
-            yield run_option(name)
+            yield run_option(name, hidden=True)
 
 
 CPU_RATE = 1e10
@@ -73,11 +75,8 @@ CPU_RATE = 1e10
 
 @click.command(
     cls=options.Sections,
-    sections={
-        "Machine and ranks": ("machine", "ranks", "dims"),
-        "Results": ("trace", "per_rank", "as_json", "as_csv"),
-        **OF_RUNS,
-    },
+    epilog="Options of training are those of plancc-run, shown by plancc-run --help all. Without "
+    f"them, widths are those of --dims, and epochs {EPOCHS}.",
 )
 @click.argument("plan", type=click.Path())
 @options.predicted_epoch
@@ -169,11 +168,11 @@ def _asked(
     from plancc.report.epochs import Basis
     from plancc_runtime.execution.choice import agree
     from plancc_runtime.options import TrainOptions
-    from plancc_runtime.slices import as_run
+    from plancc_runtime.slices import run_header
     from plancc_runtime.tasks import task_of
 
     with PlanFile(plan) as file:
-        header = as_run(file.header)
+        header = run_header(file.header)
         task = link_task(header, {name: settings[name] for name in (*LINK_TASK, "seed")})
         links = task is not None
         basis, data = Basis.read(file, dims, machine, links), DataWidths.read(file)
@@ -194,7 +193,10 @@ def _asked(
             "one width; give it by `hidden`"
         )
     width = given["hidden"] or (hidden[0] if hidden else DEFAULT_DIMS[1])
-    features, classes = given["features"] or first, given["classes"] or (width if links else last)
+    features, classes = (
+        given["random_features"] or first,
+        given["classes"] or (width if links else last),
+    )
     changed = [features, *[width] * (layers - 1), classes]
     if any(given.values()):
         basis = replace(basis, dims_from="given")
@@ -205,7 +207,7 @@ def _asked(
     asked = TrainOptions(
         layers=layers,
         hidden=width,
-        features=None if data.features else features,
+        random_features=None if data.features else features,
         classes=given["classes"] if links or data.classes == classes else classes,
         **settings,
     )

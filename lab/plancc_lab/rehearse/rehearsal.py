@@ -31,7 +31,7 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Measure, TrainResult
 from plancc_runtime.run import Run
 from plancc_runtime.train import prepared
-from plancc_runtime.transport.local import in_threads
+from plancc_runtime.transport.local import run_threads
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -120,7 +120,7 @@ def rehearse(
     enabled = gc.isenabled()
     gc.disable()  # ranks that are measured collect nothing
     try:
-        done = in_threads(group, lambda rank: RecordingTransport(group, rank), work)
+        done = run_threads(group, lambda rank: RecordingTransport(group, rank), work)
     finally:
         if enabled:
             gc.enable()

@@ -9,7 +9,7 @@ import click
 from plancc.errors import InputError
 from plancc_cli import options
 from plancc_cli.missing import require
-from plancc_cli.progress import command_line, progress, verbosity
+from plancc_cli.progress import command_line, progress
 from plancc_cli.words import say
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     "--certificate", is_flag=True, help="Show a lower bound for row plans of the same balance."
 )
 @options.predicted_epoch
-@verbosity
 def command(
     plans: tuple[str, ...],
     output: str,

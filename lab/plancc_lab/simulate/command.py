@@ -12,6 +12,7 @@ from plancc.errors import InputError
 from plancc.predict.passes import DEAD_ROWS
 from plancc_cli import options
 from plancc_cli import simulate as core
+from plancc_cli.progress import quiet
 from plancc_cli.run_options import run_option
 from plancc_lab.simulate.sweep_command import is_given, refuse, run_sweep, sweep_options
 
@@ -33,7 +34,7 @@ FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which
 """Figures of a mini-batch, in words."""
 
 
-@click.command(cls=options.Sections)
+@click.command(cls=options.Sections, sections={options.READING_TOPIC: options.READING_FLAGS})
 @click.argument("plan", metavar="PLAN|GRAPH", required=False, type=click.Path())
 @options.with_options(each for each in core.command.params if isinstance(each, click.Option))
 @click.option(
@@ -45,6 +46,7 @@ FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which
 @options.sampling("the plan's own, or uniform")
 @options.with_options([run_option("draw", default=None)])
 @sweep_options
+@quiet
 def command(plan: str | None, **given: Any) -> None:
     """Predict the time of an epoch of PLAN, step by step, from its tables and a machine's numbers.
 

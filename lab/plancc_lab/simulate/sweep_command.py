@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MODELS = "hp,gp,rp,cagnet-1d,cagnet-1.5d,cagnet-2d,mop,libra"
 """Models of a sweep that names none."""
-OF_GRAPHS = (*options.READING, "normalize", "no_self_loops")
+OF_GRAPHS = (*options.READING_FLAGS, "normalize", "no_self_loops")
 """Parameters that say how a graph file is read."""
 OF_SEARCH = ("effort", "epsilon", "seed", "threads")
 """Options of the search; the seed is an option of predictions too."""
@@ -35,7 +35,7 @@ OF_NUMBERS = ("vertices", "nonzeros", "boundary")
 
 
 sweep_options = options.together(
-    options.reading,
+    options.reading_flags,
     click.option(
         "--sweep",
         metavar="p=A..B",
@@ -116,7 +116,7 @@ def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) ->
         source: Any = sizes
         if graph is not None:
             with shown.stage("read"):
-                how = {name: given[name] for name in options.READING}
+                how = {name: given[name] for name in options.READING_FLAGS}
                 read = plancc.read_graph(graph, **how)
             with shown.stage("normalize"):
                 loops = not given["no_self_loops"]

@@ -16,7 +16,9 @@ from plancc_cli.words import say
 
 KEPT = "plancc-study.jsonl"
 """Where rows are kept, unless told otherwise."""
-OF_ONE = ("seed", "partitioner", "preset", "capacities", "topology", "fixed", "stop")
+OF_ONE = (
+    *("seed", "partitioner", "preset", "time_limit", "capacities", "topology", "fixed", "stop"),
+)
 """Options of the search that a study does not set for all plans."""
 OF_SEARCH = [each.name for each in options_of(SearchOptions) if each.name not in OF_ONE]
 OF_ALL = (*OF_SEARCH, "balance", "normalize")
@@ -42,6 +44,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
         "Study": ("models", "parts", "seeds", "baseline", "results"),
         "Output": ("as_json", "as_csv", "table_columns", "plot"),
         "Every plan": OF_ALL,
+        options.READING_TOPIC: options.READING_FLAGS,
     },
 )
 @click.argument("graphs", type=click.Path(), nargs=-1, required=True)
@@ -84,7 +87,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     options.field_option(options.FIELDS[name], **{"default": None} | SETTINGS.get(name, {}))
     for name in OF_ALL
 )
-@options.reading
+@options.reading_flags
 @verbosity
 def command(
     graphs: tuple[str, ...],
@@ -118,7 +121,7 @@ def command(
         check_plot(plot)
         options.check_output(plot, *graphs)
     options.check_output(results, *graphs, plot)
-    names = (*OF_ALL, *options.READING)
+    names = (*OF_ALL, *options.READING_FLAGS)
     settings = {name: given[name] for name in names if given[name] is not None}
     with progress(given["budget"]) as shown:
         found = study(

@@ -1,13 +1,13 @@
-"""Builders of schedules, one module per layout.
+"""Schedulers, which build schedules; one module per layout.
 
-tables.py    sizes of parts and messages, which a schedule depends on; no nonzero;
+tables.py    sizes of parts and messages, the input of a schedule (no nonzeros);
              plan_tables.py reads them from plans, owner_tables.py counts them for owners
 links.py     rows and numbers that travel for links
-epoch.py     one walk for the steps of all layers, and of all programs of products
+epoch.py     one walk through the steps of all layers, and of all programs of products
 row.py       sizes of the steps of row and edge plans
-grid.py      of 1D, 1.5D, 2D, 3D, also with messages of needed rows
-approximate.py  of row and edge plans in epochs that leave out rows or partial sums
-feature.py   of feature slices, alone and between groups
+grid.py      sizes for 1D, 1.5D, 2D and 3D grids, also with messages of needed rows
+approximate.py  sizes for row and edge plans in epochs that leave out rows or partial sums
+feature.py   sizes for feature slices, alone and between groups
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ SCHEDULERS = {
     "3d": _GRID + "BlockScheduler",
     "feature": _FEATURE + "FeatureScheduler",
 }
-"""Schedulers by `Tables.scheme`; of others, which is row and edge, `RowScheduler`."""
+"""Schedulers by `Tables.scheme`; row and edge plans have `RowScheduler`."""
 
 
 def schedule_of(
@@ -87,20 +87,20 @@ def schedule_of(
     convolution: Convolution | None = None,
     pipeline: Pipeline | None = None,
 ) -> Schedule:
-    """The operations of one training epoch.
+    """Return the operations of one training epoch.
 
     Parameters:
-        plan: `read_tables(path)`, `tables_of(plan)`, or made of sizes of parts and messages alone.
+        plan: Path of a plan file, or tables from `read_tables`, `tables_of`, or sizes alone.
         dims: Widths d_0..d_L.
-        passes: Names in `plancc.predict.passes.PASSES`; "dead-rows" of row plans only.
-        approximation: What the epoch leaves out; the pass "order" may be off then
+        passes: Names in `plancc.predict.passes.PASSES`; "dead-rows" is for row plans only.
+        approximation: What the epoch leaves out. The pass "order" may then be off
             (`Approximation.passes`).
-        convolution: By default that of a GCN.
-        pipeline: Of a feature plan with one group.
+        convolution: The convolution; by default a GCN's.
+        pipeline: Pipeline of a feature plan with one group; None for none.
 
     Raises:
-        InputError: If the file is missing, there is no such pass, a width is too small for the
-            grid, the plan cannot leave that out, or the convolution is not predicted for it.
+        InputError: If the file is missing, a pass is unknown, a width is too small for the grid,
+            the plan cannot have the approximation, or the convolution is not predicted for it.
         PlanError: If the file is damaged.
     """
     if approximation is not None and approximation.is_exact:
@@ -165,14 +165,14 @@ def schedule_of(
 
 
 def check_pipelined(tables: Tables) -> None:
-    """InputError unless the products of these tables may be pipelined."""
+    """Raise InputError unless the products of these tables can be pipelined."""
     if tables.grid is None or tables.grid.scheme != "feature" or tables.grid.rows > 1:
         what = tables.layout if tables.grid is None else f"{tables.layout} {tables.grid}"
         raise InputError(f"`pipeline` is for feature plans with one group; {tables.name} is {what}")
 
 
 def scheduler_of(tables: Tables) -> Scheduler:
-    """The scheduler of these tables; InputError if they do not fit their grid."""
+    """Return the scheduler of these tables; InputError if they do not fit their grid."""
     target = SCHEDULERS.get(tables.scheme)
     made: Scheduler = RowScheduler(tables) if target is None else load(target)(tables)
     return made

@@ -1,8 +1,8 @@
-"""Epochs that leave out a part of their products: sampled boundaries, late or missing partial sums.
+"""Epochs that leave out part of their products: sampled boundaries, late or missing partial sums.
 
-Boundary sampling keeps every halo row with one probability (Wan et al. 2022, Algorithm 1). Without
-a fold, or with a late one, every rank computes with copies of all vertices of its nonzeros (Md et
-al. 2021, Algorithm 4).
+Boundary sampling keeps every halo row with the same probability (Wan et al. 2022, Algorithm 1).
+Without a fold, or with a late fold, every rank computes with copies of all vertices of its nonzeros
+(Md et al. 2021, Algorithm 4).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plancc.predict.schedules.row import RowScheduler
 from plancc.predict.schedules.tables import Tables
 
 SEED = 1
-"""Chooses the draw whose rows and messages are predicted."""
+"""Seed of the draw whose rows and messages are predicted."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Approximation:
     """What an epoch leaves out.
 
     Attributes:
-        boundary_sampling: Probability of every halo row of a row plan, from 0 to 1.
-        fold: Of an edge plan: one of `FOLDS`, cd-0, cd-r and 0c of Md et al. 2021.
-        delay: Epochs that partial sums are late, with "delayed".
+        boundary_sampling: Probability, 0 to 1, with which a row plan keeps each halo row.
+        fold: Fold of an edge plan: one of `FOLDS`, cd-0, cd-r and 0c of Md et al. 2021.
+        delay: Number of epochs by which partial sums are late, with "delayed".
 
     Raises:
-        InputError: Any other value.
+        InputError: For any other value.
     """
 
     boundary_sampling: float = 1.0
@@ -57,7 +57,7 @@ class Approximation:
         return self.boundary_sampling == 1 and self.fold == "sync"
 
     def check(self, tables: Tables) -> None:
-        """InputError unless epochs of these tables can leave that out."""
+        """Raise InputError unless epochs of these tables can have this approximation."""
         what = tables.layout if tables.grid is None else str(tables.grid)
         if self.boundary_sampling < 1 and (tables.layout != "row" or tables.grid is not None):
             raise InputError(f"`boundary_sampling` is for row plans; {tables.name} is {what}")
@@ -65,11 +65,11 @@ class Approximation:
             raise InputError(f"`fold` {self.fold} is for edge plans; {tables.name} is {what}")
 
     def passes(self, passes: Sequence[str]) -> list[str]:
-        """Those that stay: late sums are of inputs, whichever is wider."""
+        """Return the passes that stay: late sums are sums of inputs, so "order" is off."""
         return [name for name in passes if self.fold != "delayed" or name != "order"]
 
     def note(self) -> str:
-        """What is predicted, in a sentence."""
+        """Return a sentence on what is predicted."""
         if self.boundary_sampling < 1:
             return f"an epoch that keeps {self.boundary_sampling:g} of the halo rows: one draw"
         if self.fold == "delayed":
@@ -81,13 +81,13 @@ class Approximation:
 
 
 def sampled(tables: Tables, rate: float) -> Tables:
-    """A row plan in an epoch that keeps every halo row with this probability.
+    """Return tables of a row plan in an epoch that keeps every halo row with this probability.
 
-    Rows of messages are drawn, once; of the nonzeros in halo columns the expected number stays.
+    Rows of messages are drawn once. Nonzeros in halo columns are reduced to the expected number.
     """
     drawn = np.random.default_rng(SEED).binomial(tables.expand.rows, rate)
     halo = tables.halo_nonzeros
-    if halo is None:  # as if every column were as likely
+    if halo is None:  # as if all columns had equally many nonzeros
         received = tables.expand.step.received
         halo = tables.nonzeros * received // np.maximum(tables.rows + received, 1)
     left_out = np.rint((1 - rate) * halo).astype(np.int64)
@@ -105,23 +105,23 @@ def sampled(tables: Tables, rate: float) -> Tables:
 
 
 class SampledScheduler(RowScheduler):
-    """A row plan whose matrix is another one in every epoch.
+    """Scheduler of a row plan with another matrix in every epoch.
 
-    The halo rows of constant features are kept; only their products are made anew.
+    Halo rows of constant features are kept; only their products are computed again.
     """
 
-    def at_hand(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
+    def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
         if isinstance(step, Aggregate | Maximum):
             for work in self.works(layer, Aggregate(step.columns))[PRODUCTS]:
                 yield "multiply", work
 
 
 class CloneScheduler(RowScheduler):
-    """An edge plan whose ranks compute with copies of the vertices of its nonzeros.
+    """Scheduler of an edge plan whose ranks compute with copies of their nonzeros' vertices.
 
     Parameters:
-        tables: With `Tables.leaves`.
-        approximation: Fold "none" or "delayed".
+        tables: Tables with `Tables.leaves`.
+        approximation: An approximation with fold "none" or "delayed".
     """
 
     def __init__(self, tables: Tables, approximation: Approximation, num_layers: int) -> None:
@@ -144,7 +144,7 @@ class CloneScheduler(RowScheduler):
         return {"trees": late, PRODUCTS: [product]}
 
     def memory(self, dims: Sequence[int]) -> Memory:
-        """That of the exact epoch with the rows of the copies: evaluations are exact."""
+        """Return the exact epoch's memory with rows of copies added: evaluations are exact."""
         exact = super().memory(dims)
         share = self.rows / np.maximum(self._exact_rows, 1)
         return replace(exact, activations=_scaled(exact.activations, share))
@@ -155,6 +155,6 @@ def _scaled(values: Int64Array, share: np.ndarray) -> Int64Array:
 
 
 def _nonempty(pairs: Pairs, rows: Int64Array) -> Pairs:
-    """The same messages with other rows, without empty ones."""
+    """Return the messages with other numbers of rows, without empty messages."""
     left = rows > 0
     return Pairs(pairs.num_ranks, pairs.source[left], pairs.target[left], rows[left])

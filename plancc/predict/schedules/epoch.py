@@ -1,7 +1,7 @@
 """An epoch layer by layer, for every layout.
 
-Layers say their steps (`plancc.plan.layers`), layouts the steps of a product
-(`plancc.plan.products`); a `Scheduler` says how much every rank moves and computes in them.
+Layers list their steps (`plancc.plan.layers`); layouts list the steps of a product
+(`plancc.plan.products`). A `Scheduler` says how much every rank moves and computes in these steps.
 """
 
 from __future__ import annotations
@@ -41,32 +41,32 @@ from plancc.predict.schedule import (
 from plancc.predict.schedules.links import LinkTables
 
 Works = Mapping[str, Sequence[Work]]
-"""What the names of a program's steps stand for, as it is moved forward; hop by hop."""
+"""The work of a program's steps in the forward direction, by step name; a work for every hop."""
 PRODUCTS = "products"
-"""Their name for all local products at once, and what prepares the matrices."""
+"""Name of all local products together, and of the work that prepares their matrices."""
 COLLECTIVES = "collectives"
-"""Step of an epoch that the operations of groups are."""
+"""Step of an epoch that has the operations of groups."""
 PACK_WORDS = 2
-"""Words read and written per word that is sent from a copy."""
+"""Words read and written per word that is copied to be sent."""
 ADD_WORDS = 3
-"""Words read and written per word that is added where it arrives."""
+"""Words read and written per word that is added on arrival."""
 
 ACTIVATION_WORDS = 2
 """Words read and written per element by an activation, in place."""
 GRADIENT_WORDS = 3
-"""Words read and written per element by the gradient of an activation, a product."""
+"""Words read and written per element by the gradient of an activation."""
 LOSS_WORDS = 10
 """Words read and written per output by the loss: softmax and logarithm, forward and back."""
 LOSS_CALLS = 8
 """Operations of the loss."""
 OWN_WORDS = {"forward": 4, "back": 6}
-"""Words per output that sums of two products with W take as long as; fitted."""
+"""Words per output that cost as much time as sums of two products with W; fitted."""
 UPDATE_WORDS = 3
 """Words read and written per weight by gradient descent."""
 
 
 class Scheduler(ABC):
-    """What the steps of a layout's program are on all ranks.
+    """The work of a layout's program on all ranks.
 
     Attributes:
         rows (int64[num_ranks]): Rows of H at every rank between products.
@@ -77,51 +77,51 @@ class Scheduler(ABC):
 
     @abstractmethod
     def program(self, layer: int) -> Program:
-        """The product of a layer, from 1, forward."""
+        """Return the forward product of a layer, from 1."""
 
     @abstractmethod
     def works(self, layer: int, step: Aggregate) -> Works:
-        """What the names of the program, and `PRODUCTS`, stand for in a layer's product."""
+        """Return the work of a layer's product, by the program's names and `PRODUCTS`."""
 
     @abstractmethod
     def memory(self, dims: Sequence[int]) -> Memory:
-        """Bytes of every rank at its worst moment, of float32."""
+        """Return the bytes of every rank at its worst moment, in float32."""
 
     def outputs(self, layer: int) -> Int64Array:
-        """Rows of every rank in the output of a layer: int64[num_ranks]."""
+        """Return the rows of every rank in the output of a layer: int64[num_ranks]."""
         return self.rows
 
     def rows_of(self, layer: int, which: str) -> Int64Array:
-        """`Linear.rows` of every rank: int64[num_ranks]."""
+        """Return the number of every rank's rows that `Linear.rows` names: int64[num_ranks]."""
         return self.rows
 
     def columns(self, width: int) -> int | Int64Array:
-        """Columns of a matrix of this width that every rank holds between products."""
+        """Return the columns of a matrix of this width that every rank holds between products."""
         return width
 
     def check_width(self, width: int) -> None:  # noqa: B027
-        """InputError if a matrix of this width has too few columns; by default none has."""
+        """Raise InputError if a matrix of this width has too few columns; by default never."""
 
     def gathered(self, width: int) -> Sequence[Work]:
-        """What makes whole rows of a matrix of this width, slice by slice, for a product with W."""
+        """Return the work that gathers whole rows of this width, slice by slice, to multiply W."""
         return ()
 
     def whole_rows(self, width: int) -> Sequence[Work]:
-        """What makes whole rows of the outputs."""
+        """Return the work that gathers whole rows of the outputs."""
         return ()
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
-        """What is done before the first layer, whose inputs have this width; as of `operations`."""
+        """Yield (step, work) before the first layer, whose inputs have this width."""
         yield from ()
 
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """What a step of a layer, from 1, does, each in one of `plancc.predict.schedule.STEPS`.
+        """Yield (step, work) of a step of a layer, from 1; see `plancc.predict.schedule.STEPS`.
 
         Raises:
-            InputError: If a step of its kind is not predicted for the layout.
+            InputError: If steps of this kind are not predicted for the layout.
         """
         if step.at_hand:
-            yield from self.at_hand(layer, step)
+            yield from self.known_result(layer, step)
             return
         match step:
             case Aggregate():
@@ -129,7 +129,7 @@ class Scheduler(ABC):
             case Linear():
                 yield from self.linear(layer, step)
             case GatherNeighbours() | Maximum() | Attention():
-                yield from self.of_neighbours(layer, step)
+                yield from self.neighbour_rows(layer, step)
             case Activation():
                 words = self.outputs(layer) * self.columns(step.columns)
                 each = GRADIENT_WORDS if step.back else ACTIVATION_WORDS
@@ -138,22 +138,22 @@ class Scheduler(ABC):
                 for work in self.whole_rows(step.columns):
                     yield COLLECTIVES, work
 
-    def at_hand(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """What an epoch does although the result of a step is known."""
+    def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
+        """Yield (step, work) that an epoch has although the result of a layer's step is known."""
         yield from ()
 
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
-        """A x, or back A^T g: the steps of the program, whose products are made at once."""
+        """Yield (step, work) of A x, or of A^T g backward; all products are computed at once."""
         program = adjoint(self.program(layer)) if step.back else self.program(layer)
         works = self.works(layer, step)
         products = iter(works[PRODUCTS])
         for each in program:
             yield from moving(each, works)
-            if isinstance(each, Multiply):  # the first one: no product is left for others
+            if isinstance(each, Multiply):  # the first one takes all products
                 yield from (("multiply", work) for work in products)
 
     def linear(self, layer: int, step: Linear) -> Iterator[tuple[str, Work]]:
-        """x W; back, the gradients of W and of x."""
+        """Yield (step, work) of x W, or backward of the gradients of W and of x."""
         back = step.back
         for work in self.gathered(step.columns if back else step.inner):
             yield COLLECTIVES, work
@@ -168,18 +168,18 @@ class Scheduler(ABC):
             words = self.outputs(layer) * self.columns(step.columns)
             yield "dense", Elementwise(OWN_WORDS[step.direction] * words)
 
-    def of_neighbours(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
-        """Gathered rows of neighbours, or a step that takes them; InputError if none travel."""
+    def neighbour_rows(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
+        """Yield (step, work) that gathers or uses rows of neighbours; InputError if none travel."""
         raise InputError(
             "this layer gathers rows of neighbours: it is predicted for plans of layout row only"
         )
 
 
 def moving(step: Step, works: Works) -> Iterator[tuple[str, Work]]:
-    """What a step of a program moves, with what is packed or added for messages."""
+    """Yield (step, work) of what a step of a program moves, and packs or adds for messages."""
     moved = works.get(step.name, ()) if step.moves else ()
     for work in moved[::-1] if isinstance(step, ScatterAdd) else moved:
-        # Nothing moves within one rank. A run counts the words of a sum of one rank all the same.
+        # Nothing moves within one rank, but a run counts the words of a sum of one rank.
         if is_of_one(work) and not isinstance(step, AllReduce):
             continue
         if step.reverse and isinstance(work, Transfer):
@@ -197,9 +197,9 @@ def epoch(
     convolution: Convolution,
     links: LinkTables | None = None,
 ) -> list[Operation]:
-    """All operations of an epoch: forward, back, update; the layers as of `layers_of`.
+    """Return all operations of an epoch: forward, back, update; layers as in `layers_of`.
 
-    With `links`, the loss is of their scores.
+    With `links`, the loss is computed from the links' scores.
     """
     layers = list(enumerate(layers_of(dims, passes, convolution.options), 1))
     for width in dims:
@@ -208,9 +208,9 @@ def epoch(
     if weights is None:
         weights = sum(step.weights for _, layer in layers for step in layer.forward)
     loss = LOSS_WORDS * scheduler.outputs(len(layers)) * dims[-1]
-    of_links: list[tuple[str, Work]] = []
+    link_works: list[tuple[str, Work]] = []
     if links is not None:
-        loss, of_links = LOSS_WORDS * links.scored, [*links.works(dims[-1])]
+        loss, link_works = LOSS_WORDS * links.scored, [*links.works(dims[-1])]
         weights += links.weights(dims[-1])
     forward = [(k, step) for k, layer in layers for step in layer.forward]
     back = [(k, step) for k, layer in reversed(layers) for step in layer.back]
@@ -224,7 +224,7 @@ def epoch(
     found = [
         *(Operation(Place(0, "batch", name), work) for name, work in scheduler.begun(dims[0])),
         *placed(forward),
-        *(Operation(Place(0, "links", step), work) for step, work in of_links),
+        *(Operation(Place(0, "links", step), work) for step, work in link_works),
         Operation(Place(len(layers), "forward", "dense"), Elementwise(loss, LOSS_CALLS)),
         *placed(back),
     ]
@@ -236,15 +236,15 @@ def epoch(
 
 
 def is_of_one(work: Work) -> bool:
-    """Whether it is a collective of groups of one rank, which moves nothing."""
+    """Return whether the work is a collective of groups of one rank, which moves nothing."""
     return isinstance(work, Collective) and work.members == 1
 
 
 def _copied(messages: PointToPoint) -> Elementwise:
-    """What is packed, and added where it arrives.
+    """Return the work that packs messages, and adds them on arrival.
 
-    Rows that owners send are copied, and returned sums are added. Where rows are kept for
-    other epochs, both ends do both.
+    Rows that owners send are copied, and returned sums are added. If rows are kept for other
+    epochs, both ends copy and add.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

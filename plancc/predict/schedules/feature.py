@@ -1,8 +1,8 @@
 """Feature slices (Wan et al. 2025, Algorithm 2), alone or between groups (its Section 5.2).
 
-Between products a rank has a share of its part's rows. Two all-to-alls within the group make of it
-a slice of the columns of all rows, and back; groups exchange the rows that they need, slice by
-slice. Back, the same in the other order.
+Between products a rank has a share of its part's rows. In a product, an all-to-all within the group
+turns it into a slice of the columns of all rows, and another all-to-all turns the result back.
+Groups exchange the rows that they need, slice by slice. The backward pass does the same in reverse.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from plancc.predict.schedules.row import messages
 from plancc.predict.schedules.tables import Tables
 
 LINE = 16
-"""Words of a cache line: what a copy of fewer columns of a row moves all the same."""
+"""Words of a cache line: a copy of fewer columns of a row still moves as many."""
 
 
 class FeatureScheduler(GridScheduler):
-    """Feature plans.
+    """Scheduler of feature plans.
 
     Parameters:
-        stages: Batches that every product is cut into.
+        stages: Number of batches of every product.
     """
 
     def __init__(self, tables: Tables, stages: int = 1) -> None:
@@ -80,6 +80,6 @@ class FeatureScheduler(GridScheduler):
         )
 
     def _batches(self, sizes: Int64Array) -> list[Int64Array]:
-        """The share that every batch has of these sizes."""
+        """Return the share of these sizes that each batch has."""
         ends = [sizes * k // self._stages for k in range(self._stages + 1)]
         return [last - first for first, last in pairwise(ends)]

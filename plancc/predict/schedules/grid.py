@@ -1,8 +1,7 @@
-"""Process grids: the broadcasts and reductions of Tripathy et al. 2020, and the messages of needed
-rows only.
+"""Process grids: broadcasts and reductions of Tripathy et al. 2020, and messages of needed rows.
 
-Every rank holds what `plancc.plan.grid` says. Back, a broadcast is a reduction to its root and an
-all-gather a reduce-scatter; pieces of A are broadcast in both directions.
+Every rank holds what `plancc.plan.grid` says. In the backward pass a broadcast becomes a reduction
+to its root, and an all-gather a reduce-scatter. Pieces of A are broadcast in both directions.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from plancc.predict.schedules.row import messages
 from plancc.predict.schedules.tables import Tables, piece_of_rows, pieces_of_grid
 
 LAYOUT_WORDS = 4
-"""Words read and written per nonzero of A that arrives, to make a matrix of it."""
+"""Words read and written per nonzero of A that arrives, to build a matrix from it."""
 TRANSPOSE_WORDS = 18
-"""Words read and written per nonzero to transpose it, which jumps from row to row."""
+"""Words read and written per nonzero to transpose it; the writes jump from row to row."""
 
 
 class GridScheduler(Scheduler):
-    """What process grids have in common; InputError if tables do not fit theirs."""
+    """Common base of process grids; InputError if tables do not fit their grid."""
 
     def __init__(self, tables: Tables) -> None:
         grid = tables.grid
@@ -55,9 +54,9 @@ class BlockRowScheduler(GridScheduler):
         grid = self._grid
         self._nonzeros = tables.nonzeros if grid.columns == 1 else blocks_of(tables).ravel()
         self._chunk = np.array([grid.chunk(part) for part in range(grid.num_parts)])
-        column = self._chunk[tables.expand.source, None]  # whose ranks hold the sender's chunk
+        column = self._chunk[tables.expand.source, None]  # process column of the sender's chunk
         self._pairs = pairs_in(column, tables.expand, grid.columns) if grid.sparse else None
-        self._rounds = _by_column(tables.rows, self._chunk, grid.columns)
+        self._rounds = _column_rounds(tables.rows, self._chunk, grid.columns)
         stages = np.bincount(self._chunk, minlength=grid.columns)
         self._calls = 1 if grid.sparse else np.tile(stages, grid.rows)
 
@@ -76,7 +75,7 @@ class BlockRowScheduler(GridScheduler):
     def memory(self, dims: Sequence[int]) -> Memory:
         if self._pairs is not None:
             moved = self._pairs.step.sent + self._pairs.step.received
-        else:  # one piece is multiplied while the next one arrives
+        else:  # one piece is multiplied while the next piece arrives
             moved = np.full(self.num_ranks, 2 * int(self._tables.rows.max()))
         partial = self.rows if self._grid.columns > 1 else 0 * self.rows
         return grid_memory(
@@ -97,7 +96,7 @@ class BlockScheduler(GridScheduler):
         super().__init__(tables)
         grid = self._grid
         self._part_rows = tables.rows
-        # of process rows, whose blocks of A have the rows of all layers
+        # rows of process rows: a block of A has the rows of all layers
         self._row_rows = tables.rows.reshape(grid.rows, grid.layers).sum(axis=1)
         pieces = [grid.pieces(tables.part_ptr, layer) for layer in range(grid.layers)]
         count = len(pieces[0])
@@ -122,8 +121,8 @@ class BlockScheduler(GridScheduler):
             words=np.concatenate([size[:, None] * share for size in self._size], axis=1),
             root=np.repeat(self._of_row[:, None], grid.layers * grid.columns, axis=1),
         )
-        sums = _of_fibers(self._part_rows, grid) * np.tile(share, grid.rows)[:, None]
-        # a reduce-scatter forward: an all-gather the other way
+        sums = _fiber_rows(self._part_rows, grid) * np.tile(share, grid.rows)[:, None]
+        # a reduce-scatter forward, an all-gather backward
         layers = AllGatherWords(fiber_groups(grid), words=sums)
         nonzeros, calls = self._nonzeros_of(step.coefficients), len(self._of_row)
         laid_out = (TRANSPOSE_WORDS if step.back else LAYOUT_WORDS) * self._received(nonzeros)
@@ -149,9 +148,9 @@ class BlockScheduler(GridScheduler):
         for number, column in enumerate(self._of_column):
             nonzeros[:, :, column] += self._nonzeros[:, :, number]
         widest = slices(grid, max(dims)).max()
-        # one piece is used while the next one arrives; so it is with slices of rows
+        # one piece is used while the next piece arrives; the same holds for slices of rows
         buffers = 2 * (int(self._size.max()) + self.rows) * widest
-        if grid.columns > 1:  # of A too, which is then laid out
+        if grid.columns > 1:  # pieces of A arrive too, and are then laid out
             buffers = buffers + 3 * (2 * int(self._nonzeros.max()) + block_rows)
         if grid.layers > 1:  # the product of a layer, before the reduction over the fiber
             buffers = buffers + block_rows * widest
@@ -166,7 +165,7 @@ class BlockScheduler(GridScheduler):
         )
 
     def _nonzeros_of(self, coefficients: str) -> Int64Array:
-        """Nonzeros of A with these values: int64[process rows, layers, pieces]."""
+        """Return the nonzeros of A with these values: int64[process rows, layers, pieces]."""
         tables, grid = self._tables, self._grid
         closed = coefficients == "closed-mean"
         if coefficients == "plan" or closed == tables.self_loops:
@@ -176,20 +175,20 @@ class BlockScheduler(GridScheduler):
                 f"{tables.name}: a layer that adds a diagonal to the matrix is not predicted for "
                 f"grid '{grid}'"
             )
-        diagonal = np.zeros_like(self._nonzeros)  # was added to all rows, which is left out
+        diagonal = np.zeros_like(self._nonzeros)  # added to all rows of A, but left out here
         part = np.repeat(np.arange(grid.num_parts), tables.rows) // grid.layers
         layer, piece = np.divmod(piece_of_rows(grid, tables.part_ptr), diagonal.shape[2])
         np.add.at(diagonal, (part, layer, piece), 1)
         return np.maximum(self._nonzeros - diagonal, 0)
 
     def _received(self, nonzeros: Int64Array) -> Int64Array:
-        """Nonzeros of A that every rank gets from others: int64[num_ranks]."""
+        """Return the nonzeros of A that every rank gets from others: int64[num_ranks]."""
         columns = range(self._grid.columns)
         own = [nonzeros[:, :, self._of_column == column].sum(axis=2) for column in columns]
         return (nonzeros.sum(axis=2)[:, :, None] - np.stack(own, axis=2)).ravel()
 
     def _matrix(self, nonzeros: Int64Array) -> BroadcastWords:
-        """Broadcasts of the pieces of A within the process rows: their CSR."""
+        """Return the broadcasts of pieces of A, as CSR, within the process rows."""
         grid = self._grid
         pointers = np.repeat(self._row_rows + 1, grid.layers)[:, None]
         of_rows = nonzeros.reshape(grid.num_parts, -1)
@@ -215,36 +214,36 @@ class BlockScheduler(GridScheduler):
 
 
 def row_groups(grid: Grid) -> Int64Array:
-    """Ranks of every part: int64[num_parts, columns]."""
+    """Return the ranks of every part: int64[num_parts, columns]."""
     return np.arange(grid.num_ranks).reshape(-1, grid.columns)
 
 
 def column_groups(grid: Grid) -> Int64Array:
-    """Ranks of every process column of every layer: int64[layers * columns, rows]."""
+    """Return the ranks of every process column of every layer: int64[layers * columns, rows]."""
     ranks = np.arange(grid.num_ranks).reshape(grid.rows, -1)
     return np.ascontiguousarray(ranks.T)
 
 
 def fiber_groups(grid: Grid) -> Int64Array:
-    """Ranks of every process row and column: int64[rows * columns, layers]."""
+    """Return the ranks of every process row and column: int64[rows * columns, layers]."""
     ranks = np.arange(grid.num_ranks).reshape(grid.rows, grid.layers, grid.columns)
     return np.ascontiguousarray(ranks.transpose(0, 2, 1).reshape(-1, grid.layers))
 
 
 def slices(grid: Grid, width: int) -> Int64Array:
-    """Columns of every process column, of a matrix of this width: int64[columns]."""
+    """Return the columns of every process column for a matrix of this width: int64[columns]."""
     ends = [grid.slice_of_columns(width, column) for column in range(grid.columns)]
     return np.array([last - first for first, last in ends], np.int64)
 
 
 def blocks_of(tables: Tables) -> Int64Array:
-    """Nonzeros of every part by pieces: int64[num_parts, pieces]; spread evenly if not known."""
+    """Return each part's nonzeros by piece: int64[num_parts, pieces]; even if unknown."""
     if tables.blocks is not None:
         return tables.blocks
     grid = tables.grid
     assert grid is not None
     count = pieces_of_grid(grid)
-    # parts that a piece stands for: of a chunk of "1.5d" they differ
+    # number of parts of each piece; chunks of "1.5d" have different numbers
     share = np.ones(count, np.int64)
     if grid.scheme == "1.5d":
         share = np.bincount([grid.chunk(part) for part in range(grid.num_parts)], minlength=count)
@@ -252,13 +251,15 @@ def blocks_of(tables: Tables) -> Int64Array:
     return np.diff(ends * tables.nonzeros[:, None] // ends[-1], axis=1)
 
 
-def _of_fibers(rows: Int64Array, grid: Grid) -> Int64Array:
-    """Rows of the members of every fiber: int64[rows * columns, layers]."""
+def _fiber_rows(rows: Int64Array, grid: Grid) -> Int64Array:
+    """Return the rows of the members of every fiber: int64[rows * columns, layers]."""
     return np.repeat(rows.reshape(grid.rows, grid.layers), grid.columns, axis=0)
 
 
-def _by_column(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64Array, Int64Array]:
-    """What every process column broadcasts: rows, roots: int64[rounds, columns], 0 at the end."""
+def _column_rounds(
+    rows: Int64Array, chunk: Int64Array, columns: int
+) -> tuple[Int64Array, Int64Array]:
+    """Return rows and roots of process columns' broadcasts: int64[rounds, columns], 0 at end."""
     parts = np.bincount(chunk, minlength=columns)
     place = np.arange(len(chunk)) - np.repeat(np.cumsum(parts) - parts, parts)
     found = np.zeros((2, int(parts.max()), columns), np.int64)
@@ -268,7 +269,7 @@ def _by_column(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64
 
 
 def pairs_in(column: IntArray, pairs: Pairs, columns: int) -> Pairs:
-    """Messages of parts as messages of ranks in process columns, int[num_messages or 1, k]."""
+    """Return parts' messages as messages of ranks in process columns, int[num_messages or 1, k]."""
     source, target = (
         (end[:, None] * columns + column).astype(np.int32).ravel()
         for end in (pairs.source, pairs.target)

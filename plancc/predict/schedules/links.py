@@ -1,7 +1,7 @@
 """Links of an epoch: the rows and numbers that travel for them, and the work of the decoder.
 
-Negatives belong to epoch 0, drawn as a run of the same seed draws them, so that its words are
-exact; other epochs move about as many.
+Negatives are those of epoch 0, drawn as a run with the same seed draws them, so that the epoch's
+words are exact. Other epochs move about as many words.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from plancc.predict.memory import WORD_BYTES
 from plancc.predict.schedule import DenseProduct, Elementwise, Pairs, PointToPoint, Work
 
 END_WORDS = 19
-"""Words read and written per link and column: both ends are gathered, multiplied and, back, added
-to gradients. Counted, not fitted."""
+"""Words read and written per link and column: both ends are gathered and multiplied, and their
+gradients are added. Counted, not fitted."""
 
 
 @dataclass(frozen=True)
 class LinkTask:
-    """How a run learns links; fields as of `plancc_runtime.options.TrainOptions`."""
+    """Options of a link prediction; fields as in `plancc_runtime.options.TrainOptions`."""
 
     decoder: str = "dot"
     negatives: int = 1
@@ -31,13 +31,14 @@ class LinkTask:
 
 @dataclass(frozen=True, eq=False)
 class LinkTables:
-    """What the training links of an epoch need, by rank.
+    """Work and messages of an epoch's training links, by rank.
 
     Attributes:
-        scored, negatives (int64[num_ranks]): Links and negatives of every rank, and these alone.
-        fixed, drawn: Rows of targets of links, and of negatives, from their owners.
-        home: Vertices whose owners are asked for, from the rank that knows to the one that asks.
-        decoder: As of `LinkTask`.
+        scored (int64[num_ranks]): Number of links and negatives.
+        negatives (int64[num_ranks]): Number of negatives.
+        fixed, drawn: Rows of targets of links, and of negatives, sent by their owners.
+        home: Vertices whose owners ranks ask for, from the rank that knows to the rank that asks.
+        decoder: See `LinkTask`.
     """
 
     scored: Int64Array
@@ -48,7 +49,7 @@ class LinkTables:
     decoder: str
 
     def even(self, rows: Int64Array) -> LinkTables:
-        """The same work in proportion to the rows of ranks, and nothing that travels."""
+        """Return the same work in proportion to the rows of ranks, without messages."""
         nobody = np.zeros(0, np.int32)
         nothing = Pairs(len(rows), nobody, nobody, np.zeros(0, np.int64))
         scored, drawn = (
@@ -57,14 +58,14 @@ class LinkTables:
         return LinkTables(scored, drawn, nothing, nothing, nothing, self.decoder)
 
     def weights(self, width: int) -> int:
-        """Weights of the decoder."""
+        """Return the number of the decoder's weights."""
         return {"dot": 0, "distmult": width, "mlp": (width + 1) ** 2}[self.decoder]
 
     def memory(self, width: int) -> Int64Array:
-        """Bytes of both ends and their gradients at the worst moment, int64[num_ranks].
+        """Return the bytes of both ends and gradients at the worst moment, int64[num_ranks].
 
-        Kept are both ends of all pairs, and of the decoder mlp its two layers; then come gradients
-        of links, or of negatives.
+        Both ends of all pairs are kept, and the two layers of the decoder mlp. At the worst moment
+        there are also gradients of links, or of negatives.
         """
         kept = (4 if self.decoder == "mlp" else 2) * self.scored
         back = 2 * np.maximum(self.negatives, self.scored - self.negatives)
@@ -72,7 +73,7 @@ class LinkTables:
         return found
 
     def works(self, width: int) -> Iterator[tuple[str, Work]]:
-        """All of an epoch, forward and back, each in one of `plancc.predict.schedule.STEPS`."""
+        """Yield (step, work) of an epoch's links, forward and back."""
         moved = [PointToPoint(each, width) for each in (self.fixed, self.drawn)]
         moved += [each.reversed() for each in moved]
         moved += [

@@ -1,4 +1,4 @@
-"""Tables of owners, without a plan."""
+"""Tables of plans that owners would make, counted without the plan."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def tables_of_owners(
     grid: Grid | None = None,
     name: str = "owners",
 ) -> Tables:
-    """The tables of the plan that these owners would make; it is not built.
+    """Return the tables of the plan that these owners would make; the plan is not built.
 
     Parameters:
-        owners: Owners of rows only, where there is a grid.
-        num_parts: Parts of the grid, where there is one.
-        grid: Where pieces are smaller than blocks, in grids that are not square, a block's rows
-            are taken in the order of their vertices for `Tables.blocks`; a plan has those without
-            a halo first.
+        owners: Owners; only of rows if there is a grid.
+        num_parts: Number of parts, of the grid if there is one.
+        grid: Process grid. In grids that are not square, pieces are smaller than blocks; then
+            `Tables.blocks` takes a block's rows in the order of their vertices, whereas a plan has
+            rows without a halo first.
     """
     expand, fold, own_nonzeros = sp.csr_array((num_parts, num_parts), dtype=np.int64), None, None
     if owners.nonzeros is not None:
@@ -75,13 +75,13 @@ def live_tables(
     wanted: npt.NDArray[np.bool_] | None,
     needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Live:
-    """What is left of every layer without dead rows, of a row plan with these owners.
+    """Return each layer's tables without dead rows, for a row plan with these owners.
 
     Parameters:
-        owner: int32[n].
-        wanted (bool[n], or None): Vertices whose output counts for the loss; None: all.
-        needed: Messages of the int32[k] vertices of others that int32[k] parts need; None: they go
-            straight to these.
+        owner: Owner of every row, int32[n].
+        wanted (bool[n], or None): Whether the loss counts each vertex's output; None: all.
+        needed: Function of int32[k] parts and int32[k] vertices of other parts that they need,
+            which returns the messages; None: the vertices go straight to these parts.
     """
     (_, inputs), *layers = _live_matrices(matrix, num_layers + 1, wanted)
     found: dict[int, Tables] = {}  # layers that use the same rows
@@ -99,9 +99,9 @@ def layer_tables(
     num_parts: int,
     needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Tables:
-    """The tables of a layer that has the output rows `live` and uses these nonzeros.
+    """Return the tables of a layer that has the output rows `live` and uses these nonzeros.
 
-    Other parameters as of `live_tables`.
+    Other parameters: see `live_tables`.
     """
     part = np.repeat(owner, used.row_nonzeros())
     halo = owner[used.indices] != part
@@ -122,17 +122,17 @@ def layer_tables(
 def _live_matrices(
     matrix: Graph, num_layers: int, wanted: npt.NDArray[np.bool_] | None
 ) -> list[tuple[Graph, npt.NDArray[np.bool_]]]:
-    """The nonzeros that every layer uses without dead rows, and its output rows that live.
+    """Return the nonzeros that every layer uses without dead rows, and its live output rows.
 
-    The rows of the last layer are the wanted ones (None: all); rows of the layer before are the
-    same and the columns of their nonzeros. The first layer's first; layers with the same live rows
-    have the same object.
+    The last layer's live rows are the wanted rows (None: all). The layer before also has the
+    columns of their nonzeros, and so on. The first layer comes first. Layers with the same live
+    rows share one object.
     """
     live = np.ones(len(matrix.indptr) - 1, dtype=np.bool_) if wanted is None else wanted
     layers: list[tuple[Graph, npt.NDArray[np.bool_]]] = []
     for _ in range(num_layers):
         if layers and layers[0][1].sum() == live.sum():
-            layers.insert(0, layers[0])  # what is live has its neighbours live: nothing changes
+            layers.insert(0, layers[0])  # all neighbours of live rows are live: nothing changes
             continue
         used = matrix
         if not live.all():
@@ -146,20 +146,20 @@ def _live_matrices(
 
 
 def pairs_of(volumes: sp.csr_array) -> Pairs:
-    """From the rows that every part sends to every other: csr_array int64[p, p]."""
+    """Return the messages of a matrix of rows that parts send: csr_array int64[p, p]."""
     entries = volumes.tocoo()
     source, target = (each.astype(np.int32) for each in entries.coords)
     return Pairs(volumes.shape[0], source, target, entries.data.astype(np.int64))
 
 
 def matrix_of_pairs(pairs: Pairs) -> sp.csr_array:
-    """The inverse of `pairs_of`; messages between the same two parts are added."""
+    """Return the matrix of messages, the inverse of `pairs_of`; adds messages of equal ends."""
     entries = pairs.rows, (pairs.source, pairs.target)
     return sp.coo_array(entries, shape=(pairs.num_ranks, pairs.num_ranks)).tocsr()
 
 
 def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
-    """How many vertices of its nonzeros every part lacks, by their owners: int64[owner, part].
+    """Count the vertices of its nonzeros that every part lacks, by owner: int64[owner, part].
 
     `vertex`, int[nnz], is the row or the column of every nonzero.
     """
@@ -172,7 +172,7 @@ def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> 
 
 
 def _column_blocks(matrix: Graph, owner: Int32Array, grid: Grid) -> Int64Array:
-    """`Tables.blocks`, of owners int32[n] of the grid's blocks of rows."""
+    """Return `Tables.blocks` for owners int32[n] of the grid's blocks of rows."""
     _, position, part_ptr = grouped(owner, grid.num_parts)
     piece, pieces = piece_of_rows(grid, part_ptr)[position], pieces_of_grid(grid)
     place = np.repeat(owner * pieces, matrix.row_nonzeros()) + piece[matrix.indices]

@@ -1,7 +1,7 @@
-"""Tables of plans, from a file or in memory.
+"""Tables of plans, read from a file or from memory.
 
-From a plan file only offsets and peers are read; the columns too, part by part, where a process
-grid divides a part's nonzeros by them.
+Of a plan file only offsets and peers are read. If a process grid divides a part's nonzeros by
+column, the columns are read too, part by part.
 """
 
 from __future__ import annotations
@@ -52,24 +52,24 @@ def read_tables(
     task: LinkTask | None = None,
     split: tuple[Sequence[float], int] | None = None,
 ) -> Tables:
-    """The tables of a plan file; values and features are never read.
+    """Return the tables of a plan file; values and features are never read.
 
     Parameters:
-        num_ranks: As after merging the parts of a row plan onto fewer ranks, which reads the whole
-            plan.
-        blocks: Whether `Tables.blocks` are counted where a grid has them, which reads all columns.
-        copies: Whether `Tables.halo_nonzeros` or `Tables.leaves` are counted, which approximations
-            need; it reads all columns or all rows of messages.
-        live_layers: Number of layers for which `Tables.live` is counted, which reads the whole
-            plan; 0: not.
-        target, split: As of `training_vertices`.
-        task: Of a plan with links: count `Tables.links`, which reads the whole plan, and all rows
-            as live.
+        num_ranks: Number of ranks onto which the parts of a row plan are merged; this reads the
+            whole plan.
+        blocks: Whether to count `Tables.blocks` for grids that have them; this reads all columns.
+        copies: Whether to count `Tables.halo_nonzeros` or `Tables.leaves`, for approximations; this
+            reads all columns, or all rows of messages.
+        live_layers: Number of layers for which to count `Tables.live`; this reads the whole plan.
+            0: none.
+        target, split: See `training_vertices`.
+        task: In a plan with links, count `Tables.links` for this task, and all rows as live; this
+            reads the whole plan.
 
     Raises:
-        InputError: If there is no such file, the plan does not run on `num_ranks`, or layers
-            without dead rows are asked of a plan that is no row plan.
-        PlanError: If it is damaged.
+        InputError: If there is no such file, the plan does not run on `num_ranks`, or the plan is
+            no row plan and `live_layers` is given.
+        PlanError: If the file is damaged.
     """
     with PlanFile(path) as file:
         if live_layers:
@@ -89,11 +89,12 @@ def read_tables(
 def training_vertices(
     plan: Plan, target: str | None = None, split: tuple[Sequence[float], int] | None = None
 ) -> npt.NDArray[np.bool_] | None:
-    """The labelled training vertices of a plan, bool[num_vertices]; None: all vertices.
+    """Return whether each vertex is labelled and for training, bool[num_vertices]; None: all are.
 
-    All are, where the plan has no labels (they are drawn then) or targets of several classes and
-    no train mask. Of a plan with types they are of `target`, by default the one type with labels.
-    `split`: shares and seed of `random_split`, whose mask stands in place of the plan's.
+    All vertices are for training if the plan has no labels (a run then draws labels), or if it has
+    targets of several classes and no train mask. In a plan with types they are vertices of
+    `target`, by default the only type with labels. `split`: shares and seed of `random_split`,
+    whose mask replaces the plan's.
     """
     data, vertices, types = plan.vertex_data, plan.global_id, plan.header.types
     labelled = [] if data.by_type is None else data.by_type.labelled
@@ -125,14 +126,14 @@ def _live(
 
 
 def _live_pairs(plan: Plan, part: Int32Array, vertex: Int32Array) -> Pairs:
-    """The expand, hops too, with those rows only that end at parts that need them."""
+    """Return the expand and its hops, with only the rows that needing parts finally receive."""
     straight = _needed(part.astype(np.int64), vertex, plan.owner(), plan.num_parts)
     rows, place = plan.num_vertices, plan.places()
     needed, found = np.unique(part.astype(np.int64) * rows + place[vertex]), []
     for hop in reversed(plan.exchanges.hops("expand")):
         sender, peer, row = hop.send.part_of_row(), hop.send.peer_of_row(), hop.send.row
         kept = np.isin(peer.astype(np.int64) * rows + row, needed)
-        needed = np.union1d(needed, (sender * rows + row)[kept])  # what came in an earlier hop
+        needed = np.union1d(needed, (sender * rows + row)[kept])  # rows that an earlier hop brings
         once = np.ones(int(kept.sum()), np.int64), (sender[kept], peer[kept])
         found.append(pairs_of(sp.coo_array(once, shape=(plan.num_parts,) * 2).tocsr()))
     return replace(straight, hops=tuple(reversed(found)))
@@ -155,7 +156,7 @@ def _merged(file: PlanFile, num_ranks: int, live: _LiveOf | None) -> Tables:
 
 
 def _link_tables(plan: Plan, rank_of_part: Int32Array, task: LinkTask) -> LinkTables:
-    """The tables of a plan whose parts are on these ranks."""
+    """Return the tables of the links of a plan whose parts are on these ranks."""
     links, exchange = plan.links, plan.exchanges[LINKS]
     assert links is not None
     n, ranks = plan.num_vertices, int(rank_of_part[-1]) + 1
@@ -177,11 +178,11 @@ def _link_tables(plan: Plan, rank_of_part: Int32Array, task: LinkTask) -> LinkTa
 
 
 def _needed(rank: Int64Array, vertex: IntArray, holder: IntArray, num_ranks: int) -> Pairs:
-    """Who sends how many rows to whom where ranks need vertices, once each.
+    """Return the messages from holders to ranks that need vertices; each vertex goes once.
 
     Parameters:
-        rank, vertex: int64[m], int[m].
-        holder (int[n]): The rank that has a vertex.
+        rank, vertex: int64[m], int[m]: the rank needs the vertex.
+        holder (int[n]): The rank that holds each vertex.
     """
     rank, vertex = np.divmod(np.unique(rank * len(holder) + vertex), len(holder))
     away = holder[vertex] != rank
@@ -191,7 +192,7 @@ def _needed(rank: Int64Array, vertex: IntArray, holder: IntArray, num_ranks: int
 
 
 def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
-    """Rank of every part when the parts are merged onto `num_ranks`, int32[num_parts]."""
+    """Return the rank of every part if parts are merged onto `num_ranks`: int32[num_parts]."""
     blocks = block_of_parts(num_parts, num_ranks)
     return np.searchsorted(blocks, np.arange(num_parts), side="right").astype(np.int32) - 1
 
@@ -203,16 +204,16 @@ def tables_of(
     copies: bool = False,
     live_layers: int = 0,
 ) -> Tables:
-    """The tables of a plan in memory; `blocks`, `copies`, `live_layers` as of `read_tables`."""
+    """Return the tables of a plan in memory; for the other parameters see `read_tables`."""
     live = partial(_live, num_layers=live_layers) if live_layers else None
     return _tables(_InMemory(plan, name), blocks, copies, live)
 
 
 class _InMemory:
-    """A plan that is read as its file is.
+    """A plan in memory, read like a plan file.
 
     Parameters:
-        path: Its name in tables and messages.
+        path: Name of the plan in tables and messages.
     """
 
     def __init__(self, plan: Plan, path: str) -> None:
@@ -234,7 +235,7 @@ _Source: TypeAlias = "PlanFile | _InMemory"
 
 
 def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
-    """The messages of a table, with the offsets of messages and of rows."""
+    """Return the messages of a table, and the offsets of messages and of rows."""
     ptr, peer, row_ptr = (source.read(f"{table}_{name}") for name in ("ptr", "peer", "row_ptr"))
     num_parts = source.header.num_parts
     sender = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
@@ -242,14 +243,14 @@ def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
 
 
 def _hops(source: _Source, step: str) -> tuple[Pairs, ...]:
-    """The hops of a step; (): there are none."""
+    """Return the hops of a step; empty if it has none."""
     names = source.header.steps()
     hops = [name for hop in HOPS if (name := f"{step}_{hop}") in names]
     return tuple(_pairs(source, f"{name}/send")[0] for name in hops)
 
 
 def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
-    """PlanError unless these numbers of a dataset are from 0 and below `bound`."""
+    """Raise PlanError unless these numbers of a dataset are at least 0 and below `bound`."""
     if not within(numbers, bound):
         raise PlanError(f"{source.path}: /{node} is damaged: a number is out of range")
 
@@ -284,14 +285,14 @@ def _tables(source: _Source, with_blocks: bool, with_copies: bool, live: _LiveOf
     if header.grid is not None:
         counts = with_blocks and divides_columns(header.grid)
         return replace(found, blocks=_count_blocks(source, found)) if counts else found
-    if with_copies:  # what approximations need
+    if with_copies:  # for approximations
         leaves = None if fold is None else _leaves(source, found)
         return replace(found, leaves=leaves, halo_nonzeros=_halo_nonzeros(source, found))
     return found
 
 
 def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
-    """`Tables.halo_nonzeros` of a row plan."""
+    """Return `Tables.halo_nonzeros` of a row plan; None for an edge plan."""
     if tables.fold is not None:
         return None
     columns = (source.read("matrix/column", k, k + 1) for k in range(tables.num_parts))
@@ -300,7 +301,7 @@ def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
 
 
 def _leaves(source: _Source, tables: Tables) -> Pairs:
-    """Count distinct remote vertices per pair of parts: received rows plus folded rows."""
+    """Count distinct vertices per pair of parts: halo rows plus folded rows."""
     keys = []
     for table in ("expand/recv", "fold/send"):
         pairs, _, row_ptr = _pairs(source, table)
@@ -316,7 +317,7 @@ def _leaves(source: _Source, tables: Tables) -> Pairs:
 
 
 def _count_blocks(source: _Source, tables: Tables) -> Int64Array:
-    """`Tables.blocks` of a plan."""
+    """Return `Tables.blocks` of a plan."""
     grid, part_ptr = tables.grid, tables.part_ptr
     assert grid is not None
     received, ptr, halo_ptr = _pairs(source, "expand/recv")

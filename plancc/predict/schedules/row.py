@@ -1,4 +1,4 @@
-"""Row and edge plans: expand, multiply, fold; back the same plan read backward."""
+"""Schedulers of row and edge plans: expand, multiply, fold; the backward pass reverses these."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from plancc.predict.schedule import Elementwise, Pairs, PointToPoint, SparseProd
 from plancc.predict.schedules.epoch import PRODUCTS, Scheduler, Works, moving
 from plancc.predict.schedules.tables import Tables
 
-# work as long as reading these numbers of words: fitted to epochs on one core
+# the following work takes as long as reading these numbers of words: fitted to epochs on one core
 # (docs/results/scaling.md)
 COMPARE_WORDS = 0.8
-"""Words per nonzero and column that a maximum takes beside a product."""
+"""Words per nonzero and column that a maximum takes in addition to a product."""
 MAXIMUM_WORDS = {"forward": 10, "back": 16}
-"""Words per element of a maximum: to note whose it is; back, to send its gradient there."""
+"""Words per element of a maximum: to record its row; back, to send its gradient there."""
 SCORE_WORDS = 6
-"""Words per element of H W for the scores of its row, as source and as target."""
+"""Words per element of H W for the scores of its row, as source and as destination."""
 WEIGHT_WORDS = {"forward": 4, "back": 7}
-"""Words per nonzero and head for a weight of attention; back, for its gradient."""
+"""Words per nonzero and head for an attention weight; back, for its gradient."""
 ATTEND_WORDS = 0.28
-"""Words per nonzero and column that attention takes beside a product."""
+"""Words per nonzero and column that attention takes in addition to a product."""
 
 
 class RowScheduler(Scheduler):
-    """Row plans and edge plans."""
+    """Scheduler of row plans and edge plans."""
 
     def __init__(self, tables: Tables) -> None:
         self.num_ranks, self.rows = tables.num_ranks, tables.rows
@@ -46,7 +46,7 @@ class RowScheduler(Scheduler):
         self._fold = None if tables.fold is None else tables.fold.reversed
 
     def tables_of(self, layer: int) -> Tables:
-        """The tables of a layer, from 1."""
+        """Return the tables of a layer, from 1."""
         live = self._tables.live
         return self._tables if live is None else live.layers[layer - 1]
 
@@ -64,7 +64,7 @@ class RowScheduler(Scheduler):
         return rows + self.tables_of(layer).expand.step.received if which == "columns" else rows
 
     def program(self, layer: int) -> Program:
-        # in which order own rows are multiplied makes no difference here
+        # the order in which own rows are multiplied makes no difference here
         return ROW if self._fold is None else edge_program(expand_is_longer=True)
 
     def works(self, layer: int, step: Aggregate) -> Works:
@@ -76,7 +76,7 @@ class RowScheduler(Scheduler):
             PRODUCTS: [SparseProduct(rows, tables.nonzeros, width, own=tables.own_nonzeros)],
         }
 
-    def of_neighbours(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
+    def neighbour_rows(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
         if self._fold is not None:
             raise InputError(
                 "this layer gathers rows of neighbours: it is predicted for plans of layout row "
@@ -97,7 +97,7 @@ class RowScheduler(Scheduler):
                 works.append(Elementwise(words))
             case Attention():
                 scores = SCORE_WORDS * self.rows_of(layer, "columns") * columns
-                columns *= 1 + step.back  # back, products of rows too
+                columns *= 1 + step.back  # the backward pass also has products of rows
                 of_nonzero = WEIGHT_WORDS[direction] * step.heads + ATTEND_WORDS * columns
                 works += Elementwise(scores), Elementwise(_whole(of_nonzero * nonzeros))
                 works += self.works(layer, Aggregate(columns))[PRODUCTS]
@@ -107,7 +107,7 @@ class RowScheduler(Scheduler):
         tables = self._tables
         traffic = traffic_of(tables)
         halo = tables.boundary_nonzeros
-        if halo is None:  # as if every column were as likely
+        if halo is None:  # as if all columns had equally many nonzeros
             held = tables.rows + traffic.halo
             halo = tables.nonzeros * traffic.halo // np.maximum(held, 1)
         if tables.own_nonzeros is not None:
@@ -121,17 +121,17 @@ def _whole(words: npt.NDArray[np.floating]) -> Int64Array:
 
 
 def traffic_of(tables: Tables) -> Traffic:
-    """Load and communication of every part of a row or edge plan."""
+    """Return load and communication of every part of a row or edge plan."""
     expand = tables.expand.step
     if tables.fold is None:
         return Traffic(tables.rows, tables.nonzeros, *expand)
     fold = tables.fold.step
-    # which vertices are both received and folded is not known here
+    # the tables do not tell which vertices are both received and folded
     copies = tables.rows + expand.received + fold.sent
     return Traffic.of_steps(tables.rows, tables.nonzeros, expand, fold, copies)
 
 
 def messages(step: str, pairs: Pairs, width: int | Int64Array) -> list[PointToPoint]:
-    """Rows from their owners, all in this step of an epoch, or in hops."""
+    """Return the messages of rows from their owners, in this step of an epoch or in its hops."""
     steps = pairs.by_step(step).items()
     return [PointToPoint(each, width, name) for name, each in steps if len(each.source)]

@@ -1,6 +1,6 @@
-"""The part of a plan that a schedule depends on: sizes of parts, and messages between them.
+"""Tables: sizes of a plan's parts and the messages between parts, from which schedules are built.
 
-`plan_tables` reads them from plans, `owner_tables` counts them for owners that have no plan.
+`plan_tables` reads them from plans; `owner_tables` counts them for owners without a plan.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Live:
-    """What is left of a row plan in every layer if dead rows are left out.
+    """The rest of a row plan in every layer without dead rows.
 
-    A subclass with a `scheduler` is a step of another kind.
+    A subclass with a `scheduler` describes a step of another kind.
 
     Attributes:
         inputs (int64[num_parts]): Rows of H^0 that the first layer reads.
-        layers: Of every layer its output rows, their nonzeros and the messages for them.
+        layers: For every layer its output rows, their nonzeros and the messages for them.
     """
 
     scheduler: ClassVar[type[RowScheduler] | None] = None
@@ -39,34 +39,33 @@ class Live:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Sizes of the parts of a plan, and who sends how many rows to whom.
+    """Sizes of the parts of a plan, and numbers of rows that parts send to each other.
 
-    Made of a plan by `read_tables` or `tables_of`, of owners by `tables_of_owners`, or by hand
-    where sizes and messages are measured or assumed.
+    `read_tables` and `tables_of` make tables from a plan, `tables_of_owners` from owners; they are
+    also made by hand, where sizes and messages are measured or assumed.
 
     Attributes:
         name: Name of the plan, for tables.
         layout: "row", "edge", "grid" or "feature".
         rows, nonzeros (int64[num_parts]): Rows that a part owns, and nonzeros that it holds.
         expand: Messages between parts; may be empty for layouts that only broadcast.
-        fold: For layout "edge": from the parts to the owners.
-        grid: For layouts "grid" and "feature".
+        fold: For layout "edge": messages from the parts to the owners.
+        grid: Process grid for layouts "grid" and "feature".
         own_nonzeros (int64[num_parts] or None): For layout "edge": nonzeros in own rows.
-        boundary_nonzeros (int64[num_parts] or None): Nonzeros of the rows that have a received
-            column; None: not known.
+        boundary_nonzeros (int64[num_parts] or None): Nonzeros of rows that have a received column;
+            None: unknown.
         halo_nonzeros (int64[num_parts] or None): For layout "row": nonzeros in received columns;
             None: not counted.
-        leaves: For layout "edge": vertices of the nonzeros of a part that another one owns, from
-            the owner to the part; None: not counted.
-        blocks (int64[num_parts, k] or None): Nonzeros of every part, by the piece that their
-            columns are in (`piece_of_rows`); None: taken to be spread as evenly as the pieces'
-            rows.
+        leaves: For layout "edge": messages from owners with the foreign vertices of a part's
+            nonzeros; None: not counted.
+        blocks (int64[num_parts, k] or None): Nonzeros of every part by the piece of their columns
+            (`piece_of_rows`); None: assumed to be spread in proportion to the pieces' rows.
         undirected: Whether the matrix equals its transpose.
-        self_loops: Whether its diagonal was added to it.
-        notes: What was assumed.
-        topology: Which parts share a node, of a plan whose exchanges have hops between nodes.
-        live: For layout "row", and a number of layers; None: not counted.
-        links: Of an epoch that learns links.
+        self_loops: Whether its diagonal was added.
+        notes: Assumptions, as sentences.
+        topology: Which parts share a node, in a plan whose exchanges have hops between nodes.
+        live: For layout "row": tables of every layer without dead rows; None: not counted.
+        links: Tables of links, in an epoch of a link prediction.
     """
 
     name: str
@@ -94,7 +93,7 @@ class Tables:
         return [self.expand] if self.fold is None else [self.expand, self.fold]
 
     def flat(self) -> Tables:
-        """The same without hops."""
+        """Return the tables without hops."""
         live, expand = self.live, replace(self.expand, hops=())
         if live is not None:
             live = replace(live, layers=tuple(each.flat() for each in live.layers))
@@ -102,7 +101,7 @@ class Tables:
         return replace(self, topology=None, expand=expand, fold=fold, live=live)
 
     def on_nodes(self, ranks_per_node: int) -> Tables:
-        """The same, with hops only if the topology has nodes of this number of ranks."""
+        """Return the tables, without hops unless the topology's nodes have this number of ranks."""
         if self.topology is None:
             return self
         node = np.arange(self.num_parts) // ranks_per_node
@@ -110,7 +109,7 @@ class Tables:
 
     @property
     def scheme(self) -> str:
-        """The scheme of the grid, or else the layout."""
+        """The scheme of the grid; without a grid, the layout."""
         return self.layout if self.grid is None else self.grid.scheme
 
     @property
@@ -128,26 +127,26 @@ class Tables:
 
 
 def divides_columns(grid: Grid) -> bool:
-    """Whether ranks divide a part's nonzeros by their columns, as `Tables.blocks` counts them."""
+    """Return whether ranks divide a part's nonzeros by columns, as `Tables.blocks` counts them."""
     return grid.scheme in ("1.5d", "2d", "3d")
 
 
 def sends_rows(grid: Grid | None) -> bool:
-    """Whether parts send each other needed rows, with this grid or without one."""
+    """Return whether parts send each other needed rows, with this grid or without a grid."""
     return grid is None or grid.sparse or (grid.scheme == "feature" and grid.rows > 1)
 
 
 def pieces_of_grid(grid: Grid) -> int:
-    """Pieces of columns that the nonzeros of a part are counted by; see `piece_of_rows`."""
+    """Return the number of pieces of columns that divide a part's nonzeros (`piece_of_rows`)."""
     if grid.scheme == "1.5d":
         return grid.columns
     return grid.layers * math.lcm(grid.rows, grid.columns)
 
 
 def piece_of_rows(grid: Grid, part_ptr: Int64Array) -> Int32Array:
-    """The piece of every row in plan order, as a column of A: int32[n].
+    """Return the piece of every row in plan order, as a column of A: int32[n].
 
-    The chunk for "1.5d", for the others ``layer * pieces + number``, numbered as in `Grid.pieces`.
+    For "1.5d" this is the chunk, otherwise ``layer * pieces + number`` with `Grid.pieces` numbers.
     """
     found = np.zeros(int(part_ptr[-1]), np.int32)
     if grid.scheme == "1.5d":

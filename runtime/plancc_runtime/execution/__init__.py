@@ -1,6 +1,6 @@
-"""How the epochs of a run are executed, in every layout.
+"""Execution of a run's epochs, in every layout.
 
-`protocol.Execution` is all that the training loop asks for. full_batch.py, grids.py, clones.py and
-mini_batches.py implement it; choice.py checks that a plan and options fit, and picks one of them;
-figures.py counts the words of an epoch.
+`protocol.Execution` is the interface that the training loop calls. full_batch.py, grids.py,
+clones.py and mini_batches.py implement it. choice.py checks that plan and options fit each other,
+and chooses an execution. figures.py counts the words of an epoch.
 """

@@ -1,4 +1,4 @@
-"""Which execution a plan and options ask for, and whether they fit."""
+"""Choice of the execution for a plan and options, and checks that they fit each other."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
 
 def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
-    """Whether plan and options fit each other; mini-batches, if there are any; not collective.
+    """Check that plan and options fit each other, and return the mini-batches, if any.
+
+    Not collective.
 
     Parameters:
-        task: Of a header as `slices.as_run` has it.
+        task: Learning task whose header comes from `slices.run_header`.
 
     Raises:
-        InputError: If they do not.
+        InputError: If plan and options do not fit each other.
     """
     header, options = task.header, task.options
     if options.kernel != "auto":
@@ -52,12 +54,12 @@ def execution_of(
     resources: Resources,
     drawn: Drawn | None = None,
 ) -> Execution:
-    """The execution that the options ask for. Collective.
+    """Return the execution that the options ask for. Collective.
 
     Parameters:
-        task: That `check_layout` accepts.
-        part: Of its plan, in the order of `layouts.order.in_order`.
-        drawn: What mini-batches are drawn by and from; None: full batch.
+        task: Learning task that `check_layout` accepts.
+        part: Part of the task's plan, in the order of `layouts.order.order_rows`.
+        drawn: Sampler and population of mini-batches; None: full batch.
     """
     options = task.options
     if is_own(options.model):
@@ -82,7 +84,7 @@ def execution_of(
 
 
 def check_layout(task: LearningTask) -> None:
-    """Whether a plan of this layout can be trained so; not collective.
+    """Check that the options fit the layout of the plan. Not collective.
 
     Raises:
         InputError: If an option needs another layout.
@@ -111,7 +113,7 @@ def check_layout(task: LearningTask) -> None:
         name = "aggregator" if options.aggregator == "max" else "model"
         raise InputError(
             f"`dtype` bfloat16: {options.setting(name).replace('`', '')} compares or weighs "
-            "neighbours one by one, which takes float32 or float64"
+            "neighbours one by one and needs float32 or float64"
         )
     if options.recompute and header.layout not in ("row", "edge"):
         raise InputError(
@@ -151,30 +153,32 @@ def check_layout(task: LearningTask) -> None:
 def _check_feature(grid: Grid, options: TrainOptions) -> None:
     if MODELS[options.model].whole_rows:
         raise InputError(
-            f"`model` {options.model}: a feature plan reduces neighbours element by element, each "
-            "rank a slice of the columns, and attention weighs whole rows; it needs a plan of "
-            "layout row"
+            f"`model` {options.model}: attention weighs whole rows, but a rank of a feature plan "
+            "has a slice of the columns; use a plan of layout row"
         )
     if options.aggregator == "max":
-        raise InputError("`aggregator` max: a feature plan has sums and means; choose one of them")
+        raise InputError("`aggregator` max: a feature plan computes sums and means; choose one")
     if options.wire != "fp32" and grid.rows == 1:
         raise InputError(
-            f"`wire` {options.wire}: is for halo rows between groups, and grid '{grid}' has one "
-            "group"
+            f"`wire` {options.wire}: applies to halo rows between groups, but grid '{grid}' has "
+            "one group"
         )
     if options.pipeline != "off" and grid.rows > 1:
         raise InputError(
-            f"`pipeline` {options.pipeline}: needs one group, whose ranks have the whole matrix; "
-            f"grid '{grid}' has {grid.rows}"
+            f"`pipeline` {options.pipeline}: needs one group, whose ranks have the whole matrix, "
+            f"but grid '{grid}' has {grid.rows} groups"
         )
 
 
 def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
-    """InputError for what a process grid does not offer; `wanted`: options for row plans only."""
+    """Raise InputError for options that a process grid does not support.
+
+    `wanted`: Options that only row plans support.
+    """
     if MODELS[options.model].whole_rows:
         raise InputError(
-            f"`model` {options.model}: attention needs all neighbours of a row at once, and grid "
-            f"'{grid}' brings them piece by piece; take a plan of layout row"
+            f"`model` {options.model}: attention needs all neighbours of a row at once, but grid "
+            f"'{grid}' brings them piece by piece; use a plan of layout row"
         )
     if grid.layout == "grid" and options.row_order not in ("auto", "none"):
         raise InputError(
@@ -195,7 +199,7 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
 
 
 def check_widths(task: LearningTask, data: LocalData) -> None:
-    """Whether every layer has columns for all ranks that share its rows; not collective.
+    """Check that every layer has columns for all ranks that share its rows. Not collective.
 
     Raises:
         InputError: If the grid of the plan has more process columns than a layer is wide.

@@ -1,6 +1,6 @@
 """Epochs with the folds "none" and "delayed": every rank computes with its clones.
 
-Evaluation has the exact product of the whole plan, so that scores belong to the weights.
+Evaluation uses the exact product of the whole plan, so scores depend on the weights alone.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from plancc_runtime.views import View
 
 
 class LateFolds(FullBatch):
-    """Epochs with clones; parameters as of `choice.execution_of`.
+    """Epochs with clones. The parameters are those of `choice.execution_of`.
 
-    Where the first layer's product of the features is made once, what of it comes late is sent
-    once.
+    If the first layer's product of the features is computed once, its late sums are sent once.
     """
 
     _delay: Delay | None = None
@@ -38,7 +37,7 @@ class LateFolds(FullBatch):
             clones = clones.alone()
         else:
             self._delay = Delay(clones, options.delay or DELAY, self._resources)
-            self.alike = self.repeats = self._counts = False  # a turn of the bins moves its own
+            self.alike = self.repeats = self._counts = False  # every bin moves other words
         layers = range(options.layers)
         self._sums = [
             DelayedSums(self._delay, returns=k < layers[-1], constant=constant and k == 0)
@@ -62,7 +61,7 @@ class LateFolds(FullBatch):
         return super().prepare(network)
 
     def view(self, epoch: int) -> View:
-        """What the training pass of an epoch works on; epochs follow each other. Collective."""
+        """Return the view of an epoch's training pass; epochs must come in order. Collective."""
         if self._delay is not None:
             self._delay.epoch = epoch
             if "constant" in self._passes and epoch <= self._settled:
@@ -71,9 +70,9 @@ class LateFolds(FullBatch):
 
     @property
     def _settled(self) -> int:
-        """The epoch from which on constant features bring nothing new.
+        """Last epoch in which constant features bring new sums or totals.
 
-        A bin's turn is at most epoch r - 1, and 2 r epochs later its leaves have all.
+        The first turn of a bin is at most in epoch r - 1. 2 r epochs later its leaves have all.
         """
         assert self._delay is not None
         return 3 * self._delay.epochs - 1
@@ -83,18 +82,18 @@ class LateFolds(FullBatch):
             sums.finish()
 
     def figures(self, network: Network) -> Figures:
-        """Mean over an epoch of every bin, as if constant features were sent once for all.
+        """Return the mean words of the epochs of a cycle, with constant features sent beforehand.
 
-        The other passes change nothing: gradients stay on their rank.
+        The other passes change no words: gradients stay on their rank.
         """
         on = [name for name in self._passes if name == "constant"]
         return figures_of(network, on, self._training, self._training, self._transport)
 
     def _fix(self, settled: bool) -> None:
-        """Compute what the first layer needs of the features, for the last time if `settled`."""
+        """Compute the first layer's fixed part of the features, for the last time if `settled`."""
         view, graph = self._training, self._training.graphs[0]
         assert view.x is not None
-        view.fixed = None  # the one before it may go
+        view.fixed = None  # frees the old tensor
         view.fixed = self._network.fixed(graph, view.x)
         if not settled:
             return

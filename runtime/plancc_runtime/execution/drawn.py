@@ -1,4 +1,4 @@
-"""What mini-batches are drawn by and from, as the user or else the plan has it."""
+"""Sampler and population of mini-batches, from the options or else from the plan."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from plancc_runtime.tasks.samplers import task_sampler, task_seeds
 
 @dataclass(frozen=True)
 class Drawn:
-    """What mini-batches are drawn by and from, on every rank alike.
+    """Sampler, population and seeds of mini-batches; the same on every rank.
 
     Attributes:
-        per_epoch: Mini-batches of an epoch.
-        remark: What to say of the sampler.
-        by_owners: Whether owners draw.
-        seeds: What batches begin with, if the task gives that.
+        sampler: Sampler of the batches.
+        population: Vertices, and pattern if the sampler reads it, that batches are drawn from.
+        per_epoch: Number of mini-batches in an epoch.
+        remark: Remark on the sampler for the user; "" if there is none.
+        by_owners: Whether the owners of rows draw (`layouts.draws`).
+        seeds: Seeds of the batches if the task draws them, else None.
     """
 
     sampler: Sampler
@@ -40,10 +42,10 @@ class Drawn:
     def whole(
         self, plan: str | PathLike[str] | Slice, task: LearningTask, by_owners: bool
     ) -> Drawn:
-        """The same with all that the sampler draws from; not collective.
+        """Return this with the whole population that the sampler draws from. Not collective.
 
         Parameters:
-            by_owners: Whether owners draw (`layouts.draws`), who need no pattern.
+            by_owners: Whether the owners of rows draw (`layouts.draws`); they need no pattern.
 
         Raises:
             InputError, PlanError: If the plan is damaged, or no batch can be drawn.
@@ -55,20 +57,23 @@ class Drawn:
             with PlanFile(plan) as file:
                 population = read_population(file, sampler, target=task.target)
         sampler.check(population)
-        draw(sampler, population, task.options.seed, 0)  # what it refuses, it refuses here
+        draw(sampler, population, task.options.seed, 0)  # raises now if no batch can be drawn
         return replace(self, population=population)
 
     def begun(
         self, task: LearningTask, learner: Learner, part: Part, resources: Resources
     ) -> Drawn:
-        """The same with `tasks.samplers.task_seeds`, whose parameters these are. Collective."""
+        """Return this with the seeds of `tasks.samplers.task_seeds`. Collective.
+
+        The parameters are those of `task_seeds`.
+        """
         return replace(self, seeds=task_seeds(task, learner, part, resources))
 
 
 def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Drawn:
-    """The sampler of mini-batches, and what it draws from without the pattern; not collective.
+    """Return the sampler of mini-batches and its population, without the pattern.
 
-    What the user does not say is as the plan was compiled for.
+    Not collective. Options that the user does not give are those that the plan was compiled for.
 
     Raises:
         InputError: If the options do not fit each other, the plan or the model.

@@ -1,7 +1,7 @@
-"""The words of an epoch, before it is executed.
+"""The words of an epoch, counted before it is executed.
 
-Layers say their steps, graphs what travels for a step (`LayerGraph.counts`). Both are added up
-here: for all layouts, samples and mini-batches.
+Layers list their steps, and graphs count the words of a step (`LayerGraph.counts`). This module
+adds the words up, for all layouts, samples and mini-batches.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from plancc_runtime.views import View
 def figures_of(
     network: Network, passes: Sequence[str], whole: View, live: View, transport: Transport
 ) -> Figures:
-    """Words of an epoch over all ranks, with and without the passes. Collective.
+    """Return the words of an epoch over all ranks, with and without the passes. Collective.
 
     Parameters:
-        passes: Those that are on; all but "overlap" change the number.
-        whole, live: What epochs work on without and with the pass "dead-rows".
+        passes: Passes that are on; all but "overlap" change the number of words.
+        whole, live: Views of an epoch without and with the pass "dead-rows".
     """
     on = [name for name in PASSES if name in passes and name != "overlap"]
     counted = [words_of_pass(network, whole.graphs, plain=True)]
@@ -58,15 +58,15 @@ def words_of_pass(
     fixed: bool = False,
     reduced: bool = False,
 ) -> Int64Array:
-    """Words that this rank sends in a training pass, by layer: int64[layers].
+    """Return the words that this rank sends in a training pass, by layer: int64[layers].
 
-    Not collective, once products were made on these graphs.
+    Not collective, if products were made on these graphs before.
 
     Parameters:
-        graphs: One per layer, as in a `View`; a whole cycle of theirs is counted.
-        plain: Whether products move what they do without any pass.
-        fixed: Whether what the first layer needs of the features is known.
-        reduced: Whether to count what it puts into all-reductions of products instead.
+        graphs: Graph of every layer, as in a `View`. The words of a whole cycle are counted.
+        plain: Whether no pass is on.
+        fixed: Whether the first layer's fixed part of the features is known.
+        reduced: Whether to count instead the words that enter all-reductions of products.
     """
     words = np.zeros(len(graphs), np.int64)
     for k, graph in enumerate(graphs):
@@ -76,7 +76,10 @@ def words_of_pass(
 
 
 def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
-    """Words that this rank sends in a forward pass; not collective. Parameters: `words_of_pass`."""
+    """Return the words that this rank sends in a forward pass; a mean over the cycle.
+
+    Not collective. The parameters are those of `words_of_pass`.
+    """
     words = 0
     for k, graph in enumerate(graphs):
         words += int(_counts(graph, network.both_ways(k)[0]).words_sent[0]) // graph.cycle
@@ -84,7 +87,7 @@ def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
 
 
 def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
-    """What this rank hands to the network for the steps of a layer."""
+    """Return this rank's traffic for the steps of a layer."""
     found = Counts.zero(1)
     for step in steps:
         if not step.at_hand:
@@ -96,7 +99,7 @@ def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
 def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[str]]:
     """Count the words that this rank sends in every stage of a training pass (`Network.entered`).
 
-    They are complete at the end of the block.
+    The counts are complete at the end of the block.
     """
     found, usual = Counter[str](), network.entered
     stage, before = "", transport.traffic.words_sent
@@ -118,11 +121,13 @@ def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[s
 
 
 def steps_remark(network: Network, view: View, sent: Counter[str], transport: Transport) -> str:
-    """A sentence on the first layer that moves other words than its steps say, or "". Collective.
+    """Return a remark on the first layer that sends other words than its steps, or "".
+
+    Collective.
 
     Parameters:
-        view: What a training pass worked on.
-        sent: Words of its stages, as of `stages_counted`.
+        view: View of the training pass.
+        sent: Words of its stages, from `stages_counted`.
     """
     wrong = ""
     for k, graph in enumerate(view.graphs):
@@ -132,8 +137,8 @@ def steps_remark(network: Network, view: View, sent: Counter[str], transport: Tr
             if told != counted and not wrong:
                 wrong = (
                     f"layer {k + 1} ({type(network.convs[k]).__name__}) sends {counted:,} words "
-                    f"{way} on rank {transport.rank}, and its steps say {told:,}: list in its "
-                    "`Options.steps` what it moves, or words and predictions of it are wrong"
+                    f"{way} on rank {transport.rank}, but its steps say {told:,}: list its "
+                    "messages in `Options.steps`, else its words and predictions are wrong"
                 )
     found = transport.any(bool(wrong))
     return next(filter(None, transport.gather(wrong))) if found else ""

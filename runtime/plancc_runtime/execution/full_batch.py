@@ -1,15 +1,15 @@
-"""Full-batch epochs of row and edge plans: the passes that avoid communication, boundary sampling.
+"""Full-batch epochs of row and edge plans, with boundary sampling and the passes that save words.
 
     order       every layer moves the narrower of H and H W            (in the layers, `nn.conv`)
-    constant    the first layer's exchange of the features is done once, and none goes back; of a
-                sample, the features of halo rows are kept, and drawn ones are taken
-    dead-rows   rows that no labelled training vertex depends on are left out (`layouts.live`)
+    constant    the first layer exchanges the features once, and sends no gradients of them; with
+                samples, the features of all halo rows are kept, and an epoch takes drawn rows
+    dead-rows   rows that no labelled training vertex depends on are dropped (`layouts.live`)
     overlap     own rows are multiplied while messages travel          (`layouts.executor`)
 
-A sample is drawn of live rows, and is the same with and without passes (`layouts.boundary`).
+Samples are drawn from live rows, and are the same with and without passes (`layouts.boundary`).
 
-All are exact: losses and weights equal an execution without them, up to the order of
-floating-point sums. A pass that does not fit the options is off, and `Execution.off` says why.
+All passes are exact: losses and weights equal those of an execution without passes, up to the order
+of floating-point sums. A pass that does not fit the options is off; `Execution.off` says why.
 """
 
 from __future__ import annotations
@@ -28,13 +28,8 @@ from plancc_runtime.data import LocalData
 from plancc_runtime.execution.figures import figures_of, words_of_pass
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import (
-    BoolArray,
-    draw,
-    expected_rows,
-    halo_vertices,
-    ready_to_draw,
-)
+from plancc_runtime.layouts.boundary import BoolArray, draw, expected_rows, ready_to_draw
+from plancc_runtime.layouts.halo import halo_vertices
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
 from plancc_runtime.layouts.local import LocalGraph, local_graph
@@ -54,14 +49,14 @@ DROPS_FEATURES = (
 
 
 class FullBatch(Execution):
-    """Full-batch epochs of a row or edge plan; parameters as of `choice.execution_of`."""
+    """Full-batch epochs of a row or edge plan. `choice.execution_of` explains the parameters."""
 
     def __init__(
         self, task: LearningTask, part: Part, data: LocalData, resources: Resources
     ) -> None:
         header, options = task.header, task.options
         super().__init__(data, options, resources, _misfits(options, header))
-        part = replace(part, vertex_data=type(part.vertex_data)())  # `data` has what is needed
+        part = replace(part, vertex_data=type(part.vertex_data)())  # `data` replaces vertex data
         block = with_whole_rows(Block.of_part(part, header.self_loops), self._transport)
         self._header, self._task = header, task
         self._block = task.checked(block, resources)
@@ -77,7 +72,7 @@ class FullBatch(Execution):
 
     def prepare(self, network: Network) -> LocalData:
         data = self._data
-        del self._data  # the features may go
+        del self._data  # lets the features be freed
         constant, sampled = "constant" in self._passes, self._options.sampling.active
         self.evaluates &= not network.draws
         if self._block.halo is None and any(conv.draws for conv in network.convs):
@@ -99,7 +94,7 @@ class FullBatch(Execution):
         if not sampling.active:
             return self._training
         live, rank = self._training, self._transport.rank
-        samples = {  # of every graph once, which several layers may share
+        samples = {  # one sample per graph, since layers may share a graph
             graph: draw(graph.block, sampling, rank, epoch) for graph in _local(live.graphs)
         }
         drawn = {graph: graph.sampled(sample) for graph, sample in samples.items()}
@@ -128,20 +123,23 @@ class FullBatch(Execution):
         return replace(figures, planned=round(float((words * kept / np.maximum(rows, 1)).sum())))
 
     def _features_of_columns(self, data: LocalData) -> Columns:
-        """The features that the first layer reads, of halo rows too. Collective."""
+        """Return the features of own and halo rows that the first layer reads. Collective."""
         own = self._training.rows_of(data.features)
-        return Columns(own, self._of_halo_rows(own))
+        return Columns(own, self._halo_features(own))
 
-    def _of_halo_rows(self, own: Tensor) -> Tensor:
-        """The halo rows of the features of own rows that training reads. Collective."""
+    def _halo_features(self, own: Tensor) -> Tensor:
+        """Return the features of halo rows, given those of own rows: Tensor[num_halo, width].
+
+        Collective.
+        """
         graph = _local(self._training.graphs)[0]
         with torch.no_grad():
             halo = graph.halo(own.to(graph.resources.dtype)).to(own.dtype)
-        graph.release_buffers()  # as wide as the features
+        graph.release_buffers()  # these buffers are as wide as the features
         return halo
 
     def _leave_out_dead_rows(self, data: LocalData, fixed_by: Conv | None) -> None:
-        """Let training passes work on live rows, if any rank has a dead one. Collective."""
+        """Let training passes use live rows only, if any rank has a dead row. Collective."""
         whole, block = self._whole, self._block
         wanted = data.splits["train"].cpu().numpy()
         blocks, rows = live_blocks(block, wanted, self._options.layers, self._transport)
@@ -150,7 +148,7 @@ class FullBatch(Execution):
         self.evaluates = False
         fixed = whole.fixed
         if fixed is not None and fixed_by is not None and blocks[0] is not block:
-            if fixed_by.fixed_rows == "outputs":  # then own outputs are all that it reads
+            if fixed_by.fixed_rows == "outputs":  # the layer then reads own outputs only
                 taken = rows[0] = rows[1]
                 blocks[0] = isolated(block, taken) if len(taken) < block.num_inputs else block
             elif fixed_by.fixed_rows == "columns":
@@ -163,14 +161,14 @@ class FullBatch(Execution):
                 fixed = fixed[torch.from_numpy(taken).to(fixed.device)]
         device = data.labels.device
 
-        def of_rows(numbers: Int64Array) -> torch.Tensor:
+        def on_device(numbers: Int64Array) -> torch.Tensor:
             return torch.from_numpy(numbers).to(device)
 
         graph = whole.graphs[0]
         view = View(
             [graph if live is block else self._graph_of(live) for live in blocks],
-            inputs=None if len(rows[0]) == block.num_inputs else of_rows(rows[0]),
-            outputs=of_rows(rows[-1]),
+            inputs=None if len(rows[0]) == block.num_inputs else on_device(rows[0]),
+            outputs=on_device(rows[-1]),
             fixed=fixed,
         )
         view.x = view.rows_of(data.features) if whole.x is None else whole.x
@@ -178,7 +176,7 @@ class FullBatch(Execution):
 
 
 def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
-    """The passes that do not fit these options, or the layout, and why."""
+    """Return the passes that do not fit the options or the layout, with the reasons."""
     off = dict[str, str]()
     sampled = options.sampling.active or options.mini_batches
     if options.first_dropout > 0 and not sampled:
@@ -186,9 +184,9 @@ def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
     if options.norm == "batch" and options.epochs:
         off["dead-rows"] = "norm batch takes statistics over all rows"
     if options.fold == "delayed":
-        off["order"] = "partial sums of a layer's input arrive late, not of its projection"
+        off["order"] = "the fold delays partial sums of a layer's input, not of its projection"
     if header.layout != "row":
-        off["dead-rows"] = "an edge plan has rows whose nonzeros other ranks hold"
+        off["dead-rows"] = "an edge plan has rows whose nonzeros are on other ranks"
     return off
 
 
@@ -196,8 +194,8 @@ class Columns:
     """Features of own rows, and behind them of the halo rows that an epoch keeps.
 
     Parameters:
-        own: Tensor[num_inputs, width].
-        halo: Tensor[num_halo, width].
+        own (Tensor[num_inputs, width]): Features of own rows.
+        halo (Tensor[num_halo, width]): Features of all halo rows.
     """
 
     def __init__(self, own: Tensor, halo: Tensor) -> None:
@@ -205,9 +203,12 @@ class Columns:
         self._held = own  # grows with the halo rows that are kept
 
     def kept(self, received: BoolArray) -> Tensor:
-        """The columns of a sample's matrix, until the next call: Tensor[num_columns, width].
+        """Return the features of a sample's columns: Tensor[num_columns, width].
 
-        received : bool[num_halo]
+        The tensor is valid until the next call.
+
+        Parameters:
+            received (bool[num_halo]): Whether each halo row is kept.
         """
         rows = torch.from_numpy(np.flatnonzero(received)).to(self._halo.device)
         own, size = len(self._own), len(self._own) + len(rows)

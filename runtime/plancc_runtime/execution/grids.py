@@ -1,7 +1,7 @@
-"""Epochs on process grids: the full batch, layouts "grid" and "feature".
+"""Full-batch epochs on process grids: layouts "grid" and "feature".
 
-The passes order and constant as in `full_batch`; overlap has the next piece under way while
-one is multiplied. Dead rows are not left out: whole blocks of rows travel.
+The passes order and constant are those of `full_batch`. With overlap, the next piece travels while
+one piece is multiplied. Dead rows are not dropped, since whole blocks of rows travel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plancc_runtime.tasks.base import LearningTask
 
 
 class Grids(Execution):
-    """Epochs on a process grid; parameters as of `choice.execution_of`."""
+    """Epochs on a process grid. The parameters are those of `choice.execution_of`."""
 
     def __init__(
         self, task: LearningTask, part: Part, data: LocalData, resources: Resources
@@ -42,7 +42,7 @@ class Grids(Execution):
 
     def prepare(self, network: Network) -> LocalData:
         data, graph = self._data, self._whole.graphs[0]
-        del self._data  # the features may go
+        del self._data  # lets the features be freed
         self.evaluates &= not network.draws
         if "constant" in self._passes:
             data = self._fix_input(self._whole, network, data)
@@ -57,8 +57,8 @@ class Grids(Execution):
 
 
 def _misfits(options: TrainOptions) -> dict[str, str]:
-    """The passes that do not fit these options, or any grid, and why."""
-    off = {"dead-rows": "it is for row plans that are executed by messages"}
+    """Return the passes that do not fit the options or a process grid, with the reasons."""
+    off = {"dead-rows": "a process grid moves whole blocks of rows"}
     if options.first_dropout > 0:
         off["constant"] = DROPS_FEATURES
     return off

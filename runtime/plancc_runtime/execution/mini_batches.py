@@ -452,7 +452,7 @@ class MiniBatches(FullBatch):
             outputs = torch.from_numpy(local.outputs).to(data.labels.device)
         with self._clock("allreduce"):
             counted = self._transport, self._num_targets
-            batch = data.of_batch(local.rows, local.targets, *counted, local.seeds)
+            batch = data.batch_data(local.rows, local.targets, *counted, local.seeds)
         view = View(share.graphs, outputs=outputs, x=share.x, fixed=share.fixed)
         return view, batch, share
 

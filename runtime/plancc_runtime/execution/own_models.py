@@ -1,7 +1,7 @@
 """Full-batch epochs of a network of the user's own class, on a row plan.
 
-Nothing is known of its layers: every epoch computes and moves all rows, and words are counted as
-they are sent.
+The layers of such a network are unknown. So every epoch computes and moves all rows, and words are
+counted as they are sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from plancc_runtime.results import Figures
 
 
 class OwnModels(FullBatch):
-    """Epochs of a network of the user's own class; parameters as of `choice.execution_of`."""
+    """Epochs of a network of the user's own class.
+
+    The parameters are those of `choice.execution_of`.
+    """
 
     def prepare(self, network: Network) -> LocalData:
         self._counts = False

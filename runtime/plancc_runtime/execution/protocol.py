@@ -1,7 +1,7 @@
-"""What the training loop asks of an execution.
+"""The interface between the training loop and an execution.
 
-An execution *prepares* itself once, then executes one epoch after the other. The default is that
-of a full batch: an epoch is one pass over a view, and one update.
+An execution *prepares* itself once, then executes one epoch after the other. By default an epoch is
+a full batch: one pass over a view, and one update.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from plancc_runtime.results import BatchStep, Figures, Scores
 from plancc_runtime.views import View
 
 RateOf = Callable[[Scores | None], float]
-"""The learning rate of an epoch, from its scores where it was evaluated."""
+"""Returns the learning rate of an epoch, from the scores of its evaluation, or None."""
 
 
 @dataclass(frozen=True)
 class EpochResult:
-    """What an epoch leaves behind.
+    """Results of an epoch.
 
     Attributes:
-        loss, rate: Mean loss over all targets, and learning rate.
-        scores: Scores of the training pass, if it has any.
-        steps: Mini-batches.
+        loss: Mean loss over all targets.
+        rate: Learning rate.
+        scores: Scores of the training pass; None if it was not evaluated.
+        steps: Results of the mini-batches; empty for a full batch.
     """
 
     loss: float
@@ -43,23 +44,22 @@ class EpochResult:
 
 
 class Execution(ABC):
-    """How the epochs of a run are executed.
+    """Executes the epochs of a run.
 
     Parameters:
-        misfits: Passes that do not fit the options or the layout: why.
+        misfits: Passes that do not fit the options or the layout, with the reasons.
 
     Attributes:
         kernel: Kernel of local products.
-        off (dict of str to str): Passes that were asked for and do not fit: why.
-        evaluates (bool): Whether the outputs of a training pass cover all rows, as an
-            evaluation has them; known after `prepare`.
-        sampler (str): The sampler of mini-batches, with its options; empty for a full batch.
-        steps_per_epoch (int): Mini-batches per epoch; 0 for a full batch.
-        alike (bool): Whether all epochs make the same products and send the same messages, but for
-            their numbers.
-        remarks (list of str): What the first epoch shows of the layers.
-        repeats (bool): Whether an epoch may be executed again, from the same weights; not if it
-            leaves messages under way.
+        off (dict of str to str): Requested passes that do not fit, with the reasons.
+        evaluates (bool): Whether the outputs of a training pass equal those of an evaluation, for
+            all rows; known after `prepare`.
+        sampler (str): Sampler of mini-batches, with its options; "" for a full batch.
+        steps_per_epoch (int): Number of mini-batches per epoch; 0 for a full batch.
+        alike (bool): Whether all epochs make the same products and send messages of the same sizes.
+        remarks (list of str): Remarks on the layers, after the first epoch.
+        repeats (bool): Whether an epoch may be executed again from the same weights: it leaves no
+            messages under way.
     """
 
     sampler = ""
@@ -77,37 +77,37 @@ class Execution(ABC):
         self.evaluates = options.norm != "batch"
         self._whole = self._training = View([])
         self.remarks: list[str] = []
-        self._counts = True  # the words of the first epoch, by layer
+        self._counts = True  # whether the first epoch counts its words by layer
 
     def _set_graph(self, graph: LayerGraph) -> None:
-        """Let all layers work on this graph, in training and in evaluation."""
+        """Let all layers use this graph, in training and in evaluation."""
         self._whole = self._training = View([graph] * self._options.layers)
 
     @abstractmethod
     def prepare(self, network: Network) -> LocalData:
-        """What is done once, before the first epoch. Collective.
+        """Prepare the first epoch; called once. Collective.
 
         Returns:
-            Data to train with from here on: without features where nothing reads them any more.
+            The data to train with; it has no features if no layer reads them any more.
         """
 
     def whole(self) -> View:
-        """Every row, for evaluation; not collective."""
+        """Return the view of all rows, for evaluation. Not collective."""
         return self._whole
 
     def view(self, epoch: int) -> View:
-        """What the training pass of an epoch works on. Collective."""
+        """Return the view of an epoch's training pass. Collective."""
         return self._training
 
     def epoch(
         self, learner: Learner, data: LocalData, number: int, evaluate: bool, rate_of: RateOf
     ) -> EpochResult:
-        """One epoch. Collective.
+        """Execute one epoch. Collective.
 
         Parameters:
-            data: What `prepare` returned.
+            data: Data that `prepare` returned.
             number: Number of the epoch.
-            evaluate: Whether the training pass is scored; only if `evaluates`.
+            evaluate: Whether to score the training pass; only if `evaluates`.
         """
         where, view, transport = f"epoch {number}", self.view(number), self._transport
         with stages_counted(learner.network, transport) if self._counts else nullcontext() as sent:
@@ -123,9 +123,9 @@ class Execution(ABC):
 
     @contextmanager
     def epochs(self) -> Iterator[None]:
-        """A block around all epochs: what is under way at its end is received. Collective.
+        """Context of all epochs: it receives all messages under way at its end. Collective.
 
-        So it is after an error that all ranks raise, as a buffer must outlive its round.
+        It does so also after an error that all ranks raise: a buffer must outlive its round.
         """
         try:
             yield
@@ -136,23 +136,23 @@ class Execution(ABC):
         self.finish()
 
     def finish(self) -> None:  # noqa: B027
-        """Receive what is under way; by default nothing is. Collective."""
+        """Receive all messages under way; by default there are none. Collective."""
 
     def figures(self, network: Network) -> Figures | None:
-        """Words per epoch, with and without the passes; after `prepare`. Collective.
+        """Return the words of an epoch with and without the passes, after `prepare`. Collective.
 
-        None where every step draws what it moves.
+        None if the words are not known before the epoch.
         """
         return figures_of(network, self._passes, self._whole, self._training, self._transport)
 
     def _fix_input(self, view: View, network: Network, data: LocalData) -> LocalData:
-        """Let a view keep what the first layer needs of the features. Collective.
+        """Let a view keep the first layer's fixed part of the features. Collective.
 
         Returns:
-            Without features where nothing reads them any more.
+            The data; it has no features if no layer reads them any more.
         """
         view.fixed = network.fixed(view.graphs[0], data.features)
-        view.graphs[0].release_buffers()  # as wide as the features
+        view.graphs[0].release_buffers()  # these buffers are as wide as the features
         if network.convs[0].reads_input or self._options.residual:
             return data
         view.x = data.features.new_empty(0, data.features.shape[1])

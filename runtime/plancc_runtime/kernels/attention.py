@@ -4,17 +4,17 @@ Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 3 to 6, for 
 
     a[e] = exp(LeakyReLU(source[j] + target[i]) - c[i]),   out[i] = sum of a[e] scale[e] x[j] / Z[i]
 
-with Z[i] the sum of a[e] over the nonzeros e = (i, j) of row i. The rectifier has two branches, and
-in each the exponential is a product of a factor of the column and one of the row, so exponentials
-are taken per vertex and not per nonzero. They are scaled by the largest source of all; `factors`
-says where that would underflow.
+with Z[i] the sum of a[e] over the nonzeros e = (i, j) of row i. The rectifier has two branches. In
+each branch the exponential is a factor of the column times a factor of the row, so exponentials are
+computed per vertex and not per nonzero. They are scaled by the largest source; `factors` returns
+None if they would underflow.
 
-Sums of the two branches are kept apart. From them the gradient of `target` needs no pass over
-nonzeros: with P the share of the positive branch in Z, and `positive` that in out, it is
+Sums of the two branches are kept apart, so the gradient of `target` needs no pass over nonzeros.
+Let P be the positive branch's share of Z, and `positive` its share of out. The gradient is
 (1 - slope) (<g[i], positive[i]> - <g[i], out[i]> P[i]).
 
-One row, or column, is summed by one thread in the order of its nonzeros, so the bits do not depend
-on the number of threads. Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
+One thread sums a row, or a column, in the order of its nonzeros, so the bits do not depend on the
+number of threads. Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from plancc_runtime.kernels.edges import Pattern, PatternSide
 from plancc_runtime.workspace import empty
 
 LARGEST_SPREAD = {torch.float32: 60.0, torch.float64: 500.0}
-"""Largest difference of two sources of a head whose factors are far from underflow."""
-THREAD_WORK = 1 << 15  # multiplications that are worth another thread
+"""Largest difference of two sources of a head at which their factors are far from underflow."""
+THREAD_WORK = 1 << 15  # multiplications for which one more thread pays
 PREFETCH = 12  # distance of the prefetch in nonzeros
 LINE = 16  # numbers of float32 in a cache line
 
@@ -56,18 +56,18 @@ _BYTE = ir.IntType(8).as_pointer()
 
 @dataclass(frozen=True)
 class Attended:
-    """What `attention` keeps for `attention_adjoint`, and the operands.
+    """Operands and results of `attention` that `attention_adjoint` reads.
 
     Attributes:
-        column (Tensor[n, 3, h]): source, and the factors of its two branches.
-        row (Tensor[m, 4, h]): target, and the factors of its two branches (after `attention`
-            divided by Z); room for one.
-        x: Tensor[n, h d].
-        parts (Tensor[m, 2 h d]): `positive` and the result before the bias.
+        column (Tensor[n, 3, h]): Source, and its factors in the two branches.
+        row (Tensor[m, 4, h]): Target, its factors in the two branches (`attention` divides these by
+            Z), and memory for <g, out>.
+        x (Tensor[n, h d]): Rows that are summed.
+        parts (Tensor[m, 2 h d]): `positive`, and the result before the bias.
         totals (Tensor[m, 2, h]): P and Z.
         slope: Slope of the rectifier below 0, in [0, 1].
         scale (Tensor[nnz, h] or None): Factors of the attention, in CSR order.
-        mean: Whether heads are averaged, not concatenated.
+        mean: Whether heads are averaged instead of concatenated.
     """
 
     column: Tensor
@@ -91,14 +91,15 @@ class Attended:
 def factors(
     pattern: Pattern, source: Tensor, target: Tensor, slope: float
 ) -> tuple[Tensor, Tensor] | None:
-    """`Attended.column` and `Attended.row`; None where this kernel cannot be used.
+    """Return `Attended.column` and `Attended.row`, or None if this kernel cannot be used.
 
-    That is on other devices, with indices of 64 bits, a slope above 1, and where sources of a head
-    differ by more than `LARGEST_SPREAD`, or are no numbers.
+    It cannot be used on other devices, with 64-bit indices, with a slope above 1, if sources of a
+    head differ by more than `LARGEST_SPREAD`, or if a source or target is not finite.
 
     Parameters:
-        source: Tensor[n, h].
-        target: Tensor[m, h].
+        source (Tensor[n, h]): Score of every column.
+        target (Tensor[m, h]): Score of every row.
+        slope: Slope of the rectifier below 0.
     """
     rows = pattern.rows
     if not rows.native or rows.index.dtype != torch.int32 or not len(rows.index) or slope > 1:
@@ -117,7 +118,7 @@ def factors(
     top = target + largest
     shift = torch.maximum(top, slope * top)
     row[:, 1] = (top - shift).exp_()
-    # taken only where top is at most the spread
+    # The factor of the negative branch is read only if top is at most the spread.
     row[:, 2] = torch.sub(top.clamp_(max=LARGEST_SPREAD[source.dtype]).mul_(slope), shift).exp_()
     return column, row
 
@@ -131,17 +132,18 @@ def attention(
     bias: Tensor | None = None,
     mean: bool = False,
 ) -> tuple[Tensor, Attended]:
-    """Rectifier, softmax, weighted sum, bias and the heads' mean in one pass over the rows.
+    """Compute rectifier, softmax, weighted sum, bias and the mean of heads in one pass over rows.
 
     Parameters:
-        prepared: What `factors` returned.
-        x (Tensor[n, h d]): Contiguous.
-        slope, scale, mean: As in `Attended`.
-        bias: Tensor[h d], or Tensor[d] with `mean`, optional.
+        prepared: Result of `factors`.
+        x (Tensor[n, h d]): Rows that are summed; contiguous.
+        slope, scale, mean: See `Attended`.
+        bias (Tensor[h d], or Tensor[d] with `mean`; optional): Bias of the result.
 
     Returns:
-        out (Tensor[m, h d], or Tensor[m, d] with `mean`): The bias, or 0, in rows without nonzeros.
-        kept: Attended
+        out (Tensor[m, h d], or Tensor[m, d] with `mean`): Rows without nonzeros have the bias, or
+            0.
+        kept (Attended): Argument of `attention_adjoint`.
     """
     column, row = prepared
     rows, heads = pattern.num_rows, column.shape[2]
@@ -159,20 +161,19 @@ def _attention(side: PatternSide, kept: Attended, bias: Tensor | None) -> Tensor
 def attention_adjoint(
     pattern: Pattern, kept: Attended, g: Tensor, vectors: Tensor, places: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of `attention`, through sources, and targets where wanted, that are products.
+    """Return the gradients of `attention` if sources, and perhaps targets, are products with x.
 
     Parameters:
-        g (Tensor[m, h d], or Tensor[m, d] with `mean`): The gradient of the result, contiguous.
-        vectors (Tensor[2, h d] or Tensor[1, h d]): By heads, <x[j], vectors[0]> is the source of
-            column j and <x[j], vectors[1]>, if there is one, the target of the row whose own column
-            j is.
-        places (int64[m], optional): The own column of every row; by default that of the same
-            number.
+        g (Tensor[m, h d], or Tensor[m, d] with `mean`): Gradient of the result; contiguous.
+        vectors (Tensor[2, h d] or Tensor[1, h d]): For every head, <x[j], vectors[0]> is the source
+            of column j. <x[j], vectors[1]>, if given, is the target of the row whose own column is
+            j.
+        places (int64[m], optional): Own column of every row; by default row i has column i.
 
     Returns:
-        back (Tensor[n, h d]): The gradient of x, through sources and targets too.
-        scores (Tensor[n, 2, h]): Gradients of sources; gradients of targets that are products, by
-            columns, else 0.
+        back (Tensor[n, h d]): Gradient of x, including the gradient through sources and targets.
+        scores (Tensor[n, 2, h]): By columns, gradients of sources, and of targets if these are
+            products with x, else 0.
         target (Tensor[m, h]): Gradients of targets, by rows.
     """
     by_row = _inner(pattern.rows, kept, g)
@@ -188,7 +189,7 @@ def attention_adjoint(
 
 
 def _inner(side: PatternSide, kept: Attended, g: Tensor) -> Tensor:
-    """The gradient of targets, Tensor[m, h]; and <g[i], out[i]> into ``kept.row[i, 3]``."""
+    """Return the gradient of targets, Tensor[m, h]; write <g[i], out[i]> to ``kept.row[i, 3]``."""
     scores = g.new_empty(len(side), kept.heads)
     _run(INNER, side, kept, {G: g, SCORES: scores})
     return scores
@@ -223,7 +224,7 @@ def _run(stage: int, side: PatternSide, kept: Attended, arrays: dict[int, Tensor
 
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
-    """All stages as a C function of the address of a call, compiled once and cached by numba."""
+    """Return all stages as a C function of the address of a call; numba caches the code."""
     return cfunc("void(CPointer(int64))")(_call32 if dtype == torch.float32 else _call64)
 
 
@@ -236,7 +237,7 @@ def _call64(call: Any) -> None:
 
 
 def _vectors(context, builder, lanes, array_type):  # type: ignore[no-untyped-def]
-    """A vector's type, and a function from an array and a place to the pointer to one."""
+    """Return the type of a vector, and functions that point to it and load it at array[place]."""
     vector = ir.VectorType(context.get_data_type(array_type.dtype), lanes)
 
     def at(array, place):  # type: ignore[no-untyped-def]
@@ -276,7 +277,7 @@ def _add_tile(typing_context, lanes, y, to, x, first, a):  # type: ignore[no-unt
 
 @intrinsic
 def _at(typing_context, x, place):  # type: ignore[no-untyped-def]
-    """x[place], of a place that is known not to be negative."""
+    """Return x[place]; the place must not be negative."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -287,7 +288,7 @@ def _at(typing_context, x, place):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _put(typing_context, x, place, value):  # type: ignore[no-untyped-def]
-    """x[place] = value, of a place that is known not to be negative."""
+    """Set x[place] = value; the place must not be negative."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -299,7 +300,7 @@ def _put(typing_context, x, place, value):  # type: ignore[no-untyped-def]
 
 @intrinsic(prefer_literal=True)
 def _dot_tile(typing_context, lanes, y, to, x, first):  # type: ignore[no-untyped-def]
-    """The sum of y[to : to + lanes] x[first : first + lanes], by halves."""
+    """Return the sum of y[to : to + lanes] x[first : first + lanes], added up by halves."""
     if not isinstance(lanes, types.IntegerLiteral):
         return None
 
@@ -326,7 +327,7 @@ def _dot_tile(typing_context, lanes, y, to, x, first):  # type: ignore[no-untype
 
 @intrinsic
 def _prefetch(typing_context, x, place):  # type: ignore[no-untyped-def]
-    """Ask for the cache line of x[place]."""
+    """Prefetch the cache line of x[place]."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -357,7 +358,7 @@ def _add(y, to, x, first, a, d):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _dot(y, to, x, first, d):  # type: ignore[no-untyped-def]
-    """The sum of y[to : to + d] x[first : first + d]."""
+    """Return the sum of y[to : to + d] x[first : first + d]."""
     k, total = 0, y.dtype.type(0)
     while k + 8 <= d:
         total += _dot_tile(8, y, to + k, x, first + k)

@@ -13,7 +13,7 @@ from plancc.errors import InputError
 
 
 def numbered(device: torch.device) -> torch.device:
-    """The device as its tensors name it: "cuda" is the current one, with its number."""
+    """Return the device as tensors name it: "cuda" becomes the current device with its number."""
     return torch.empty(0, device=device).device
 
 
@@ -22,12 +22,12 @@ class SparseMatrix(ABC):
 
     Parameters:
         matrix (csr_matrix[m, n]): Its arrays may be kept and must not change afterwards.
-        dtype (torch.float32 or torch.float64): The type of the values, of x and of out.
+        dtype (torch.float32 or torch.float64): Type of the values, of x and of out.
 
     Attributes:
-        name: The kernel's name in `KERNELS`.
+        name: Name of the kernel in `KERNELS`.
         shape (tuple of int): (m, n).
-        nnz: int.
+        nnz (int): Number of nonzeros.
     """
 
     name: ClassVar[str]
@@ -41,23 +41,23 @@ class SparseMatrix(ABC):
     def multiply(
         self, x: Tensor, out: Tensor, *, add: bool = False, rows: Tensor | None = None
     ) -> None:
-        """out = A x, or its rows scattered, or added.
+        """Compute out = A x, or write rows of A x to other rows of `out`, or add them.
 
-        Row k of A x goes to row ``rows[k]`` of `out`, or k without `rows`. It is summed in the
-        order of the nonzeros, or by column blocks. Other rows of `out` are left alone. The same
-        inputs give the same bits; a kernel that splits no row gives them for every number of
-        threads. As many threads work as ``torch.get_num_threads()`` says in the calling thread.
+        Row k of A x goes to row ``rows[k]`` of `out`, or to row k without `rows`. It is summed in
+        the order of the nonzeros, or by column blocks. Other rows of `out` do not change. The same
+        inputs give the same bits; a kernel that splits no row gives the same bits for every number
+        of threads. ``torch.get_num_threads()`` of the calling thread is the number of threads.
 
         Parameters:
             x (Tensor[n, d]): Contiguous, of this matrix's dtype and device, not overlapping `out`.
             out (Tensor[m, d], or Tensor[>= m, d] with `rows`): Contiguous; its old values are not
                 read without `add`.
-            add: Whether the old values of `out` are added.
-            rows (Tensor, int64[m], optional): Rows of `out`, unique.
+            add: Whether the product is added to the old values of `out`.
+            rows (Tensor, int64[m], optional): Distinct rows of `out`.
 
         Raises:
-            InputError: If a shape, dtype, device or memory layout is another, or a row is outside
-                of `out`.
+            InputError: If a shape, dtype, device or memory layout is wrong, or a row is outside of
+                `out`.
         """
         m, n = self.shape
         width = x.shape[-1]
@@ -70,7 +70,7 @@ class SparseMatrix(ABC):
 
     @abstractmethod
     def _multiply(self, x: Tensor, out: Tensor, add: bool, rows: Tensor | None) -> None:
-        """`multiply` after its checks; m and d are at least 1."""
+        """Run `multiply` after its checks; m and d are at least 1."""
 
     def _check(self, what: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
         if tensor.shape != shape or tensor.dtype != self.dtype or not tensor.is_contiguous():

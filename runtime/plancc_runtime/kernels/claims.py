@@ -1,7 +1,7 @@
-"""How threads share rows in a compiled function: blocks of about equal work, claimed one by one.
+"""Sharing of rows by threads in compiled functions: blocks of about equal work, claimed one by one.
 
-A function is given the address of an int64 array, its call: addresses and sizes, and in the first
-place the number of the next block.
+A function gets the address of an int64 array, its *call*: the number of the next block in the first
+place, then addresses and sizes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numba.extending import intrinsic
 
 from plancc.kernel import njit
 
-BLOCK_WORK = 4096  # nonzeros and rows of a block that a thread claims
+BLOCK_WORK = 4096  # nonzeros and rows, together, of a block that a thread claims
 
 
 @njit(cache=True, nogil=True)
 def equal_blocks(row_ptr: Any) -> Any:
-    """First rows of blocks with about `BLOCK_WORK` nonzeros and rows each, and the end: int64."""
+    """Return the first row of every block of about `BLOCK_WORK`, then the end: int64."""
     rows = len(row_ptr) - 1
     cuts = np.empty((row_ptr[rows] + rows) // BLOCK_WORK + 2, dtype=np.int64)
     size, following = 0, 0
@@ -36,7 +36,7 @@ def equal_blocks(row_ptr: Any) -> Any:
 
 @intrinsic
 def pointer(typing_context, address):  # type: ignore[no-untyped-def]
-    """An address as a pointer to void."""
+    """Return an address as a pointer to void."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
@@ -46,7 +46,7 @@ def pointer(typing_context, address):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def claim(typing_context, call):  # type: ignore[no-untyped-def]
-    """call[0]++, atomically; its value before."""
+    """Increase call[0] by 1 atomically, and return the value before."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data

@@ -1,4 +1,4 @@
-"""Column blocks of a CSR matrix, whose rows of x stay in a cache (Md et al. 2021, Algorithm 2)."""
+"""Column blocks of a CSR matrix, which keep rows of x in a cache (Md et al. 2021, Algorithm 2)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 COUNTS = (1, 2, 4, 8, 16, 32)
-SHARE = 0.75  # of a cache that rows of x may fill: nonzeros and out pass through it too
-WINDOW = 4  # nonzeros looked at, in rows of x that fit
+SHARE = 0.75  # share of a cache for rows of x: nonzeros and out pass through the cache too
+WINDOW = 4  # nonzeros that are examined, as a multiple of the rows of x that fit
 GAIN = 0.85  # largest ratio of estimated times at which a matrix is split
-LEAST_PER_ROW = 24  # nonzeros of a row below which nothing is split
+LEAST_PER_ROW = 24  # a matrix with fewer nonzeros per row is not split
 
-# Times in the time in which a row of x is read from the L2 cache, measured at widths 32 and 128:
-# what reading it from the L3 cache and from memory takes besides, and what a row of out takes to
-# be read and written by another block.
+# Extra times in units of the time to read a row of x from the L2 cache, measured at widths 32 and
+# 128: to read the row from the L3 cache, to read it from memory, and to read and write a row of out
+# for one more block.
 L3_COST, MEMORY_COST, OUT_COST = 1.0, 4.0, 4.0
 
 Part = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -24,10 +24,10 @@ Part = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @cache
 def cache_bytes() -> tuple[int, int]:
-    """Sizes of the L2 and the L3 cache of the first core, in bytes.
+    """Return the sizes of the L2 and the L3 cache of the first core, in bytes.
 
-    As Linux tells them, else as the C library does, else 1 MiB and 16 MiB. A CPU without L3 cache
-    has the L2 cache's size twice.
+    The sizes come from Linux, else from the C library, else they are 1 MiB and 16 MiB. A CPU
+    without L3 cache gets the size of its L2 cache for both.
     """
     sizes = {2: 0, 3: 0}
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
@@ -54,16 +54,17 @@ def best_count(
     row_bytes: int,
     caches: tuple[int, int] | None = None,
 ) -> int:
-    """How many column blocks a product should have: a number of `COUNTS`, 1 where none pay.
+    """Return the best number of column blocks for a product: a number in `COUNTS`; 1: no split.
 
-    Estimated from nonzeros per row, the bytes of a row of x and the sizes of the caches, with the
-    misses that a window of the nonzeros has (`_miss`): few where neighbouring rows share their
-    columns, as in meshes. B blocks have as many misses as a cache B times as large, and pass over
-    out B times. Nothing is measured: the same machine always finds the same number.
+    It is estimated from the nonzeros per row, the bytes of a row of x, the sizes of the caches, and
+    the cache misses in a window of the nonzeros (`_miss`). Neighbouring rows that share columns, as
+    in meshes, have few misses. B blocks have as many misses as a cache B times as large, and pass
+    over out B times. The estimate uses no measured time, so a machine always finds the same number.
 
     Parameters:
         row_ptr: int64[m + 1].
         columns: int32[nnz].
+        num_columns: Number of columns of the matrix.
         row_bytes: Bytes of a row of x.
         caches: Bytes of the L2 and the L3 cache; by default this machine's.
     """
@@ -83,7 +84,7 @@ def best_count(
 
 
 def _miss(columns: np.ndarray, num_columns: int, held: int) -> float:
-    """The share of gathered rows that a cache of `held` rows lacks, from nonzeros in the middle."""
+    """Return the share of gathered rows that miss a cache of `held` rows, in a middle window."""
     length = min(len(columns), WINDOW * held)
     if num_columns <= held or length <= held:
         return 0.0
@@ -96,11 +97,11 @@ def _miss(columns: np.ndarray, num_columns: int, held: int) -> float:
 def split(
     row_ptr: np.ndarray, columns: np.ndarray, values: np.ndarray, num_columns: int, count: int
 ) -> list[Part]:
-    """A CSR matrix as the sum of `count` ones, of about equally many columns each.
+    """Split a CSR matrix into `count` matrices with about equally many columns each.
 
     Returns:
-        list of (int64[m + 1], int32[k], values[k]): CSR arrays with the column numbers of the
-            whole; nonzeros of a row stay in their order.
+        list of (int64[m + 1], int32[k], values[k]): CSR arrays with the column numbers of the whole
+            matrix; nonzeros of a row keep their order.
     """
     num_rows = len(row_ptr) - 1
     block = (columns // max(1, -(-num_columns // count))).astype(np.uint8)

@@ -1,8 +1,8 @@
-"""Dense operations of layers whose results live in the workspace.
+"""Dense operations of layers, with results in the workspace.
 
-They are torch's own; only where their results are stored differs (`plancc_runtime.workspace`), and
-in which order operands stand where that matters: with 80,000 rows, x^T g of 128 x 8 takes six times
-as long as (g^T x)^T, and x w of 128 x 8 nearly twice as long as with w stored by columns.
+They are torch's operations. Only the memory of the results differs (`plancc_runtime.workspace`),
+and the layout of operands if it matters: with 80,000 rows, x^T g of 128 x 8 takes six times as long
+as (g^T x)^T, and x w of 128 x 8 nearly twice as long as with w stored by columns.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plancc_runtime.kernels.rows import add_rows
 from plancc_runtime.workspace import empty
 
 AT_ONCE = 1 << 20
-"""Most numbers in a block of rows, which stays in the cache from one operation to the next."""
+"""Most numbers in a block of rows that stays in the cache from one operation to the next."""
 
 
 def linear(
@@ -28,15 +28,21 @@ def linear(
     rectified: bool = False,
     onto: Tensor | None = None,
 ) -> Tensor:
-    """x weight + bias, and max(., 0) of it if `rectified`, in one pass over x and the result.
+    """Return x weight + bias, or max(., 0) of it, in one pass over x and the result.
 
-    Shapes: Tensor[m, d_in], Tensor[d_in, d_out] and Tensor[d_out] to Tensor[m, d_out]. With `onto`,
-    Tensor[m, d_out], it is added to that, and takes its place: no operation before may have kept
-    it.
+    If x is bfloat16 and the weight float32, the weight is rounded for the product. The sums are
+    float32 and are rounded last; the gradient of the weight is never rounded.
 
-    The result has the type of x. Where that is bfloat16 and the weight's float32, the weight is
-    rounded for the product, whose sums are of float32 and rounded last; its own gradient is never
-    rounded.
+    Parameters:
+        x: Tensor[m, d_in].
+        weight: Tensor[d_in, d_out].
+        bias: Tensor[d_out] or None.
+        rectified: Whether max(., 0) of the result is returned.
+        onto (Tensor[m, d_out], optional): Tensor that the product is added to in place. No earlier
+            operation may have saved it for its backward pass.
+
+    Returns:
+        Tensor[m, d_out] in the type of x.
     """
     if x.dtype != weight.dtype:
         product = _Rounded.apply(x, weight)
@@ -45,10 +51,10 @@ def linear(
 
 
 def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Give x to an operation, and x or some distinct rows of it to another.
+    """Return x for one operation, and x or some distinct rows of x for another operation.
 
-    The gradient of the one is added to that of the other in place, so that no other may keep them.
-    autograd itself adds them in new memory.
+    The backward pass adds one gradient to the other in place, so nothing else may keep the two
+    gradients. autograd itself would add them in new memory.
     """
     if x.requires_grad:
         return _Fork.apply(x, rows)
@@ -56,33 +62,39 @@ def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
 
 
 def finished(x: Tensor, bias: Tensor | None = None, rectified: bool = False) -> Tensor:
-    """x + bias, and max(., 0) of it if `rectified`, of the type of x: Tensor[m, width].
+    """Return x + bias or, if `rectified`, max(x + bias, 0): Tensor[m, width] in the type of x.
 
-    It takes the place of x, which no operation before may have kept.
+    x is overwritten; no earlier operation may have saved it for its backward pass.
     """
     return x if bias is None and not rectified else _Finished.apply(x, bias, rectified)
 
 
 def relu(x: Tensor) -> Tensor:
-    """max(x, 0), in place of x, which no operation before may have kept: Tensor[m, width]."""
+    """Return max(x, 0): Tensor[m, width].
+
+    x is overwritten; no earlier operation may have saved it for its backward pass.
+    """
     return finished(x, rectified=True)
 
 
 NARROW = 16
-"""Columns up to which w is better stored by columns."""
+"""Largest number of columns of a weight that is multiplied quicker if stored by columns."""
 
 
 def laid_out_for(weight: Tensor) -> Tensor:
-    """The same weight, stored as a product x weight is quickest."""
+    """Return the same weight, stored in the layout in which x weight is quickest."""
     return weight.T.contiguous().T if weight.shape[1] <= NARROW else weight
 
 
 ROWS = 16384
-"""Rows of bfloat16 that are widened at once."""
+"""Number of bfloat16 rows that are converted to float32 at once."""
 
 
 def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
-    """x^T g: Tensor[d_in, d_out] from Tensor[m, d_in] and Tensor[m, d_out]; float32 of bfloat16."""
+    """Return x^T g, Tensor[d_in, d_out], of Tensor[m, d_in] and Tensor[m, d_out].
+
+    It is float32 if x is bfloat16.
+    """
     if x.dtype == torch.bfloat16:
         total = x.new_zeros(x.shape[1], g.shape[1], dtype=torch.float32)
         wide_x, wide_g = (empty(min(len(x), ROWS), rows.shape[1], total) for rows in (x, g))
@@ -94,29 +106,35 @@ def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
 
 
 def blocks_of(width: int, *tensors: Tensor, most: int = AT_ONCE) -> Iterator[tuple[Tensor, ...]]:
-    """The same rows of all, in blocks of at most `most` numbers; on a device, all together."""
+    """Yield blocks of the same rows of all tensors, of at most `most` numbers; on a device, one."""
     whole = tensors[0].device.type != "cpu"
     step = max(1, tensors[0].shape[0] if whole else most // max(1, width))
     return zip(*(each.split(step) for each in tensors), strict=True)
 
 
 LEAST_WORK = 1 << 18
-"""Multiplications from which on the compiled product is quicker."""
+"""Least number of multiplications for which the compiled product is quicker."""
 MOST_WEIGHTS = 640 * 1024
-"""Numbers of a weight up to which it is quicker: torch packs larger ones, which leave the cache.
-One thread, 4,000 rows of 1,024 columns: times 1024 x 512 41 ms, and torch 51; x 1024 163 and 99."""
+"""Largest number of weights for which the compiled product is quicker.
+
+Larger weights leave the cache, and torch packs them. One thread, 4,000 rows of 1,024 columns: with
+1024 x 512 weights 41 ms, torch 51 ms; with 1024 x 1024 weights 163 ms, torch 99 ms."""
 
 
 def quicker_compiled(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None
 ) -> bool:
-    """Whether `kernels.tall` is for x weight + bias and its gradients, and quicker than torch.
+    """Return whether `kernels.tall` can compute x weight + bias and is quicker than torch.
 
-    It reads memory by these shapes unchecked; torch refuses operands that do not fit. `out`: what
-    the product is added to, or was.
+    `kernels.tall` reads memory by these shapes without checks; torch refuses operands that do not
+    fit.
 
-    One thread, 82,000 rows of 128 columns times 128 x 32: 8 ms, and torch 15; all gradients 20 and
-    41 ms; times 128 x 128: 27 and 37, 65 and 138 ms. Without AVX-512 the last are no quicker.
+    One thread, 82,000 rows of 128 columns: with 128 x 32 weights 8 ms, torch 15 ms, and all
+    gradients 20 ms, torch 41 ms; with 128 x 128 weights 27 ms, torch 37 ms, and all gradients 65
+    ms, torch 138 ms. Without AVX-512, 128 x 128 weights are no quicker than with torch.
+
+    Parameters:
+        out: Tensor that the product is added to, or the result in the backward pass; None: neither.
     """
     rows, (d_in, d_out) = len(x), weight.shape
     shapes = (rows, d_in), (d_in, d_out), (d_out,), (rows, d_out)
@@ -186,7 +204,7 @@ class _DenseLinear(torch.autograd.Function):
 
 
 def _gradients(ctx: Any, g: Tensor, back: Tensor | None, of_onto: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of weight and bias; writes gradients of x and of what it was added to."""
+    """Return the gradients of weight and bias; write the gradients of x and of `onto`."""
     x, weight, out = ctx.saved_tensors
     _, needs_weight, needs_bias, _, needs_onto = ctx.needs_input_grad
     turned = g.shape[1] <= x.shape[1]
@@ -232,7 +250,7 @@ class _Fork(torch.autograd.Function):
 
 
 class _Rounded(torch.autograd.Function):
-    """x weight of bfloat16 rows and a float32 weight."""
+    """x weight, for bfloat16 rows and a float32 weight."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
@@ -281,5 +299,5 @@ class _Finished(torch.autograd.Function):
 
 
 def _masked(g: Tensor, out: Tensor, into: Tensor) -> Tensor:
-    """g where out is positive, else 0."""
+    """Write g to `into` at entries at which out is positive, else 0; return `into`."""
     return torch.ops.aten.threshold_backward.grad_input(g, out, 0, grad_input=into)

@@ -1,15 +1,15 @@
 """Edge-wise products of one rank.
 
-A `Pattern` is the local CSR pattern of a plan: row i has the nonzeros e = (i, j), column j being
-an own row or a halo row of the dense operand. The kernels here are what aggregation (Md et al.
-2021, Algorithm 1) and attention (Velickovic et al., *Graph Attention Networks*, ICLR
-2018) need, forward and backward. Gradients of columns are gathered in transposed order: one thread
-writes each output, and the result does not depend on the number of threads.
+A `Pattern` is the local CSR pattern of a plan: row i has the nonzeros e = (i, j), and column j is
+an own row or a halo row of the dense operand. The kernels compute aggregation (Md et al. 2021,
+Algorithm 1) and attention (Velickovic et al., *Graph Attention Networks*, ICLR 2018), forward and
+backward. Gradients of columns are gathered in transposed order: one thread writes each output, so
+the result does not depend on the number of threads.
 
-On CPUs they are numba kernels that release the interpreter lock, over ``torch.get_num_threads()``
-threads of a pool of our own (numba's threads may not be used by several Python threads at once, and
-ranks may be threads). On other devices they are torch operations: products with sparse matrices,
-and others with temporaries of one number per nonzero and head.
+On CPUs they are numba kernels that release the interpreter lock. They run on
+``torch.get_num_threads()`` threads of a separate pool, since ranks may be threads, and several
+Python threads must not use numba's threads at once. On other devices they are torch operations:
+products with sparse matrices, and operations with temporaries of one number per nonzero and head.
 
 Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
 """
@@ -35,14 +35,14 @@ from plancc.kernel import njit
 from plancc_runtime.kernels.torch_spmm import multiply, sampled_product
 from plancc_runtime.workspace import empty
 
-# Sums may be reordered for SIMD and use FMA; not "nnan" or "ninf": a NaN must stay one. The error
-# model is numpy's: a division by 0 gives inf or NaN.
+# Sums may be reordered for SIMD and use FMA. Flags "nnan" and "ninf" are off: a NaN stays a NaN.
+# The error model is numpy's: a division by 0 gives inf or NaN.
 _compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 
-SMALL = 1 << 15  # multiplications below which starting threads costs more than it saves
-TEMPORARY = 1 << 29  # most numbers of a temporary of the torch operations, if a row has no more
-FEW = 16  # columns up to which a device gathers them one by one
-CHUNKS_PER_THREAD = 8  # chunks of equal nonzeros, taken as threads become free
+SMALL = 1 << 15  # with fewer multiplications, starting threads costs more than it saves
+TEMPORARY = 1 << 29  # most numbers in a temporary of torch operations; one row may need more
+FEW = 16  # a device gathers up to this number of columns one by one
+CHUNKS_PER_THREAD = 8  # chunks of equal nonzeros, which free threads take
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class PatternSide:
     """The nonzeros of a pattern grouped by rows, or grouped by columns.
 
     Attributes:
-        ptr (int64[groups + 1]): Group i holds positions ``ptr[i]:ptr[i+1]``.
-        index (int32|int64[nnz]): By position: the column (grouped by rows) or the row (grouped by
-            columns).
-        edge (int32|int64[nnz] or None): By position: the number of the nonzero in CSR order; None
-            if that is the position.
-        native: Whether numba kernels or torch operations run.
+        ptr (int64[groups + 1]): Group i has the positions ``ptr[i]:ptr[i + 1]``.
+        index (int32|int64[nnz]): Column (grouped by rows) or row (grouped by columns) at every
+            position.
+        edge (int32|int64[nnz] or None): Number in CSR order of the nonzero at every position; None
+            if number and position are equal.
+        native: Whether numba kernels run; else torch operations run.
     """
 
     ptr: Tensor
@@ -64,18 +64,18 @@ class PatternSide:
     native: bool
 
     def __len__(self) -> int:
-        """The number of groups."""
+        """Return the number of groups."""
         return len(self.ptr) - 1
 
 
 class Pattern:
     """The sparsity pattern of one rank: m rows, n columns ([own rows | halo rows]), nnz nonzeros.
 
-    Made by `from_csr`. What only gradients need is made at first use, and kept.
+    `from_csr` makes patterns. Arrays that only gradients need are made at first use, and kept.
 
     Attributes:
-        rows: The nonzeros by rows (CSR).
-        num_rows, num_columns, num_nonzeros: int.
+        rows: The nonzeros grouped by rows (CSR).
+        num_rows, num_columns, num_nonzeros (int): Sizes m, n and nnz.
     """
 
     def __init__(self, rows: PatternSide, num_columns: int) -> None:
@@ -93,17 +93,19 @@ class Pattern:
         device: torch.device | str = "cpu",
         native: bool | None = None,
     ) -> Pattern:
-        """A pattern from CSR arrays.
+        """Return the pattern of CSR arrays.
 
         Parameters:
             row_ptr: integer[m + 1].
-            column (integer[nnz]): Below `num_columns`; unsorted and repeated ones are allowed.
+            column (integer[nnz]): Columns below `num_columns`; unsorted and repeated columns are
+                allowed.
             device: Device of the dense operands.
-            native: Numba kernels (CPU only) or torch operations; by default numba on CPUs.
+            native: Whether numba kernels run (CPU only) or torch operations; by default numba on
+                CPUs.
 
         Raises:
-            InputError: If a column is outside of 0 to ``num_columns - 1``: the kernels do not check
-                again.
+            InputError: If a column is outside of 0 to ``num_columns - 1``. The kernels do not check
+                columns again.
         """
         if len(column) and not 0 <= column.min() <= column.max() < num_columns:
             raise InputError(f"a column index is outside of 0 to {num_columns - 1}")
@@ -116,7 +118,7 @@ class Pattern:
 
     @functools.cached_property
     def columns(self) -> PatternSide:
-        """The nonzeros by columns; in each column in CSR order, hence by rows."""
+        """The nonzeros grouped by columns; nonzeros of a column are in CSR order, so by rows."""
         csr = self.rows
         index = csr.index.cpu().numpy()
         number = np.arange(self.num_nonzeros, dtype=index.dtype)
@@ -130,47 +132,47 @@ class Pattern:
 
     @functools.cached_property
     def row(self) -> Tensor:
-        """int64[nnz]: the row of each nonzero."""
+        """The row of each nonzero: int64[nnz]."""
         number = torch.arange(self.num_rows, device=self.rows.ptr.device)
         return number.repeat_interleave(self.degree)
 
     @functools.cached_property
     def degree(self) -> Tensor:
-        """int64[m]: the number of nonzeros of each row."""
+        """The number of nonzeros of each row: int64[m]."""
         return self.rows.ptr.diff()
 
     @functools.cached_property
     def rows_by_degree(self) -> list[tuple[int, Tensor]]:
-        """Rows with nonzeros, int64[k], by the least power of two that their degrees are within."""
+        """Rows with nonzeros, int64[k], by the least power of two that is at least their degree."""
         power = torch.frexp((2 * self.degree - 1).to(torch.float64)).exponent - 1
         there = power[self.degree > 0].unique().tolist()
         return [(1 << k, torch.nonzero((power == k) & (self.degree > 0)).flatten()) for k in there]
 
 
 def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
-    """out[i] = sum of x[j] over the nonzeros of group i; shapes [n, d], [m, d]."""
+    """Return out[i] = sum of x[j] over the nonzeros of group i: Tensor[m, d] of Tensor[n, d]."""
     out = x.new_empty(len(side), x.shape[1])
     if not side.native:
         return multiply(side.ptr, side.index, x.new_ones(len(side.index)), x, out)
-    by_group(_sum, side, x.shape[1], side.ptr, side.index, x, out)
+    run_groups(_sum, side, x.shape[1], side.ptr, side.index, x, out)
     return out
 
 
 def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
-    """out[i] = sum of value[e] over the nonzeros of group i; shapes [nnz, d], [m, d]."""
+    """Return out[i] = sum of value[e] over the nonzeros of group i: [m, d] of [nnz, d]."""
     if not side.native:  # a product with the matrix of groups and nonzeros
         edge = _numbers(side.index) if side.edge is None else side.edge
         return multiply(side.ptr, edge, value.new_ones(len(edge)), value)
     out = empty(len(side), value.shape[1], value)
-    by_group(_sum, side, value.shape[1], side.ptr, _or_empty(side.edge, side.index), value, out)
+    run_groups(_sum, side, value.shape[1], side.ptr, _or_empty(side.edge, side.index), value, out)
     return out
 
 
 def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
-    """out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros of group i.
+    """Return out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros of group i.
 
     Parameters:
-        weight (Tensor[nnz, h]): In CSR order.
+        weight (Tensor[nnz, h]): Weights in CSR order.
         x: Tensor[n, h, d].
 
     Returns:
@@ -178,46 +180,49 @@ def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
     """
     out = x.new_empty(len(side), *x.shape[1:])
     if not side.native:
-        for h, value in enumerate(_in_order(side, weight).unbind(1)):
+        for h, value in enumerate(_values_of_side(side, weight).unbind(1)):
             out[:, h] = multiply(side.ptr, side.index, value, x[:, h])
         return out
     edge = _or_empty(side.edge, side.index)
-    by_group(_weighted_sum, side, out[:1].numel(), side.ptr, side.index, edge, weight, x, out)
+    run_groups(_weighted_sum, side, out[:1].numel(), side.ptr, side.index, edge, weight, x, out)
     return out
 
 
 def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
-    """out[e, h] = <g[i, h], x[j, h]> for all nonzeros (SDDMM); [m, h, d], [n, h, d], [nnz, h]."""
+    """Return out[e, h] = <g[i, h], x[j, h]> for all nonzeros (SDDMM): Tensor[nnz, h].
+
+    Shapes of g and x: [m, h, d], [n, h, d].
+    """
     side = pattern.rows
     out = x.new_empty(pattern.num_nonzeros, x.shape[1])
     if not side.native:
         for h in range(x.shape[1]):
             out[:, h] = sampled_product(side.ptr, side.index, g[:, h], x[:, h])
         return out
-    by_group(_edge_dot, side, x[:1].numel(), side.ptr, side.index, g, x, out)
+    run_groups(_edge_dot, side, x[:1].numel(), side.ptr, side.index, g, x, out)
     return out
 
 
 def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
-    """The first nonzero of each row, in CSR order, at which x[j] is largest; NaN is largest.
+    """Return the first nonzero of each row, in CSR order, at which x[j] is largest; NaN is largest.
 
     Parameters:
         x: Tensor[n, d].
 
     Returns:
-        int32|int64[m, d]: Numbers of nonzeros in CSR order; -1 in rows that have none. Of the type
-            of the indices.
+        int32|int64[m, d]: Numbers of nonzeros in CSR order, in the type of the indices; -1 in rows
+            without nonzeros.
     """
     side, d = pattern.rows, x.shape[1]
     out = side.index.new_full((len(side), d), -1)
     if side.native:
-        by_group(_first_maximum, side, 4 * d, side.ptr, side.index, x, out)
+        run_groups(_first_maximum, side, 4 * d, side.ptr, side.index, x, out)
         return out
     for width, rows in pattern.rows_by_degree:
         place = torch.arange(width, device=x.device)
         for some in rows.split(max(1, TEMPORARY // (width * d))):
             first = side.ptr[some].unsqueeze(1)
-            # behind a row's last nonzero its first stands again, which is never a later maximum
+            # Rows are padded with their first nonzero, which is never a later maximum.
             edge = first + torch.where(place < pattern.degree[some].unsqueeze(1), place, 0)
             best = _at(x, side.index[edge]).max(1).indices
             out[some] = (first + best).to(out.dtype)
@@ -225,9 +230,9 @@ def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
 
 
 def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
-    """out[i, k] = x[j, k] with j the column of nonzero edge[i, k]; 0 where that is -1.
+    """Return out[i, k] = x[j, k], j being the column of nonzero edge[i, k]; 0 if edge[i, k] is -1.
 
-    Shapes: integer[m, d], [n, d], [m, d].
+    Shapes of edge, x and out: integer[m, d], [n, d], [m, d].
     """
     side = pattern.rows
     if not side.native:
@@ -239,10 +244,10 @@ def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
 
 
 def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
-    """The adjoint of `take`: out[j, k] = sum of g[i, k] over the i whose edge[i, k] is in column j.
+    """Return the adjoint of `take`: out[j, k] = sum of g[i, k] over i with edge[i, k] in column j.
 
-    Summed by rows in ascending order on a CPU, where threads share out the features. Shapes:
-    integer[m, d], [m, d], [n, d].
+    On CPUs rows are added in ascending order, and threads divide the features among themselves.
+    Shapes of edge, g and out: integer[m, d], [m, d], [n, d].
     """
     d = g.shape[1]
     out = g.new_zeros(pattern.num_columns, d)
@@ -250,16 +255,16 @@ def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
         bounds = even_bounds(d, 16)  # a cache line of float32
         in_chunks(_take_adjoint, bounds, g.numel(), pattern.rows.index, edge, g, out)
         return out
-    # in any order, as the sums of cuSPARSE; index_put_ sorts, and is 14 times slower
+    # The order of the sums is undefined, as in cuSPARSE; index_put_ sorts and is 14 times slower.
     return out.scatter_add_(0, _columns_of(pattern, edge), g.masked_fill(edge < 0, 0))
 
 
 def softmax(pattern: Pattern, score: Tensor) -> Tensor:
-    """exp(score[e] - max) / sum over the nonzeros of each row; shapes [nnz, h], [nnz, h]."""
+    """Return exp(score[e] - max) / sum, over the nonzeros of each row: [nnz, h] of [nnz, h]."""
     side = pattern.rows
     if side.native:
         out = torch.empty_like(score)
-        by_group(_softmax, side, 8 * score.shape[1], side.ptr, score, out)
+        run_groups(_softmax, side, 8 * score.shape[1], side.ptr, score, out)
         return out
     row = pattern.row
     best, at = score.new_zeros(len(side), score.shape[1]), row.unsqueeze(1).expand_as(score)
@@ -269,7 +274,7 @@ def softmax(pattern: Pattern, score: Tensor) -> Tensor:
 
 
 def softmax_adjoint(pattern: Pattern, alpha: Tensor, g: Tensor) -> Tensor:
-    """alpha[e] (g[e] - sum of alpha g over the row of e); all of shape [nnz, h]."""
+    """Return alpha[e] (g[e] - sum of alpha g over the row of e); all shapes are [nnz, h]."""
     product = alpha * g
     total = edge_sum(pattern.rows, product)
     return product.addcmul_(alpha, rows_of(total, pattern.row), value=-1)
@@ -279,7 +284,10 @@ def softmax_adjoint(pattern: Pattern, alpha: Tensor, g: Tensor) -> Tensor:
 
 
 def rows_of(x: Tensor, index: Tensor) -> Tensor:
-    """x[index], by columns where they are few: CUDA's gather is 40 times slower on 4 than on 1."""
+    """Return x[index]; a device gathers few columns one by one.
+
+    CUDA's gather of 4 columns is 40 times slower than of 1 column.
+    """
     if x.device.type == "cpu":
         return torch.index_select(x, 0, index, out=empty(len(index), x.shape[1], x))
     if not 1 < x.shape[1] <= FEW:
@@ -288,16 +296,16 @@ def rows_of(x: Tensor, index: Tensor) -> Tensor:
 
 
 def _numbers(index: Tensor) -> Tensor:
-    """The numbers of the nonzeros, of the type of their indices."""
+    """Return the numbers of the nonzeros, in the type of the indices."""
     return torch.arange(len(index), dtype=index.dtype, device=index.device)
 
 
 def _at(x: Tensor, number: Tensor) -> Tensor:
-    """x[number]: Tensor[k, w, d] from [n, d] and integer[k, w]."""
+    """Return x[number]: Tensor[k, w, d] of [n, d] and integer[k, w]."""
     return x.index_select(0, number.flatten()).view(*number.shape, x.shape[1])
 
 
-def _in_order(side: PatternSide, value: Tensor) -> Tensor:
+def _values_of_side(side: PatternSide, value: Tensor) -> Tensor:
     return value if side.edge is None else rows_of(value, side.edge)
 
 
@@ -315,18 +323,22 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _or_empty(tensor: Tensor | None, like: Tensor) -> Tensor:
-    """An absent operand as a numba kernel takes it: same type, length 0."""
+    """Return an operand for a numba kernel; an absent operand has length 0 and the same type."""
     return like[:0] if tensor is None else tensor
 
 
 def even_bounds(length: int, step: int) -> np.ndarray:
-    """0..length in as many chunks as threads should share, cut at multiples of `step`."""
+    """Return bounds that cut ``0:length`` into chunks for all threads, at multiples of `step`."""
     count = torch.get_num_threads() * CHUNKS_PER_THREAD
     return np.minimum(np.linspace(0, -(-length // step), count + 1).astype(int) * step, length)
 
 
-def by_group(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
-    """Run a kernel over all groups in chunks of equal nonzeros; `work` per nonzero."""
+def run_groups(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
+    """Run a kernel over all groups, in chunks of equal nonzeros.
+
+    Parameters:
+        work: Multiplications per nonzero.
+    """
     ptr = side.ptr.numpy()
     cuts = np.linspace(0, len(side.index), torch.get_num_threads() * CHUNKS_PER_THREAD + 1)
     bounds = np.searchsorted(ptr, cuts[1:-1].astype(np.int64))
@@ -336,8 +348,11 @@ def by_group(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
 def in_chunks(kernel: Any, bounds: Sequence[int] | np.ndarray, work: int, *args: Any) -> None:
     """Call kernel(begin, end, *args) for each chunk of `bounds`, on this thread and helpers.
 
-    Tensors are passed as arrays. A helper that is still waiting when this thread is done is
-    cancelled, so ranks that are threads share one pool without waiting for each other.
+    Tensors are passed as arrays. When this thread is done, helpers that have not started are
+    cancelled. So ranks that are threads share one pool without waiting for each other.
+
+    Parameters:
+        work: Multiplications of all chunks; if there are few, this thread does all.
     """
     arrays = [a.detach().numpy() if isinstance(a, Tensor) else a for a in args]
     threads = torch.get_num_threads()
@@ -395,7 +410,7 @@ def _weighted_sum(
     ordered = len(edge) == 0
     for i in range(begin, end):
         out[i, :, :] = 0
-        if d == 1:  # one weight per feature: the heads are what SIMD runs over
+        if d == 1:  # one weight per feature: SIMD runs over the heads
             for p in range(ptr[i], ptr[i + 1]):
                 j = index[p]
                 e = p if ordered else edge[p]

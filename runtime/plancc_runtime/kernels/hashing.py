@@ -1,6 +1,7 @@
-"""Random bits of `plancc.sampling.counter` by torch, on any device.
+"""Random bits of `plancc.sampling.counter`, computed by torch on any device.
 
-64-bit products wrap around in int64 as they do in uint64; shifts must be made logical.
+64-bit products wrap around in int64 as in uint64. Right shifts of int64 are arithmetic, so
+`_shifted` masks their sign bits.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ import torch
 from torch import Tensor
 
 AT_ONCE = 1 << 24
-"""Numbers of a mask that a device draws at once, each of 64 bits."""
+"""Numbers of a mask that a device draws at once; each takes 64 bits."""
 
 
 def signed(number: int) -> int:
-    """The int64 with the bits of a uint64."""
+    """Return the int64 with the bits of a uint64."""
     return number - 2**64 if number >= 2**63 else number
 
 
 def mixed(z: Tensor) -> Tensor:
-    """`plancc.sampling.counter.mix`: int64[...] to int64[...]."""
+    """Return `plancc.sampling.counter.mix` of every number: int64[...]."""
     z = z + signed(0x9E3779B97F4A7C15)
     z = (z ^ _shifted(z, 30)) * signed(0xBF58476D1CE4E5B9)
     z = (z ^ _shifted(z, 27)) * signed(0x94D049BB133111EB)
@@ -26,7 +27,7 @@ def mixed(z: Tensor) -> Tensor:
 
 
 def halves(bits: Tensor) -> Tensor:
-    """The low and the high 32 bits of every number, side by side: int64[m, n] to int64[m, 2 n]."""
+    """Return the low and the high 32 bits of every number, side by side: int64[m, 2 n]."""
     return torch.stack([bits & (2**32 - 1), _shifted(bits, 32)], dim=2).flatten(1)
 
 

@@ -1,6 +1,6 @@
 """Random masks of nonzeros, as functions of a key and vertices.
 
-Both paths, numba and torch, draw the same: splitmix64 (`plancc.sampling.counter.mix`) of a counter,
+numba and torch draw the same masks: splitmix64 (`plancc.sampling.counter.mix`) of a counter, with
 32 bits for a number.
 """
 
@@ -14,11 +14,11 @@ from torch import Tensor
 
 from plancc.kernel import njit
 from plancc.sampling.counter import mix
-from plancc_runtime.kernels.edges import Pattern, by_group
+from plancc_runtime.kernels.edges import Pattern, run_groups
 from plancc_runtime.kernels.hashing import AT_ONCE, halves, mixed, signed
 from plancc_runtime.workspace import empty
 
-MIX_WORK = 8  # multiplications that a hash takes the time of
+MIX_WORK = 8  # time of a hash, in multiplications
 _LOW = np.uint64(2**32 - 1)
 _32 = np.uint64(32)
 
@@ -26,21 +26,20 @@ _32 = np.uint64(32)
 def nonzero_mask(
     pattern: Pattern, rows: Tensor, columns: Tensor, rate: float, key: np.uint64, like: Tensor
 ) -> Tensor:
-    """0 with probability `rate`, else 1 / (1 - rate), for every nonzero and head.
+    """Draw 0 with probability `rate`, else 1 / (1 - rate), for every nonzero and head.
 
-    The number of nonzero (i, j) and head h is the low (h even) or high (h odd) half of
-    ``mix(mix(key ^ mix(vertex of i)) + (vertex of j) * ceil(heads / 2) + h // 2)``; below rate 2^32
-    it is dropped.
+    The random number of nonzero (i, j) and head h is the low (h even) or high (h odd) half of
+    ``mix(mix(key ^ mix(vertex of i)) + (vertex of j) * ceil(heads / 2) + h // 2)``. The mask is 0
+    if the number is below rate 2^32.
 
     Parameters:
         rows, columns (int32[m], int32[n]): Vertices of rows and columns.
-        rate: In [0, 1).
-        key: uint64.
-        like (Tensor[0, heads]): Says the type and the device of the result, and how many heads
-            there are.
+        rate: Probability in [0, 1).
+        key (uint64): Key of the draws.
+        like (Tensor[0, heads]): Example with the number of heads, type and device of the result.
 
     Returns:
-        Tensor[nnz, heads]: In CSR order.
+        Tensor[nnz, heads] in CSR order.
     """
     heads, side = like.shape[1], pattern.rows
     out = empty(pattern.num_nonzeros, heads, like)
@@ -50,7 +49,7 @@ def nonzero_mask(
         return out.mul_(factor)
     scale = out[:0].numpy().dtype.type(factor)
     args = (side.ptr, side.index, rows, columns, np.uint64(dropped), scale, np.uint64(key), out)
-    by_group(_drawn, side, MIX_WORK * heads, *args)
+    run_groups(_drawn, side, MIX_WORK * heads, *args)
     return out
 
 
@@ -67,7 +66,7 @@ def _drawn(
     key: Any,
     out: Any,
 ) -> None:
-    """`nonzero_mask` of the rows begin..end: one hash for two heads."""
+    """Write `nonzero_mask` of the rows ``begin:end``; one hash serves two heads."""
     heads = out.shape[1]
     pairs = np.uint64((heads + 1) // 2)
     zero = out.dtype.type(0)
@@ -88,7 +87,7 @@ def _drawn(
 def _put(
     pattern: Pattern, rows: Tensor, columns: Tensor, dropped: int, key: np.uint64, out: Tensor
 ) -> None:
-    """Whether every number is kept, into `out`, by torch on any device, some nonzeros at a time."""
+    """Write to `out` whether every number is kept, by torch on any device, block by block."""
     heads = out.shape[1]
     pairs = (heads + 1) // 2
     stream = mixed(mixed(rows.to(torch.int64)) ^ signed(int(key)))

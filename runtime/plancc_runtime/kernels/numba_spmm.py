@@ -1,17 +1,18 @@
 """A sparse product compiled for this CPU.
 
-One row after the other: a tile of its columns is summed in vector registers and stored once
-(Md et al. 2021, Algorithm 3), while the rows of x that later nonzeros need are prefetched. Threads
-claim blocks of rows of about equal work one by one (its dynamic scheduling). Where rows of x are
-used again and again but do not fit in a cache, the matrix is split into column blocks, which are
-multiplied one after the other (its Algorithm 2; `column_blocks` chooses their number). One row of a
-block is summed by one thread in the order of its nonzeros, so the bits do not depend on the number
-of threads.
+Rows are computed one after the other. A tile of a row's columns is summed in vector registers and
+stored once (Md et al. 2021, Algorithm 3). Meanwhile the rows of x for later nonzeros are
+prefetched. Threads claim blocks of rows of about equal work one by one (dynamic scheduling in that
+paper). If rows of x are read many times but do not fit in a cache, the matrix is split into column
+blocks, which are multiplied one after the other (Algorithm 2 there; `column_blocks` chooses their
+number). One thread sums a row of a block in the order of its nonzeros, so the bits do not depend on
+the number of threads.
 
-Measured and left out, one thread, float32, times torch's product with 32-bit indices on
-soc-Slashdot0902, dblp-2010 and R-MAT scale 17, width 64, where this kernel takes 0.31, 0.39, 0.21:
-tiles in the outer loop 0.45, 0.68, 0.33; no prefetch 0.49, 0.58, 0.40; not reading the values 0.29,
-0.37, 0.23; stores past the cache 0.30, 0.34, 0.22, which the next reader of `out` pays for.
+Variants that were measured and dropped: one thread, float32, width 64, times as multiples of
+torch's product with 32-bit indices, on soc-Slashdot0902, dblp-2010 and R-MAT scale 17. This kernel
+takes 0.31, 0.39, 0.21; tiles in the outer loop 0.45, 0.68, 0.33; no prefetch 0.49, 0.58, 0.40;
+without reading the values 0.29, 0.37, 0.23; stores past the cache 0.30, 0.34, 0.22, but the next
+reader of `out` is slower.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from plancc_runtime.kernels.column_blocks import best_count, split
 from plancc_runtime.kernels.vectors import prefetch, spread, tiles
 
 PREFETCH = 32  # distance of the prefetch in nonzeros; 16 to 48 differ by less than 10%
-NEAR_PREFETCH = 8  # the same within a column block, whose rows of x are in a cache
-THREAD_WORK = 1 << 17  # multiplications that are worth another thread: about 40 microseconds
+NEAR_PREFETCH = 8  # distance within a column block, whose rows of x are in a cache
+THREAD_WORK = 1 << 17  # multiplications for which one more thread pays: about 40 microseconds
 
 # Fields of a call of the compiled code: addresses, sizes and flags.
 NEXT, BLOCKS, NUM_BLOCKS, ROW_PTR, COLUMNS, VALUES, NUM_ROWS, NNZ = range(8)
@@ -51,7 +52,7 @@ _BYTE = ir.IntType(8).as_pointer()
 
 
 class NumbaMatrix(SparseMatrix):
-    """The compiled product, on CPUs; rows are added, or scattered, in its one pass."""
+    """The compiled product, for CPUs; `add` and `rows` need no extra pass."""
 
     name = "numba"
 
@@ -70,18 +71,18 @@ class NumbaMatrix(SparseMatrix):
         columns = self._whole.columns
         if self.nnz and not 0 <= columns.min() <= columns.max() < matrix.shape[1]:
             raise InputError(f"a column index is outside of 0 to {matrix.shape[1] - 1}")
-        self._counts: dict[int, int] = {}  # of column blocks, by width
+        self._counts: dict[int, int] = {}  # number of column blocks, by width
         self._split: tuple[int, list[_RowRange]] = (1, [self._whole])
 
     def num_column_blocks(self, width: int) -> int:
-        """How many column blocks a product with `width` columns has: 1 for no split."""
+        """Return the number of column blocks of a product of this width; 1: no split."""
         count = self._counts.get(width)
         if count is None:
             bytes_of_row = width * self._whole.values.itemsize
             count = best_count(
                 self._whole.row_ptr, self._whole.columns, self.shape[1], bytes_of_row
             )
-            if count > 1 and self._split[0] > 1:  # one split serves all widths that ask for any
+            if count > 1 and self._split[0] > 1:  # all widths that need a split share one
                 count = self._split[0]
             self._counts[width] = count
         return count
@@ -92,7 +93,7 @@ class NumbaMatrix(SparseMatrix):
             self._pass(part, x, out, add or number > 0, rows)
 
     def _parts(self, count: int) -> list[_RowRange]:
-        """The matrix in column blocks, which are kept beside the whole."""
+        """Return the matrix in `count` column blocks, which are kept beside the whole matrix."""
         if count == 1:
             return [self._whole]
         kept, parts = self._split  # one read: several threads may multiply at once
@@ -106,7 +107,7 @@ class NumbaMatrix(SparseMatrix):
     def _pass(
         self, part: _RowRange, x: Tensor, out: Tensor, add: bool, rows: Tensor | None
     ) -> None:
-        """out = the product of a column block, by all threads."""
+        """Compute the product of a column block into `out`, on all threads."""
         width, num_rows = x.shape[1], len(part.row_ptr) - 1
         columns = tiles(width, x.element_size())
         call = np.zeros(CALL_SIZE, np.int64)  # one per call: several threads may multiply at once
@@ -136,7 +137,7 @@ class NumbaMatrix(SparseMatrix):
 
 
 class _RowRange:
-    """CSR arrays, the blocks of rows that threads claim, and the distance of the prefetch."""
+    """CSR arrays, the row blocks that threads claim, and the prefetch distance in nonzeros."""
 
     def __init__(
         self, row_ptr: np.ndarray, columns: np.ndarray, values: np.ndarray, distance: int = PREFETCH
@@ -148,7 +149,7 @@ class _RowRange:
 
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
-    """The product as a C function of the address of a call, compiled once and cached by numba."""
+    """Return the product as a C function of the address of a call; numba caches the code."""
     return cfunc("void(CPointer(int64))")(_product32 if dtype == torch.float32 else _product64)
 
 
@@ -160,20 +161,20 @@ def _product64(call: Any) -> None:
     _product(carray(call, CALL_SIZE), np.float64)
 
 
-# functions from here on have no annotations: numba infers the types of what it compiles
+# The functions below have no annotations: numba infers the types.
 @intrinsic(prefer_literal=True)
 def _tile(typing_context, num_bytes, csr, dense, row, add):  # type: ignore[no-untyped-def]
-    """out[to : to + w] = sum over begin <= k < end of values[k] * x[columns[k], first :].
+    """Compute out[to : to + w] = sum over begin <= k < end of values[k] * x[columns[k], first :].
 
-    The same from to + shift and first + shift. The sums are two vectors of w values, which LLVM
-    spreads over as many registers as it takes.
+    A second sum has to + shift and first + shift in place of to and first. The sums are two vectors
+    of w values; LLVM spreads each over as many registers as needed.
 
     Parameters:
         num_bytes (literal int): Bytes of w columns.
-        csr (tuple): columns and values, flat arrays; the distance of the prefetch.
+        csr (tuple): columns and values, flat arrays; the prefetch distance.
         dense (tuple): x and out, flat arrays; the width of x.
         row (tuple): begin, end, first (column), to (index into out), shift.
-        add (int): 1: the old values of out are added.
+        add (int): 1 to add the sums to the old values of out.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -219,7 +220,7 @@ def _tile(typing_context, num_bytes, csr, dense, row, add):  # type: ignore[no-u
                     pointer = builder.gep(line, [ir.Constant(_I64, offset)])
                     prefetch(builder, pointer)
                 if num_bytes.literal_value < 64:
-                    break  # both halves are in one line, or in two that are next to each other
+                    break  # both halves are in one cache line, or in two neighbouring lines
             value = spread(builder, builder.load(builder.gep(values.data, [k])), lanes)
             products = [
                 builder.fmul(part, value, flags=("contract",)) for part in load(x.data, place(k))
@@ -238,7 +239,7 @@ def _tile(typing_context, num_bytes, csr, dense, row, add):  # type: ignore[no-u
 
 
 def _arrays(context, builder, kinds, values):  # type: ignore[no-untyped-def]
-    """The members of a tuple, arrays as structures with `data` and `shape`."""
+    """Return the members of a tuple; arrays become structures with `data` and `shape`."""
     members = zip(kinds, cgutils.unpack_tuple(builder, values), strict=True)
     return [
         context.make_array(kind)(context, builder, member)
@@ -273,7 +274,7 @@ def _product(call, dtype):  # type: ignore[no-untyped-def]
                 call[OUTSIDE] = 1
                 continue
             if row_ptr[k] == row_ptr[k + 1] and add:
-                continue  # nothing is added
+                continue  # the row is empty: nothing to add
             for t in range(len(tiles)):
                 size, first = tiles[t, 0], tiles[t, 1]
                 row = (row_ptr[k], row_ptr[k + 1], first, i * width + first, tiles[t, 2])

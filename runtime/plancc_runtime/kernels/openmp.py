@@ -1,10 +1,11 @@
-"""Compiled functions on the OpenMP threads that torch already has.
+"""Compiled functions on the OpenMP threads of torch.
 
-A second pool would share the cores with torch's threads, which spin for some milliseconds after
-each of torch's operators: on two cores a product after a dense one took 4.9 ms with threads of its
-own, 2.8 ms with torch's, 5.4 ms on one thread. numba's "omp" layer is such a second pool where
-torch brings its own libgomp, and two threads must not enter its "workqueue" layer; the choice of
-either holds for the whole process, which may be the user's.
+A second pool of threads would share the cores with torch's threads, which spin for some
+milliseconds after each of torch's operators. On two cores, a sparse product after a dense product
+took 4.9 ms with its own threads, 2.8 ms with torch's threads, and 5.4 ms on one thread. numba's
+"omp" layer is such a second pool if torch brings its own libgomp; numba's "workqueue" layer must
+not be entered by two threads. The choice of a layer holds for the whole process, which may be the
+user's.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ import torch
 def run(function: Any, argument: int, threads: int) -> None:
     """Call `function(argument)` on `threads` threads at once, and return when all have returned.
 
-    Any number of Python threads may do so at the same time, each with a separate team.
+    Several Python threads may do this at the same time, each with a separate team.
 
     Parameters:
         function (numba cfunc, void(pointer)): It divides the work itself, and must be right with
-            any number of threads. Not holding the GIL, it must not touch Python objects.
-        argument: Address, valid until this returns.
-        threads: At least 1. Where torch was built without OpenMP, one thread is used.
+            any number of threads. It runs without the GIL, so it must not touch Python objects.
+        argument: Address that is valid until this function returns.
+        threads: Number of threads, at least 1. One thread is used if torch has no OpenMP.
     """
     parallel = _parallel() if threads > 1 else None
     if parallel is None:
@@ -35,14 +36,15 @@ def run(function: Any, argument: int, threads: int) -> None:
         parallel(function.address, argument, threads, 0)
 
 
-_CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # without the GIL
+_CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # releases the GIL during the call
 
 
 @cache
 def _parallel() -> Any:
-    """GOMP_parallel of torch's OpenMP (LLVM's and Intel's libraries have it too), or None.
+    """Return GOMP_parallel of torch's OpenMP, or None. LLVM's and Intel's OpenMP have it too.
 
-    Looked up through the library that depends on it, under any file name.
+    It is looked up in libtorch_cpu, which depends on OpenMP, so the file name of OpenMP is not
+    needed.
     """
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))

@@ -1,10 +1,10 @@
-"""Orders of a rank's rows that keep the rows of x that a product gathers in a cache.
+"""Orders of a rank's rows for which a product finds more rows of x in a cache.
 
-Measured with the numba kernel, one thread, float32, widths 32, 64, 128, times the time in the order
-of the file: soc-Slashdot0902 rcm 1.20, 0.97, 0.93, degree 1.10, 0.94, 0.91; dblp-2010 rcm 0.99,
-1.12, 1.16, degree 1.48, 1.66, 1.61; R-MAT scale 17 rcm 0.95, 0.84, 0.74, degree 0.89, 0.76, 0.79.
-So neither pays in general where the given order is a natural one. After a random order (0.9 to
-2.8), rcm returns to 0.7 to 1.2.
+Times as multiples of the time in the order of the file, measured with the numba kernel, one thread,
+float32, widths 32, 64, 128: soc-Slashdot0902 rcm 1.20, 0.97, 0.93, degree 1.10, 0.94, 0.91;
+dblp-2010 rcm 0.99, 1.12, 1.16, degree 1.48, 1.66, 1.61; R-MAT scale 17 rcm 0.95, 0.84, 0.74, degree
+0.89, 0.76, 0.79. So neither order pays in general if the given order is a natural one. A random
+order takes 0.9 to 2.8; rcm after a random order takes 0.7 to 1.2.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ ORDERS = ("none", "rcm", "degree")
 
 
 def cache_order(pattern: csr_matrix, method: str, num_interior: int | None = None) -> np.ndarray:
-    """A new order of rows, and with them of the own columns.
+    """Return a new order of rows and of own columns.
 
     Parameters:
         pattern (csr_matrix[m, >= m]): Columns from m on (halo rows) are ignored, and so are values.
-        method ({"none", "rcm", "degree"}): "none" keeps the order; "rcm" is reverse Cuthill-McKee
-            of the symmetrised own block, which brings neighbours close; "degree" puts the rows that
-            most rows need first, so that they share pages and cache sets.
-        num_interior: Rows before this one stay before the others; among themselves both kinds are
-            in the method's order.
+        method ({"none", "rcm", "degree"}): "none" keeps the order. "rcm" is reverse Cuthill-McKee
+            of the symmetrised own block, which brings neighbours close. "degree" puts rows that
+            many rows need first, so that these rows share pages and cache sets.
+        num_interior: Number of interior rows. They stay before the boundary rows; both kinds are
+            put in the method's order.
 
     Returns:
-        int64[m]: Old row of every new one: ``pattern[order][:, order]`` is the own block in the new
+        int64[m]: Old row of every new row. ``pattern[order][:, order]`` is the own block in the new
             order.
 
     Raises:

@@ -1,8 +1,8 @@
-"""Gathering and adding rows around an exchange.
+"""Gathering and adding rows before and after an exchange.
 
-Times the time of copying the received rows (20,000 rows of 80,000 to 100,000 of 300,000, widths 32
-and 128, one thread): index_select 1.2 to 2.5, index_add_ 1.8 to 4.6, `add_rows` 1.1 to 2.5. With
-several threads index_add_ starts them once per row.
+Times as multiples of the time to copy the received rows (20,000 of 80,000 rows to 100,000 of
+300,000 rows, widths 32 and 128, one thread): index_select 1.2 to 2.5, index_add_ 1.8 to 4.6,
+`add_rows` 1.1 to 2.5. With several threads, index_add_ starts the threads once per row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plancc.kernel import njit
 
 
 def pack(x: Tensor, rows: Tensor, out: Tensor) -> None:
-    """out[k] = x[rows[k]]; shapes [n, d], int64[m], [m, d].
+    """Compute out[k] = x[rows[k]]. Shapes of x, rows and out: [n, d], int64[m], [m, d].
 
     Raises:
         IndexError: If a row is outside of x.
@@ -26,7 +26,9 @@ def pack(x: Tensor, rows: Tensor, out: Tensor) -> None:
 
 
 def add_rows(out: Tensor, rows: Tensor, received: Tensor) -> None:
-    """out[rows[k]] += received[k] for k = 0, 1, ...; the same bits with any number of threads.
+    """Compute out[rows[k]] += received[k] for k = 0, 1, ...
+
+    The result has the same bits with any number of threads.
 
     Parameters:
         out: Tensor[n, d].
@@ -35,12 +37,12 @@ def add_rows(out: Tensor, rows: Tensor, received: Tensor) -> None:
         received: Tensor[m, d].
 
     Raises:
-        InputError: If a row is outside of `out`; on CPUs before anything is added. torch's
-            IndexError on GPUs and of bfloat16.
+        InputError: If a row is outside of `out`; nothing is added then. On GPUs and for bfloat16,
+            torch raises IndexError instead.
     """
     if out.device.type != "cpu":
         out.index_put_((rows,), received, accumulate=True)  # index_add_ would use atomics
-    elif out.dtype == torch.bfloat16:  # NumPy has no such numbers
+    elif out.dtype == torch.bfloat16:  # NumPy has no bfloat16
         out.index_add_(0, rows, received)
     elif not _add_rows(out.numpy(), rows.numpy(), received.numpy()):
         raise InputError(f"a received row should be added to a row outside of 0 to {len(out) - 1}")

@@ -1,7 +1,7 @@
-"""Local sparse products: the kernels, and which a device has.
+"""Kernels of local sparse products, and the usual kernel of a device.
 
-Measured by ``python -m benchmarks kernels``; "numba" takes 0.2 to 0.5 of torch's time at widths 32
-to 128 and about as long at widths below 8.
+``python -m benchmarks kernels`` measures the kernels. "numba" takes 0.2 to 0.5 of torch's time at
+widths 32 to 128, and about as long as torch at widths below 8.
 """
 
 from __future__ import annotations
@@ -33,15 +33,14 @@ def prepare(
 
     Parameters:
         matrix (csr_matrix[m, n]): Its arrays may be kept and must not change afterwards. Unsorted
-            columns and repeated entries are allowed; entries are added in the order in which they
-            stand.
+            columns and repeated entries are allowed; entries are added in their order.
         dtype: torch.float32 or torch.float64.
         device: Device of x and out.
-        kernel: A name in `KERNELS`: "numba" (CPUs), "torch" (CPUs by MKL, GPUs by cuSPARSE).
+        kernel: Name in `KERNELS`: "numba" (CPUs), "torch" (CPUs by MKL, GPUs by cuSPARSE).
 
     Raises:
-        InputError: If the kernel is unknown, does not work on the device or takes no matrix of this
-            size, or for another dtype.
+        InputError: If the kernel is unknown, does not work on the device, or does not take a matrix
+            of this size, or if the dtype is another.
     """
     if dtype not in (torch.float32, torch.float64):
         raise InputError(f"dtype {dtype}: sparse products need float32 or float64")
@@ -49,5 +48,5 @@ def prepare(
 
 
 def usual_kernel(device: torch.device) -> str:
-    """Name of the kernel that is quickest on a device; others have no compiled one."""
+    """Return the name of the quickest kernel of a device: compiled code exists for CPUs only."""
     return "numba" if device.type == "cpu" else "torch"

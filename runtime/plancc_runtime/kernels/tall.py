@@ -1,10 +1,10 @@
 """Products of many rows with a small matrix, compiled for this CPU.
 
-Eight rows times two vectors of columns are summed in registers, term by term, and stored once with
-bias and activation (Goto and van de Geijn: Anatomy of High-Performance Matrix Multiplication, ACM
-TOMS 34, 2008; nothing is packed, since the small matrix is in a cache). The rows that follow are
-prefetched. Back, a block of rows is read once for the mask of the activation and all gradients. The
-bits do not depend on the number of threads.
+A tile of eight rows and two vectors of columns is summed in registers, term by term, and stored
+once with bias and activation (Goto and van de Geijn: Anatomy of High-Performance Matrix
+Multiplication, ACM TOMS 34, 2008; without packing, since the small matrix is in a cache). Later
+rows are prefetched. The backward pass reads a block of rows once, for the mask of the activation
+and all gradients. The bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from plancc_runtime.kernels.claims import claim, pointer
 from plancc_runtime.kernels.vectors import prefetch, spread, tiles
 from plancc_runtime.workspace import empty
 
-THREAD_WORK = 1 << 20  # multiplications that are worth another thread
-AT_ONCE = 8  # rows of a tile, of two vectors each: half the registers of AVX-512
-FEW = 2  # rows that are summed at once with fewer registers
+THREAD_WORK = 1 << 20  # multiplications for which one more thread pays
+AT_ONCE = 8  # rows of a tile; with two vectors each they fill half the registers of AVX-512
+FEW = 2  # rows that are summed at once if there are fewer registers
 WIDEST = 128  # bytes of a tile's columns
-AHEAD = 16  # terms of a row in a line of the cache; terms that are prefetched
-BLOCK = 128  # rows that stay in a cache from one product to the next
-SHARE = 1024  # rows, at least, of one sum of the weight's gradient
-SHARES = 32  # most of these sums
+AHEAD = 16  # float32 terms in a cache line, and distance of the prefetch in terms
+BLOCK = 128  # rows of a block, which stays in a cache from one product to the next
+SHARE = 1024  # least number of rows in one partial sum of the weight's gradient
+SHARES = 32  # largest number of these partial sums
 
 # Fields of a call: sizes, and addresses of contiguous arrays (0: none).
 NEXT, NUM_ROWS, SHARE_ROWS, D_IN, D_OUT, NUM_IN, NUM_OUT, TILES_IN, TILES_OUT = range(9)
@@ -43,17 +43,23 @@ X, WEIGHT, OUT, BIAS, FLAGS, G, MASKED, MASKED_STEP, OF_X, OF_WEIGHT, OF_BIAS, O
 CALL_SIZE = 21
 ADD, RELU = 1, 2  # flags
 
-_ONE = np.ones(1, np.float32)  # sums are products with it
+_ONE = np.ones(1, np.float32)  # a sum of rows is a product with 1
 _I64, _FLOAT = ir.IntType(64), ir.FloatType()
 
 
 def forward(
     x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, add: bool, rectified: bool
 ) -> None:
-    """out = x weight + bias, added to out with `add`; max(., 0) of it if `rectified`.
+    """Compute out = x weight + bias, or out += x weight + bias, then max(., 0) if `rectified`.
 
-    Shapes: Tensor[m, d_in], Tensor[d_in, d_out], Tensor[d_out], Tensor[m, d_out], of float32 on the
-    CPU; `out` is contiguous.
+    All tensors are float32 on the CPU.
+
+    Parameters:
+        x: Tensor[m, d_in].
+        weight: Tensor[d_in, d_out].
+        bias: Tensor[d_out] or None.
+        out (Tensor[m, d_out]): Result; contiguous.
+        add: Whether the product is added to `out`.
     """
     bias = None if bias is None else bias.contiguous()
     flags = ADD * add | RELU * rectified
@@ -68,13 +74,14 @@ def backward(
     of_x: Tensor | None,
     masked: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of x weight + bias, from g, that of the result.
+    """Compute the gradients of x weight + bias, given the gradient g of the result.
 
     Parameters:
-        x, weight, g: Tensor[m, d_in], Tensor[d_in, d_out], Tensor[m, d_out], as in `forward`.
+        x, weight: Operands, as in `forward`.
+        g (Tensor[m, d_out]): Gradient of the result.
         out (Tensor[m, d_out], optional): The result, if it was rectified.
         of_x (Tensor[m, d_in], optional): Gets the gradient of x.
-        masked (Tensor[m, d_out], optional): Gets g where `out` is positive, else 0.
+        masked (Tensor[m, d_out], optional): Gets g at entries at which `out` is positive, else 0.
 
     Returns:
         Tensor[d_in, d_out], Tensor[d_out]: Gradients of weight and bias.
@@ -98,7 +105,13 @@ def _at(array: Tensor | None) -> int:
 
 
 def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
-    """Call a function; `right`: weight or, back, its transpose; `others`: fields from `OUT` on."""
+    """Call a compiled function.
+
+    Parameters:
+        right: The weight or, in the backward pass, its transpose.
+        share: Number of rows in one partial sum of the backward pass.
+        others: Fields of the call from `OUT` on.
+    """
     d_in, d_out = sizes = x.shape[1], right.numel() // x.shape[1]
     of_in, of_out = (tiles(width, x.element_size(), WIDEST) for width in sizes)
     call = np.zeros(CALL_SIZE, np.int64)
@@ -112,7 +125,7 @@ def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
 
 @cache
 def _compiled(name: str) -> Any:
-    """A function of the address of a call, compiled once and cached by numba."""
+    """Return a C function of the address of a call; numba caches the code."""
     return cfunc("void(CPointer(int64))")({"forward": _forward, "backward": _backward}[name])
 
 
@@ -148,7 +161,7 @@ def _backward(address: Any) -> None:
             g = call[G] + 4 * d_out * first
             if call[OUT]:
                 at = number * call[MASKED_STEP]
-                if call[MASKED_STEP] > BLOCK:  # the whole of it is wanted
+                if call[MASKED_STEP] > BLOCK:  # the caller wants all rows of it
                     at = first
                 given, g = g, call[MASKED] + 4 * d_out * at
                 out = call[OUT] + 4 * d_out * first
@@ -173,14 +186,14 @@ def _floats(address, rows, width):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _mask(g, out, into):  # type: ignore[no-untyped-def]
-    """into = g where out is positive, else 0."""
+    """Set into = g at entries at which out is positive, else 0."""
     for k in range(len(g)):
         into[k] = np.float32(0) if out[k] <= 0 else g[k]
 
 
 @njit(nogil=True)
 def _product(rows, left, right, out, bias, flags, tiles):  # type: ignore[no-untyped-def]
-    """The product of `_tile`, for any number of rows and all tiles of the columns."""
+    """Compute the products of `_tile` for any number of rows and all tiles of the columns."""
     a, a_step, term_step, terms = left
     (b, b_step), (c, c_step) = right, out
     r = 0
@@ -198,17 +211,20 @@ def _product(rows, left, right, out, bias, flags, tiles):  # type: ignore[no-unt
 
 @intrinsic
 def _tile(typing_context, rows, size, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
-    """out[r, :] = epilogue(sum over k < terms of left[r, k] right[k, :]) of rows r of two vectors.
+    """Compute out[r, :] = epilogue(sum over k < terms of left[r, k] right[k, :]) for some rows r.
+
+    A row of out is two vectors. The epilogue adds the old values of out and the bias, and applies
+    the activation.
 
     Parameters:
-        rows (int): How many rows: `AT_ONCE` or 1.
+        rows (int): Number of rows: `AT_ONCE` or 1.
         size (int): Bytes of a vector: a power of two from 4 to half of `WIDEST`.
         left (tuple): Address; bytes from a row to the next, and from a term to the next; terms.
         right (tuple): Address; bytes from a term to the next.
-        out (tuple): Address; bytes from a row to the next, and from the first vector to the second,
-            here, in `right` and in `bias`.
+        out (tuple): Address; bytes from a row to the next; bytes from the first vector to the
+            second, also in `right` and in `bias`.
         bias (int): Address, or 0.
-        flags (int): `ADD` and `RELU`.
+        flags (int): Sum of `ADD` and `RELU`, or 0.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]

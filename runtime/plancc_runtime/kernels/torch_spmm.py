@@ -14,9 +14,9 @@ from plancc_runtime.kernels.base import SparseMatrix
 
 
 class TorchMatrix(SparseMatrix):
-    """``torch.addmm`` on a CSR tensor with 32-bit indices where they suffice.
+    """``torch.addmm`` on a CSR tensor, with 32-bit indices if these suffice.
 
-    `add` and `rows` are passes of their own over the rows, and need a dense temporary of m rows.
+    `add` and `rows` are separate passes over the rows, and need a dense temporary of m rows.
     """
 
     name = "torch"
@@ -41,7 +41,10 @@ class TorchMatrix(SparseMatrix):
         shape: tuple[int, int],
         transposed: bool = False,
     ) -> Self:
-        """From CSR on the device where products will be, or the transpose of it."""
+        """Return the matrix of CSR arrays on the device of the products, or its transpose.
+
+        `shape` is the shape of the CSR matrix.
+        """
         made = cls.__new__(cls)
         made.shape = (shape[1], shape[0]) if transposed else shape
         made.nnz, made.dtype, made.device = len(value), value.dtype, value.device
@@ -63,9 +66,9 @@ class TorchMatrix(SparseMatrix):
 def multiply(
     ptr: Tensor, index: Tensor, value: Tensor, x: Tensor, out: Tensor | None = None
 ) -> Tensor:
-    """out[i] = sum of value[e] x[j] over the nonzeros e = (i, j), with values for one product.
+    """Return out[i] = sum of value[e] x[j] over the nonzeros e = (i, j), for one product only.
 
-    Shapes: [m + 1], [nnz], [nnz], [n, d], [m, d].
+    Shapes of the arguments in order: [m + 1], [nnz], [nnz], [n, d], [m, d].
     """
     out = x.new_empty(len(ptr) - 1, x.shape[1]) if out is None else out
     if not len(index):
@@ -75,7 +78,10 @@ def multiply(
 
 
 def sampled_product(ptr: Tensor, index: Tensor, g: Tensor, x: Tensor) -> Tensor:
-    """<g[i], x[j]> for the nonzeros (i, j): [nnz] from [m + 1], [nnz], [m, d], [n, d]."""
+    """Return <g[i], x[j]> for the nonzeros (i, j): Tensor[nnz].
+
+    Shapes of the arguments in order: [m + 1], [nnz], [m, d], [n, d].
+    """
     zero = g.new_zeros(len(index))
     if not len(index):
         return zero
@@ -86,7 +92,7 @@ def sampled_product(ptr: Tensor, index: Tensor, g: Tensor, x: Tensor) -> Tensor:
 def _csr(
     ptr: Tensor, index: Tensor, value: Tensor, transposed: bool = False, **options: Any
 ) -> Tensor:
-    """A CSR tensor, from CSC where `transposed`."""
+    """Return a CSR tensor; if `transposed`, the arrays are those of its CSC form."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse", UserWarning)  # "is in beta state"
         if transposed:

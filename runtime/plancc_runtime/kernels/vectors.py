@@ -1,4 +1,4 @@
-"""Vector instructions of compiled products, and how they cover the columns of a row."""
+"""Vector instructions of compiled products, and the vectors that cover the columns of a row."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ _I32, _BYTE = ir.IntType(32), ir.IntType(8).as_pointer()
 
 @cache
 def tiles(width: int, item: int, most: int = 256) -> np.ndarray:
-    """int64[t, 3] (bytes of a half, first column, columns from the first half to the second).
+    """Return the tiles that cover `width` columns of `item` bytes each: int64[tiles, 3].
 
-    A tile of at most `most` bytes is summed at once, in two vectors of a power of two of bytes.
-    They overlap where the rest of a row is no power of two; then they hold the same sums. The array
-    is kept for ever: compiled functions have its address.
+    A row of the result has the bytes of a half tile, the first column, and the distance in columns
+    between the first and the second half. A tile of at most `most` bytes is summed at once, in two
+    vectors (its halves), each of a power of two of bytes. The halves overlap if the rest of a row
+    is not a power of two; both then hold the same sums in the overlap. The array is cached for
+    ever, since compiled functions have its address.
     """
     found, first = [], 0
     while first < width:
@@ -28,7 +30,7 @@ def tiles(width: int, item: int, most: int = 256) -> np.ndarray:
 
 
 def spread(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
-    """A vector with the same number in all lanes."""
+    """Return a vector with the same number in all lanes."""
     undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     everywhere = ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes)
     one = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
@@ -36,7 +38,7 @@ def spread(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
 
 
 def prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
-    """Fetch the line at an address, an integer or a pointer to bytes, into the nearest cache."""
+    """Prefetch the cache line at an address, an integer or a byte pointer, to the nearest cache."""
     kinds = [_BYTE, _I32, _I32, _I32]
     function = builder.module.declare_intrinsic(
         "llvm.prefetch", (_BYTE,), fnty=ir.FunctionType(ir.VoidType(), kinds)

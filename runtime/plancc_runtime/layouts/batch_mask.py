@@ -29,7 +29,7 @@ from plancc.sampling.batch import Floats
 from plancc.sampling.kernels import ascending, distinct, found_in, order_by_vertex
 from plancc_runtime.layouts.batch_seeds import Seeds
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import halo_vertices
+from plancc_runtime.layouts.halo import halo_vertices
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_lists
 

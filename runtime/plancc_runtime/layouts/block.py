@@ -1,8 +1,8 @@
 """One rank's share of one layer's sparse product, as a value.
 
-A plan's slice is one block that serves all layers. A block may be rectangular: where only some rows
-of a layer's output are wanted, its outputs are fewer than its inputs. Below the outputs, a block of
-an edge plan has folded rows: partial sums for outputs of other ranks.
+A plan's slice is one block that serves all layers. A block may be rectangular: it has fewer outputs
+than inputs if only some rows of a layer's output are wanted. The block of an edge plan has folded
+rows below its outputs: partial sums for outputs of other ranks.
 
             own inputs       halo rows
           +------------+---------------+
@@ -31,11 +31,11 @@ NONZEROS = ("plan", "edges", "closed")
 
 @dataclass(frozen=True, eq=False)
 class Nonzeros:
-    """The nonzeros of every row of messages, by their numbers.
+    """Numbers of the nonzeros that use each row of some messages.
 
     Attributes:
         ptr: int64[rows + 1].
-        number (int32[nonzeros]): Of a row r those at ``ptr[r]:ptr[r + 1]``, ascending.
+        number (int32[nonzeros]): Row r has the numbers ``number[ptr[r]:ptr[r + 1]]``, ascending.
     """
 
     ptr: Int64Array
@@ -44,17 +44,17 @@ class Nonzeros:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """The numbers that random draws know rows and nonzeros of messages by (`layouts.boundary`).
+    """Numbers that identify rows and nonzeros of messages in random draws (`layouts.boundary`).
 
-    They stay with them when others are left out, so that a block of fewer rows draws of every row
-    what the whole one does.
+    A row keeps its numbers when other rows are dropped from the block. So a smaller block draws the
+    same result for a row as the whole block.
 
     Attributes:
         received, sent (int32[num_halo], int32[sent rows]): Place of every row in its message of the
             whole block.
-        uses: Nonzeros of every halo row, in the order of their rows; numbered so in the whole
-            block. Where boundary edges are sampled.
-        uses_sent: Those that the receiver of every sent row has; likewise.
+        uses: Nonzeros of every halo row, numbered from 0 in the whole block in the order of their
+            rows; None unless boundary edges are sampled.
+        uses_sent: Nonzeros that the receiver has in the column of every sent row; None likewise.
     """
 
     received: Int32Array
@@ -70,27 +70,28 @@ class Block(WithColumns):
     Attributes:
         inputs (int32[num_inputs]): Vertex of every own row of the layer's input.
         outputs (int64[num_outputs] or None): Place of every own row of the layer's output among the
-            inputs, ascending; None: they are the same rows. Of a process grid
-            (`layouts.grid_block`), the column of its diagonal, -1 where another rank has it.
+            inputs, ascending; None if outputs and inputs are the same rows. In a process grid
+            (`layouts.grid_block`): the column of the row's diagonal, -1 if another rank has it.
         row_ptr, column, value (int64[num_local_rows + 1], int32[nonzeros], float[nonzeros]): Local
             CSR; rows numbered [own outputs | folded rows], columns [own inputs | halo rows],
             distinct in a row. Nonzeros of the diagonal are in own outputs only.
-        expand: Input rows go to the peers, from whom halo rows come.
-        self_loops: Whether nonzeros of the diagonal were added by normalising, and are no edges.
-        halo (int32[num_halo] or None): Vertex of every halo row, where something is drawn by it:
-            for samples, for dropout of nonzeros, and in mini-batches.
-        numbering: What draws know rows and nonzeros by; likewise.
-        edges (int64[num_local_rows] or None): Edges of every row, where `row_ptr` has fewer: before
-            `boundary.draw` left some out, or of all ranks, as `whole_counts.with_whole_rows`
-            counted them.
-        closed_edges (int64[num_local_rows] or None): The latter, and the row's own vertex where it
-            is no edge.
-        scale: What it multiplied edges in own and in halo columns by.
-        factor (float64[nonzeros] or None): What a mini-batch multiplied the values by; None: 1.
-        columns: What nonzeros carry beside their values, where layers read it. With a column
-            "relation" the columns of a row are not distinct.
-        fold: Folded rows go to the peers, whose partial rows come for own outputs; None: there are
-            none on any rank.
+        expand: Exchange that sends input rows to the peers and receives halo rows.
+        self_loops: Whether normalising added the nonzeros of the diagonal, which are then no edges.
+        halo (int32[num_halo] or None): Vertex of every halo row; None unless draws need it: samples
+            of the boundary, dropout of nonzeros, and mini-batches.
+        numbering: Numbers of rows and nonzeros in draws; None unless the boundary is sampled.
+        edges (int64[num_local_rows] or None): Edges of every row if `row_ptr` counts fewer: the
+            edges before `boundary.draw` dropped some, or the edges on all ranks that
+            `whole_counts.with_whole_rows` counted.
+        closed_edges (int64[num_local_rows] or None): Edges of every row on all ranks, plus 1 if the
+            row has no edge to itself.
+        scale: Factors by which `boundary.draw` multiplied edges in own and in halo columns.
+        factor (float64[nonzeros] or None): Factors by which a mini-batch multiplied the values;
+            None: 1.
+        columns: Columns of the nonzeros that layers read, beside the values. In a block with a
+            column "relation", a row may have several nonzeros in one column.
+        fold: Exchange that sends folded rows to their owners and receives partial rows for own
+            outputs; None if no rank has folded rows.
     """
 
     inputs: Int32Array
@@ -112,7 +113,7 @@ class Block(WithColumns):
     def of_part(
         cls, part: Part, self_loops: bool, factor: npt.NDArray[np.float64] | None = None
     ) -> Block:
-        """The block of a plan's slice, for any layer."""
+        """Return the block of a plan's slice, for any layer."""
         return cls(
             inputs=part.global_id,
             outputs=None,
@@ -144,7 +145,7 @@ class Block(WithColumns):
 
     @property
     def num_sent(self) -> int:
-        """Rows that this rank sends in one product, in both steps."""
+        """Rows that this rank sends in one product, in its expand and its fold."""
         return self.expand.send.volume + self.num_folded
 
     @property
@@ -156,19 +157,20 @@ class Block(WithColumns):
         return self.num_inputs + self.num_halo
 
     def output_places(self) -> Int64Array:
-        """`outputs`, also where they are all inputs."""
+        """Place of every output among the inputs: `outputs`, or 0, 1, ... if that is None."""
         return np.arange(self.num_inputs) if self.outputs is None else self.outputs
 
     def with_coefficients(self, name: str, dtype: npt.DTypeLike = np.float64) -> Block:
-        """The same pattern with other values.
+        """Return the block with other values. All names but "plan" drop a diagonal that was added.
 
         Parameters:
-            name: "plan": as the plan has them. "sum": 1 for every edge. "mean": 1 / edges of the
-                row. "closed-mean": the mean over the edges and the row's own vertex. In a sampled
-                block they come from the whole one, with edges multiplied by `scale`: the sample
-                stays unbiased. Of a mini-batch a sum is multiplied by `factor`; a mean is that of
+            name: "plan": the plan's values. "sum": 1 for every edge. "mean": 1 / edges of the row.
+                "closed-mean": the mean over the edges and the row's own vertex, with a diagonal
+                nonzero in every own row. A sampled block
+                divides by the edges of the whole block and multiplies edges by `scale`, so that the
+                sample stays unbiased. A mini-batch multiplies a sum by `factor`; its mean is over
                 the edges that are left.
-            dtype: Of the other values where nothing multiplies them.
+            dtype: Type of values that are not the plan's and that no factor multiplies.
         """
         if name == "plan":
             return self
@@ -193,12 +195,14 @@ class Block(WithColumns):
         return replace(block, value=value)
 
     def with_nonzeros(self, name: str) -> Block:
-        """The nonzeros that `NONZEROS` names; messages stay as they are.
+        """Return the block with the nonzeros that a name in `NONZEROS` selects.
+
+        Messages do not change.
 
         Parameters:
-            name: "plan": all that the plan has. "edges": without the diagonal that normalising
-                added. "closed": the edges, and the diagonal of every row (of value 1 where it is no
-                edge).
+            name: "plan": all nonzeros of the plan. "edges": all but the diagonal that normalising
+                added. "closed": the edges, and the diagonal of every row (with value 1 unless it is
+                an edge).
         """
         if name == "plan":
             return self
@@ -206,7 +210,7 @@ class Block(WithColumns):
         return edges if name == "edges" else edges.closed()
 
     def closed(self) -> Block:
-        """With a diagonal nonzero in every own row, of value 1 where there was none."""
+        """Return the block with a diagonal nonzero in every own row; new ones have value 1."""
         loops = np.concatenate([[0], np.cumsum(self._diagonal())])[self.row_ptr]
         places = self.output_places()
         missing = np.flatnonzero((np.diff(loops[: self.num_outputs + 1]) == 0) & (places >= 0))
@@ -219,23 +223,26 @@ class Block(WithColumns):
             column=np.insert(self.column, at, places),
             value=np.insert(self.value, at, 1),
             factor=None if self.factor is None else np.insert(self.factor, at, 1),
-            columns={},  # which the diagonal does not have
+            columns={},  # a new diagonal nonzero has no entry in the columns
         )
 
     def whole_degree(self, nonzeros: str) -> Int64Array:
-        """Nonzeros of every row on all ranks, once they are counted (`layouts.whole_counts`)."""
+        """Nonzeros of every row on all ranks: int64[num_local_rows].
+
+        `layouts.whole_counts` must have counted them.
+        """
         closed = nonzeros == "closed" or (nonzeros == "plan" and self.self_loops)
         counts = self.closed_edges if closed else self.edges
         assert counts is not None
         return counts
 
     def _diagonal(self) -> npt.NDArray[np.bool_]:
-        """Which nonzeros are on the diagonal."""
+        """Whether each nonzero is on the diagonal: bool[nonzeros]."""
         places = np.concatenate([self.output_places(), np.full(self.num_folded, -1)])
         return self.column == np.repeat(places, np.diff(self.row_ptr))
 
     def without_added_diagonal(self) -> Block:
-        """Without the diagonal if normalising added it; messages stay as they are."""
+        """Return the block without a diagonal that normalising added. Messages do not change."""
         if not self.self_loops:
             return self
         row_ptr, edges = _edges(self.row_ptr, self.column, self.output_places())
@@ -252,7 +259,11 @@ class Block(WithColumns):
 
 @njit(cache=True, nogil=True)
 def _edges(row_ptr: Any, column: Any, diagonal: Any) -> Any:
-    """Nonzeros off the diagonal, of which row i has column ``diagonal[i]``: row_ptr, which."""
+    """Select the nonzeros off the diagonal; row i has its diagonal in column ``diagonal[i]``.
+
+    Returns:
+        int64[rows + 1], bool[nonzeros]: New row pointers, and whether each nonzero is kept.
+    """
     new_ptr = np.zeros(len(row_ptr), dtype=np.int64)
     kept = np.empty(len(column), dtype=np.bool_)
     size = 0

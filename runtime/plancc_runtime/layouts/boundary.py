@@ -1,23 +1,23 @@
-"""Random subsets of a block's boundary or edges, others in every epoch (Wan et al. 2022).
+"""Random subsets of a block's boundary or edges, drawn anew in every epoch (Wan et al. 2022).
 
     boundary sampling (BNS-GCN, Algorithm 1)   halo rows are kept with probability p, times 1/p
     boundary edge sampling (Section 4.3)       nonzeros in halo columns, with q, times 1/q
     DropEdge (Rong et al. 2020)                all edges, with q, times 1/q
 
-All three keep the expected product: E[A~ H] = A H. (Rong et al. normalise again what is left, which
-does not.) What is drawn is a function of seed, epoch, sender, receiver and place in the message, or
-of the two vertices for DropEdge, so that no index is sent. Places are those in the messages of all
-rows (`block.Numbering`): a block without dead rows draws what the whole one does, and a sample of
-its rows is what it has of the whole one's sample.
+All three keep the expected product: E[A~ H] = A H. (Rong et al. normalise the remaining edges again
+and do not keep it.) A draw is a function of seed, epoch, sender, receiver and place in the message;
+a draw of DropEdge is a function of seed, epoch and the edge's two vertices. So no index is sent.
+Places are counted in the messages of the whole block (`block.Numbering`): a block without dead rows
+draws the same result for each of its rows as the whole block.
 
 - boundary sampling: both ends of a message draw which of its rows travel;
-- boundary edge sampling: nonzero a of a halo row is kept if draw a of that row says so. The sender
-  knows from the start which nonzeros its row has at the receiver (`ready_to_draw`), and sees that
-  none is kept and the row need not travel;
-- DropEdge is the same for every partition. It does not look at the boundary: all halo rows
-  travel, but for few in the paper's Table 9 too.
+- boundary edge sampling: draw a of a halo row decides whether nonzero a of the row is kept. The
+  sender knows from the start which nonzeros its row has at the receiver (`ready_to_draw`). So the
+  sender sees when no nonzero is kept, and does not send the row;
+- DropEdge drops the same edges for every partition. It does not look at the boundary: nearly all
+  halo rows travel, as in the paper's Table 9.
 
-All layers of an epoch share the sample if they are given the same block.
+Layers with the same block share the sample of an epoch.
 """
 
 from __future__ import annotations
@@ -33,27 +33,28 @@ from plancc.kernel import njit
 from plancc.plan.exchange import BoolArray, Exchange, Int32Array, Int64Array, places
 from plancc.sampling.counter import bits, key_of, unit
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering
+from plancc_runtime.layouts.halo import halo_vertices
 from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.row_numbers import send_lists, send_numbers
+from plancc_runtime.transport.row_numbers import send_lists
 
 _ROWS, _NONZEROS, _EDGES = range(3)  # streams of random numbers
 _NO_NONZEROS = Nonzeros(np.zeros(1, np.int64), np.empty(0, np.int32))
 
 
 def ready_to_draw(block: Block, sampling: Sampling, transport: Transport) -> Block:
-    """The block with what its rank must know of its peers to draw samples. Collective.
+    """Return the block with the peers' numbers that its rank needs to draw samples. Collective.
 
-    Once for the whole block, at the start; `live.live_blocks` keeps it right. The vertices of halo
-    rows are 4 bytes per row moved, what boundary edge sampling needs as much, and 4 bytes per
-    nonzero in a halo column.
+    Called once for the whole block, at the start; `live.live_blocks` updates the numbers. Ranks
+    send 4 bytes per row moved for the vertices of halo rows. Boundary edge sampling sends 4 bytes
+    more per row moved, and 4 bytes per nonzero in a halo column.
     """
     block = replace(numbered(block, sampling), halo=halo_vertices(block, transport))
     return with_uses_sent(block, transport)
 
 
 def numbered(block: Block, sampling: Sampling) -> Block:
-    """The block with the `Numbering` of the whole one, but for `uses_sent`; not collective."""
+    """Return the whole block with its `Numbering`, without `uses_sent`. Not collective."""
     uses = None
     if sampling.boundary_edges is not None:
         used = np.bincount(_halo_columns(block), minlength=block.num_halo)
@@ -65,7 +66,7 @@ def numbered(block: Block, sampling: Sampling) -> Block:
 
 
 def with_uses_sent(block: Block, transport: Transport) -> Block:
-    """The block with `Numbering.uses_sent`, if it has `uses`. Collective."""
+    """Return the block with `Numbering.uses_sent` if it has `Numbering.uses`. Collective."""
     numbering = block.numbering
     if numbering is None or numbering.uses is None:
         return block
@@ -76,14 +77,16 @@ def with_uses_sent(block: Block, transport: Transport) -> Block:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one epoch keeps of a block: messages, halo rows and nonzeros.
+    """The messages, halo rows and nonzeros of a block that one epoch keeps.
 
-    Nonzeros in own columns stay as they are, and in their order, but for DropEdge. Where only kept
-    rows count (max, attention), there is nothing to multiply.
+    All nonzeros in own columns are kept in their order, unless DropEdge drops some. Maxima and
+    attention read the kept rows without a factor.
 
     Attributes:
-        received (bool[halo rows of `whole`]): Whether they are kept.
-        scale: What edges in own and in halo columns are multiplied by.
+        whole: The block that the sample is drawn from.
+        expand: The messages of the kept rows.
+        received (bool[halo rows of `whole`]): Whether each halo row is kept.
+        scale: Factors of edges in own and in halo columns.
         keeps_own: Whether all nonzeros in own columns are kept.
     """
 
@@ -97,7 +100,7 @@ class Sample:
 
     @cached_property
     def block(self) -> Block:
-        """All that is kept: values multiplied, with `edges` and `scale` for other coefficients."""
+        """The kept block. Its values are scaled; `edges` and `scale` give other coefficients."""
         whole = self.whole
         number = places(self.received) + np.int32(whole.num_inputs)
         rate, key, uses = self._nonzeros
@@ -129,10 +132,13 @@ class Sample:
             scale=self.scale,
         )
 
-    def of_halo(self, part: csr_matrix) -> csr_matrix:
-        """What is kept of the whole block's `matrices.halo_part`, of any coefficients; multiplied.
+    def kept_halo_part(self, part: csr_matrix) -> csr_matrix:
+        """Return the kept nonzeros in halo columns, scaled: csr_matrix[kept halo rows, local rows].
 
-        In time that the kept rows take; for samples that keep own nonzeros.
+        Only for samples with `keeps_own`. The time is proportional to the kept rows.
+
+        Parameters:
+            part: `matrices.halo_part` of the whole block, with any coefficients.
         """
         rate, key, uses = self._nonzeros
         scale = self.scale[1]
@@ -143,13 +149,13 @@ class Sample:
 
 
 def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
-    """The sample of one epoch.
+    """Return the sample of one epoch.
 
-    Not collective: every rank draws its ends of the messages. A rate of 1, or None, leaves all as
-    it is; of 0, nothing of what it is the rate of.
+    Not collective: every rank draws its ends of the messages. A rate of 1 or None keeps all rows or
+    nonzeros of its kind; a rate of 0 keeps none.
 
     Parameters:
-        block: That of `ready_to_draw`, or one of `live.live_blocks` from it.
+        block: A block from `ready_to_draw`, or from `live.live_blocks` of such a block.
     """
     rows, nonzeros, edges = (
         1.0 if rate is None else float(rate)
@@ -186,16 +192,11 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
     )
 
 
-def halo_vertices(block: Block, transport: Transport) -> Int32Array:
-    """Vertices of the halo rows: int32[num_halo]. Collective."""
-    return send_numbers(block.expand, block.inputs[block.expand.send.row], transport)
-
-
 def expected_rows(block: Block, sampling: Sampling) -> float:
-    """Rows that this rank sends of a sample, on average.
+    """Return the expected number of rows that this rank sends in a sample.
 
-    A row is kept with probability p (1 - (1 - q)^u), where u is the number of nonzeros that its
-    receiver has in its column, p the rate of boundary rows and q that of boundary edges.
+    A row is kept with probability p (1 - (1 - q)^u): u is the number of nonzeros that the receiver
+    has in the row's column, p the rate of boundary rows, and q the rate of boundary edges.
     """
     rows = float(block.expand.send.volume)
     if sampling.boundary_edges is not None:
@@ -207,12 +208,12 @@ def expected_rows(block: Block, sampling: Sampling) -> float:
 
 
 def _places(ptr: Int64Array) -> Int32Array:
-    """0, 1, 2, ... of every range: int32[ptr[-1]]."""
+    """Return the place of every entry in its range, 0, 1, 2, ...: int32[ptr[-1]]."""
     return (np.arange(ptr[-1]) - np.repeat(ptr[:-1], np.diff(ptr))).astype(np.int32)
 
 
 def _halo_columns(block: Block) -> Int32Array:
-    """The halo row of every nonzero in a halo column."""
+    """Return the halo row of every nonzero in a halo column: int32[nonzeros in halo columns]."""
     return block.column[block.column >= block.num_inputs] - np.int32(block.num_inputs)
 
 
@@ -224,7 +225,7 @@ def _message_key(key: Any, rank: int, peer: int, receives: bool) -> Any:
 
 @njit(cache=True, nogil=True)
 def _row_keys(key: Any, peers: Any, ptr: Any, place: Any, rank: int, receives: bool) -> Any:
-    """A key for every row of this rank's messages: uint64[rows]."""
+    """Return a random key for every row of this rank's messages: uint64[rows]."""
     keys = np.empty(ptr[-1], dtype=np.uint64)
     for k in range(len(peers)):
         of_message = _message_key(key, rank, peers[k], receives)
@@ -235,7 +236,7 @@ def _row_keys(key: Any, peers: Any, ptr: Any, place: Any, rank: int, receives: b
 
 @njit(cache=True, nogil=True)
 def _drawn(keys: Any, rate: float) -> Any:
-    """Which rows are kept: bool[rows]."""
+    """Draw whether each row is kept: bool[rows]."""
     kept = np.empty(len(keys), dtype=np.bool_)
     for r in range(len(keys)):
         kept[r] = unit(keys[r]) < rate
@@ -244,7 +245,7 @@ def _drawn(keys: Any, rate: float) -> Any:
 
 @njit(cache=True, nogil=True)
 def _any_kept(keys: Any, ptr: Any, number: Any, rate: float) -> Any:
-    """Whether any of a row's nonzeros is kept: bool[rows]."""
+    """Draw whether at least one nonzero of each row is kept: bool[rows]."""
     kept = np.zeros(len(keys), dtype=np.bool_)
     for r in range(len(keys)):
         for a in range(ptr[r], ptr[r + 1]):
@@ -273,7 +274,10 @@ def _kept(
     scale: float,
     halo_scale: float,
 ) -> Any:
-    """The nonzeros that are kept: row_ptr, column, value; and every row's edges before."""
+    """Draw the nonzeros that are kept.
+
+    Returns row_ptr, column and value of the kept nonzeros, and every row's number of edges before.
+    """
     num_rows, num_inputs = len(row_ptr) - 1, len(inputs)
     new_ptr = np.zeros(num_rows + 1, dtype=np.int64)
     new_column = np.empty(len(column), dtype=np.int32)
@@ -293,12 +297,12 @@ def _kept(
                 c = j - num_inputs
                 place, factor = number[c], halo_scale
                 if nonzero_rate < 1:
-                    # Sender and receiver draw alike: a nonzero is known by its pin's vertex. Pins
-                    # of a halo row come in the order of rows: one cursor per halo row.
+                    # Sender and receiver draw alike: both know a nonzero by its number `pin`. The
+                    # nonzeros of a halo row come in the order of rows: one cursor per halo row.
                     following[c] += 1
                     if unit(bits(pin_key[c], pin[following[c] - 1])) >= nonzero_rate:
                         place = -1
-            # the self loop that the normalisation added is no edge, and always kept
+            # a self loop that normalising added is no edge, and is always kept
             elif j == added:
                 before[i] -= 1
                 factor = 1.0
@@ -324,7 +328,10 @@ def _kept_rows(
     pin: Any,
     scale: float,
 ) -> Any:
-    """What `_kept` keeps of the halo columns, by rows of the transposed: row_ptr, column, value."""
+    """Draw as `_kept` the nonzeros in halo columns, from the transposed matrix.
+
+    Returns row_ptr, column and value of the kept rows of the transposed matrix.
+    """
     rows = size = 0
     for c in range(len(received)):
         if received[c]:

@@ -1,28 +1,28 @@
 """DistGNN's vertex clones: every part computes with copies of its vertices (Md et al. 2021, Section
 5).
 
-A rank has a *clone* of every vertex that its nonzeros touch: its own rows, which are the *roots* of
-the paper's trees, and *leaves*, the foreign vertices that are halo rows, folded rows or both. Each
+A rank has a *clone* of every vertex that its nonzeros touch. Own rows are the *roots* of the
+paper's trees. *Leaves* are vertices of other ranks that are halo rows, folded rows or both. Each
 clone has a row of H, is aggregated over this rank's nonzeros alone, and goes through the dense
 layer.
 
                      own rows   leaves                      z = P h + s h
                    +----------+--------+
         own rows   |          |        |    P: the nonzeros of this rank
-                   +----------+--------+    s: what a vertex adds of itself, for leaves too; where
-        leaves     |          |        |       the diagonal is a nonzero, it is in P of the root
+                   +----------+--------+    s: coefficient of a clone's own h, for leaves too; if
+        leaves     |          |        |       the diagonal is a nonzero, P of the root has it
                    +----------+--------+
 
-0c (`DelayedSums` None): that is all; no row travels. cd-r: split vertices are binned over r epochs,
-and in the epochs e of a bin, the leaves' partial sums P h go to the root, which has them in epoch
-e + r, adds them to its z and sends that back, to replace the leaves' z from epoch e + 2 r on:
+0c (`DelayedSums` None): no row travels. cd-r: split vertices are divided into r bins. In each epoch
+e of a bin, the leaves send their partial sums P h to the root. The root adds the sums to its z in
+epoch e + r, and sends its z back. That z replaces the leaves' z from epoch e + 2 r on:
 
     epoch     e             e + r                         e + 2 r
-    leaf      P h ----.                            .----> z = what the root had
+    leaf      P h ----.                            .----> z = z of the root
     root               `--> z = P h + s h + sums -'
 
-Between two turns of its bin, a vertex keeps what it received last. For the backward pass all that
-was received is constant: gradients stay on their rank.
+Between two turns of its bin, a vertex uses the rows that it received last. The backward pass treats
+received rows as constants: gradients stay on their rank.
 """
 
 from __future__ import annotations
@@ -70,10 +70,11 @@ class Clones:
 
     Attributes:
         block: P: rows and columns are clones, [own rows | leaves]; nothing is sent. Its `edges` and
-            `closed_edges`, by which means divide, count edges on all ranks.
-        trees: Between roots, own rows that are sent, and leaves; rows of a message ascend by
-            vertex.
-        diagonal (float64[clones]): What every vertex has on the diagonal of the plan.
+            `closed_edges`, the divisors of means, count edges on all ranks.
+        num_own: Number of own rows.
+        trees: Exchange that sends roots (own rows) and receives leaves; the rows of a message
+            ascend by vertex.
+        diagonal (float64[clones]): Value of every vertex on the diagonal of the plan.
     """
 
     block: Block
@@ -82,7 +83,7 @@ class Clones:
     diagonal: npt.NDArray[np.float64]
 
     def alone(self) -> Clones:
-        """The same with means over local edges, as 0c has them."""
+        """Return these clones with means over local edges, as variant 0c computes them."""
         block = self.block
         assert block.edges is not None
         assert block.closed_edges is not None
@@ -91,7 +92,10 @@ class Clones:
         return replace(self, block=replace(block, edges=edges, closed_edges=edges + ~in_p))
 
     def partial(self, coefficients: str, own_only: bool) -> Block:
-        """P with the values of a name in `plan.layers.COEFFICIENTS`; all rows, or own ones."""
+        """Return P with the values that a name in `plan.layers.COEFFICIENTS` selects.
+
+        It has the rows of all clones, or of own rows only.
+        """
         block = self.block
         if coefficients != "plan":
             edges = block.without_added_diagonal()
@@ -108,8 +112,8 @@ class Clones:
             )
         return block
 
-    def of_itself(self, coefficients: str) -> npt.NDArray[np.float64] | None:
-        """s: float64[clones]; None: a vertex adds nothing of itself beyond P."""
+    def own_coefficients(self, coefficients: str) -> npt.NDArray[np.float64] | None:
+        """Return s: float64[clones], or None if z = P h."""
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
             return np.where(leaf, self.diagonal, 0)
@@ -129,9 +133,9 @@ class Clones:
 
 
 def clones_of(block: Block, transport: Transport) -> Clones:
-    """The clones of a rank, from its block of an edge plan. Collective.
+    """Return the clones of a rank, from its block of an edge plan. Collective.
 
-    Vertices of halo and folded rows are told, 4 bytes each, and three numbers per leaf.
+    Owners send 4 bytes for the vertex of every halo and folded row, and three float64 per leaf.
     """
     if block.edges is None:
         block = with_whole_rows(block, transport)
@@ -141,7 +145,8 @@ def clones_of(block: Block, transport: Transport) -> Clones:
     trees, leaves, leaf = _trees_of(block, transport)
     num_clones = num_own + len(leaves)
 
-    clone = np.concatenate([np.arange(num_own), num_own + leaf])  # of own, halo and folded rows
+    # The clone of every own, halo and folded row.
+    clone = np.concatenate([np.arange(num_own), num_own + leaf])
     local_row = np.delete(clone, np.s_[num_own : num_own + block.num_halo])
     degree = np.diff(block.row_ptr)
     row_ptr = np.zeros(num_clones + 1, np.int64)
@@ -174,13 +179,13 @@ def clones_of(block: Block, transport: Transport) -> Clones:
 
 
 def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array, Int64Array]:
-    """The trees of a block with a fold, and its leaves. Collective.
+    """Return the trees and the leaves of a block with a fold. Collective.
 
     Returns:
-        trees: Exchange
-        vertices (int32[leaves]): By owner, then ascending.
-        leaf (int64[halo rows + folded rows]): Number of the leaf that every halo row and every
-            folded row is, from 0.
+        trees (Exchange): From roots to leaves.
+        vertices (int32[leaves]): Vertex of every leaf, sorted by owner and vertex.
+        leaf (int64[halo rows + folded rows]): Number of the leaf, from 0, of every halo row and
+            every folded row.
     """
     fold = block.fold
     assert fold is not None
@@ -197,22 +202,21 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
 
 
 def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
-    """The rows of all clones, from own ones: Tensor[clones, width]. Collective."""
+    """Return x of all clones: own rows and received leaves, Tensor[clones, width]. Collective."""
     halo = Halo(clones.trees, len(x), Resources(transport, x.dtype, device=x.device))
     return torch.cat([x, halo.expand(x, halo.buffers(x.shape[1]))])
 
 
 class CloneGraph(LocalGraph):
-    """What a layer needs of the graph, where every rank computes with its clones.
+    """The graph of a layer in which every rank computes with its clones.
 
-    The module's docstring has the products. They move rows in a training pass of cd-r only:
-    they are collective where `sums` is given.
+    The module's docstring defines the products. Products move rows in a training pass of cd-r only:
+    they are collective if `sums` is given.
 
     Parameters:
-        last: Whether the outputs are own rows only, as nothing uses the leaves' after the last
-            layer.
-        sums: What comes from other ranks.
-        constant: Whether all products are of the same x: P x is then computed once, and kept.
+        last: Whether this is the last layer, whose outputs are own rows only.
+        sums: Delayed sums and totals from other ranks; None: nothing arrives.
+        constant: Whether all products have the same x; P x is then computed once and kept.
     """
 
     def __init__(
@@ -227,17 +231,17 @@ class CloneGraph(LocalGraph):
         block = clones.partial("plan", own_only=True) if last else clones.block
         super().__init__(block, resources)
         self._clones, self._sums = clones, sums
-        self._constant = constant and sums is not None  # else there is one product only
+        self._constant = constant and sums is not None  # without sums there is one product only
         self._own_only = last and sums is None
         self._partial: dict[str, tuple[Sequence[SparseMatrix], Tensor | None]] = {}
         self._product: Tensor | None = None
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """The products in one order for both directions: sums have the same bits so."""
+        """As in `LayerGraph`. Both directions add in the same order, so sums have the same bits."""
         both, itself = self._partial_of(coefficients)
         x, num_own = x.contiguous(), self._clones.num_own
         rows = num_own if self._own_only else self._block.num_inputs
-        if back and len(x) < rows:  # the last layer's leaves
+        if back and len(x) < rows:  # gradients of the last layer's leaves are 0
             x = torch.cat([x, x.new_zeros(rows - len(x), x.shape[1])])
         if self._product is None or back:
             out = empty(self._block.num_inputs if back else rows, x.shape[1], x)
@@ -280,11 +284,11 @@ class CloneGraph(LocalGraph):
         self._product = None
 
     def _partial_of(self, coefficients: str) -> tuple[Sequence[SparseMatrix], Tensor | None]:
-        """P and its transpose, laid out, and s: Tensor[clones, 1]."""
+        """Return P and its transpose, laid out, and s: Tensor[clones, 1] or None."""
         if coefficients not in self._partial:
             block = self._clones.partial(coefficients, self._own_only)
             both = both_ways(matrix_of(block), self.resources)
-            itself = self._clones.of_itself(coefficients)
+            itself = self._clones.own_coefficients(coefficients)
             column = None
             if itself is not None:
                 column = torch.from_numpy(itself[:, None]).to(
@@ -299,9 +303,9 @@ class Bin:
     """The split vertices whose sums travel in the same epochs.
 
     Attributes:
-        halo: The exchange of their trees.
-        roots (int64[m]): Own rows that have leaves elsewhere.
-        leaves (int64[l]): Numbers of the leaves that this rank has, from 0.
+        halo: The exchange between roots and leaves of these vertices.
+        roots (int64[m]): Own rows that have leaves on other ranks.
+        leaves (int64[l]): Numbers, from 0, of the leaves on this rank.
     """
 
     halo: Halo
@@ -310,14 +314,15 @@ class Bin:
 
 
 class Delay:
-    """Which split vertices send in which epoch; the layers of a rank share it.
+    """The epochs in which split vertices send. The layers of a rank share one instance.
 
     Parameters:
-        epochs: r, at least 1: how late a message is used. Also the number of bins.
+        epochs: r, at least 1: the delay of a message in epochs, and the number of bins.
 
     Attributes:
-        epoch (int): The one that the next products are of, for the caller to set; the first is 0.
-        bins: list of Bin.
+        num_own: Number of own rows.
+        epoch (int): Epoch of the next products, from 0; the caller sets it.
+        bins (list of Bin): Bin k has the vertices that send in the epochs e with e % r = k.
     """
 
     def __init__(self, clones: Clones, epochs: int, resources: Resources) -> None:
@@ -329,7 +334,10 @@ class Delay:
 
 
 def _bin(trees: Exchange, sent: BoolArray, received: BoolArray, resources: Resources) -> Bin:
-    """Some of the trees; roots and leaves are numbered among the remaining ones."""
+    """Return the bin of the trees that are `sent` and `received`.
+
+    Its exchange numbers roots and leaves among those of the bin.
+    """
     kept = trees.keep(sent, received)
     roots = np.unique(kept.send.row)
     number = np.zeros(roots.max(initial=-1) + 1, np.int32)
@@ -348,16 +356,16 @@ def _on(resources: Resources, rows: npt.NDArray[np.integer]) -> Tensor:
 
 @dataclass(eq=False)
 class _Turns:
-    """What the turns of one bin in one layer have brought, and what is on its way.
+    """Rows that one bin has received in one layer, and rows that are under way.
 
     Attributes:
         up, down: Buffers of partial sums, from leaves to roots, and of totals, from roots to
-            leaves; None: not yet, or not any more.
-        sums (Tensor[roots, width] or None): What the roots add; None: nothing has arrived yet.
-        totals (Tensor[leaves, width] or None): What replaces the leaves' rows, likewise.
-        next_sums, next_totals: What takes their places at the next turn, where it has been
-            received.
-        rising, falling: Whether a round of `up` and of `down` is under way.
+            leaves; None before the first and after the last use.
+        sums (Tensor[roots, width] or None): Sums that the roots add; None: no sums have arrived.
+        totals (Tensor[leaves, width] or None): Rows that replace the leaves' rows; None: no totals
+            have arrived.
+        next_sums, next_totals: Received rows that replace `sums` and `totals` at the next turn.
+        rising, falling: Whether a round of `up` or of `down` is under way.
     """
 
     up: MessageBuffers | None = None
@@ -370,7 +378,7 @@ class _Turns:
     falling: bool = False
 
     def take(self) -> None:
-        """Use what has been received for this turn."""
+        """Replace `sums` and `totals` by the rows that have been received for this turn."""
         if self.next_sums is not None:
             self.sums, self.next_sums = self.next_sums, None
         if self.next_totals is not None:
@@ -378,27 +386,28 @@ class _Turns:
 
 
 class DelayedSums:
-    """What one layer's products get from other ranks, r epochs late (Algorithm 4 of Md et al.
-    2021).
+    """Sums and totals of other ranks that one layer's products use r epochs late.
+
+    Algorithm 4 of Md et al. 2021.
 
     Parameters:
-        returns: Whether the totals go back to the leaves; nothing uses totals of the last layer.
-        constant: Whether what travels is the same in every epoch: then every bin has one turn only.
+        returns: Whether the totals go back to the leaves; no layer uses totals of the last layer.
+        constant: Whether the partial sums are the same in every epoch; then every bin has one turn.
     """
 
     def __init__(self, delay: Delay, *, returns: bool, constant: bool = False) -> None:
         self._delay, self.returns, self.constant = delay, returns, constant
-        self.bins = delay.bins  # whose turns move rows in a cycle
+        self.bins = delay.bins
         self._turns: list[_Turns] = []
         self._arrived = False
 
     @property
     def cycle(self) -> int:
-        """Epochs until every bin has had its turn."""
+        """Number of epochs in which every bin has one turn."""
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Take what has arrived for the epoch's bin, and send its partial sums. Collective.
+        """Receive the rows of the epoch's bin, and send its partial sums. Collective.
 
         Parameters:
             partial (Tensor[leaves, width]): P h of the leaves.
@@ -417,12 +426,12 @@ class DelayedSums:
             turn.rising = True
 
     def complete(self, z: Tensor) -> None:
-        """Add to the roots what they have received, and replace the leaves; send totals back.
+        """Add received sums to the roots, replace the leaves by received totals, and send totals.
 
         Collective, after `exchange`.
 
         Parameters:
-            z (Tensor[clones, width], or of own rows only): P h + s h; changed in place.
+            z (Tensor[clones, width] or Tensor[own rows, width]): P h + s h; changed in place.
         """
         delay = self._delay
         for each, turn in zip(delay.bins, self._turns, strict=True):
@@ -439,7 +448,7 @@ class DelayedSums:
                 z[delay.num_own + each.leaves] = turn.totals
 
     def finish(self) -> None:
-        """Receive all that is under way, and forget it. Collective."""
+        """Receive all messages that are under way, and drop all received rows. Collective."""
         for each, turn in zip(self._delay.bins, self._turns, strict=False):
             self._receive(each, turn)
         self._turns = []
@@ -451,12 +460,12 @@ class DelayedSums:
         if turn.falling and turn.down is not None:
             turn.next_totals = each.halo.take(turn.down).clone()
         turn.rising = turn.falling = False
-        if self.constant:  # as wide as the features, and not sent again
+        if self.constant:  # the buffers are as wide as the features, and are not used again
             turn.up = turn.down = None
 
 
 def bin_of(vertices: Int32Array, num_bins: int) -> Int64Array:
-    """The bin of every vertex, 0..num_bins - 1: a function of its number, int64[len(vertices)]."""
+    """Return the bin of every vertex, 0 to num_bins - 1, a hash of its number: int64[vertices]."""
     return (_mixed(vertices) % np.uint64(num_bins)).astype(np.int64)
 
 
@@ -472,5 +481,5 @@ _VERTEX = 2**32 - 1
 
 
 def _keys(side: Side, vertices: Int32Array) -> Int64Array:
-    """A number per row of some messages, by which they are ordered: by peer, then by vertex."""
+    """Return a sort key for every row of some messages: first the peer, then the vertex."""
     return side.peer_of_row().astype(np.int64) << 32 | vertices

@@ -53,7 +53,7 @@ from plancc_runtime.layouts.batch_mask import (
 )
 from plancc_runtime.layouts.batch_seeds import SeedDraws, Seeds
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import halo_vertices
+from plancc_runtime.layouts.halo import halo_vertices
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists
 

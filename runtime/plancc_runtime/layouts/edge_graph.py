@@ -1,4 +1,4 @@
-"""A rank's share of the graph with its edges as PyTorch Geometric has them."""
+"""A rank's share of the graph, with edges in the form of PyTorch Geometric."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from plancc_runtime.layouts.resources import Resources
 
 
 class EdgeGraph(LocalGraph):
-    """What networks of PyTorch Geometric read of the graph (`plancc_runtime.pyg`).
+    """The graph that networks of PyTorch Geometric read (`plancc_runtime.pyg`).
 
     Attributes:
-        num_vertices (int): Vertices of the whole graph.
-        plan_header (Header): The plan's.
-        types (Types or None): Of a plan with types, whose union this graph is
-            (`plancc_runtime.typed.TypedGraph`).
+        num_vertices (int): Number of vertices of the whole graph.
+        plan_header (Header): Header of the plan.
+        types (Types or None): Types of a typed plan; this graph is then the union of its relations
+            (`plancc_runtime.typed.TypedGraph`). None: the plan has no types.
         dtype (torch.dtype): Type of the plan's values, and of every x.
         device: Device of every tensor.
     """
@@ -32,7 +32,8 @@ class EdgeGraph(LocalGraph):
         self.plan_header, self.num_vertices = header, header.num_vertices
         self.types = header.types
         self.dtype, self.device = resources.dtype, resources.device
-        self._edge_index: Tensor | None = None  # no cached property: these hold a lock of the class
+        # No cached property: it would hold a lock of the class in a collective.
+        self._edge_index: Tensor | None = None
 
     def sampled(self, sample: Sample) -> EdgeGraph:
         graph = super().sampled(sample)
@@ -50,24 +51,24 @@ class EdgeGraph(LocalGraph):
 
     @property
     def num_rows(self) -> int:
-        """Own rows."""
+        """Number of own rows."""
         return self.num_inputs
 
     @property
     def num_halo(self) -> int:
-        """Rows of other ranks that this one needs."""
+        """Number of halo rows."""
         return self.block.num_halo
 
     def local_edge_index(self, nonzeros: str = "edges") -> Tensor:
-        """Local columns and rows of the nonzeros, as PyTorch Geometric has its edges.
+        """Return local columns and rows of the nonzeros, in the form of PyTorch Geometric's edges.
 
         Parameters:
-            nonzeros: As in `aggregate`.
+            nonzeros: Name in `layouts.block.NONZEROS`.
 
         Returns:
-            int64[2, nonzeros]: Row 0: column (the source, [own rows | halo rows]); row 1: row (the
-                target; in an edge plan [own rows | folded rows], rows of other ranks). In CSR
-                order.
+            int64[2, nonzeros] in CSR order. Row 0: columns, the sources, numbered
+                [own rows | halo rows]. Row 1: rows, the targets, numbered
+                [own rows | folded rows] in an edge plan, else own rows.
         """
         check_choice("nonzeros", nonzeros, NONZEROS)
         pattern = self.local_pattern(nonzeros)
@@ -75,10 +76,11 @@ class EdgeGraph(LocalGraph):
 
     @property
     def edge_index(self) -> Tensor:
-        """Ends of this rank's edges as `local_edge_index` numbers them: int64[2, edges].
+        """Sources and targets of this rank's edges, numbered as in `local_edge_index`.
 
-        Row after row, each by the sources' vertices: an order that does not depend on the ranks.
-        Collective when it is first asked for.
+        int64[2, edges]. Edges are sorted by target row; the edges of a row are sorted by the
+        vertices of their sources, so their order does not depend on the ranks. Collective on first
+        use.
         """
         if self._edge_index is None:
             column, row = self.local_edge_index()
@@ -89,10 +91,12 @@ class EdgeGraph(LocalGraph):
 
     @property
     def edge_weight(self) -> Tensor:
-        """Weights of the edges, Tensor[edges], in the order of `edge_index`; collective likewise.
+        """Weights of the edges, Tensor[edges], in the order of `edge_index`.
+
+        Collective on first use.
 
         Raises:
-            InputError: If the plan has normalised values in their place.
+            InputError: If the plan has normalised values instead of weights.
         """
         if self.plan_header.normalization != "none":
             raise InputError(
@@ -103,7 +107,10 @@ class EdgeGraph(LocalGraph):
 
     @property
     def edge_attr(self) -> Tensor | None:
-        """Features of edges, Tensor[edges, width], or None; as `edge_weight`."""
+        """Features of edges, Tensor[edges, width], in the order of `edge_index`, or None.
+
+        Collective on first use.
+        """
         found = self.edge_features
         return None if found is None else found[self._order_of_edges()]
 
@@ -111,7 +118,7 @@ class EdgeGraph(LocalGraph):
     def edge_type(self) -> Tensor | None:
         """Number of the relation of every edge, int64[edges], or None without types.
 
-        In the order of `edge_index`, and collective.
+        In the order of `edge_index`. Collective.
         """
         if self.types is None:
             return None
@@ -119,14 +126,14 @@ class EdgeGraph(LocalGraph):
         return found.long().to(self.device)[self._order_of_edges()]
 
     def _order_of_edges(self) -> Tensor:
-        """The place of every edge of `edge_index` in `local_edge_index`."""
+        """Return the place in `local_edge_index` of every edge of `edge_index`: int64[edges]."""
         assert self.edge_index is not None
         return self._edge_order
 
     def edge_values(self, nonzeros: str = "edges") -> Tensor:
-        """The plan's values, Tensor[nonzeros], in the order of `local_edge_index`."""
+        """Return the plan's values, Tensor[nonzeros], in the order of `local_edge_index`."""
         check_choice("nonzeros", nonzeros, NONZEROS)
         block = self.block.with_nonzeros(nonzeros)
-        values = self._of_edges(block.value, self.resources.dtype)
+        values = self._edge_tensor(block.value, self.resources.dtype)
         assert values is not None
         return values

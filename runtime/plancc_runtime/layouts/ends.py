@@ -1,7 +1,8 @@
-"""Both ends of pairs of vertices on the rank of the source, which receives the rows of targets.
+"""Rows of both ends of vertex pairs, on the rank that owns the source of the pair.
 
-The pairs of a plan have a compiled exchange. For others a *directory* says where vertices are: rank
-k knows it of the k-th range of vertices, and no rank of all.
+That rank receives the rows of the targets. The pairs of a plan have a compiled exchange. For other
+pairs a *directory* tells the rank and the local row of a vertex: rank k stores the k-th range of
+vertices, so no rank stores all.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ class Ends:
     """Pairs whose sources are rows of this rank.
 
     Parameters:
-        source: int64[m], local rows.
-        target: int64[m], local rows, or behind them received ones.
-        exchange: Of this rank; it brings the received rows.
-        num_rows: Rows of this rank.
+        source (int64[m]): Local row of every source.
+        target (int64[m]): Local row of every target; received rows are numbered from `num_rows`.
+        exchange: This rank's exchange, which brings the received rows.
+        num_rows: Number of rows of this rank.
 
     Attributes:
-        num_received: Rows that this rank receives.
+        num_received: Number of rows that this rank receives.
     """
 
     def __init__(
@@ -51,9 +52,12 @@ class Ends:
         )
 
     def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows of both ends, Tensor[m, width] each; gradients go to their owners. Collective.
+        """Return the rows of sources and of targets, Tensor[m, width] each. Collective.
 
-        x: Tensor[num_rows, width].
+        The backward pass sends the gradients of received rows to the owners.
+
+        Parameters:
+            x (Tensor[num_rows, width]): Rows of this rank.
         """
         columns = x
         if not self._alone:
@@ -62,11 +66,11 @@ class Ends:
 
 
 class Directory:
-    """The rank and the local row of every vertex. Collective to make.
+    """The rank and the local row of every vertex, spread over the ranks. Collective to make.
 
     Parameters:
-        vertices: Vertices of this rank's rows, int[num_rows].
-        num_vertices: Of all ranks.
+        vertices (int[num_rows]): Vertices of this rank's rows.
+        num_vertices: Number of vertices on all ranks.
     """
 
     def __init__(
@@ -76,36 +80,44 @@ class Directory:
         self._range = -(-num_vertices // transport.size)
         order = np.argsort(vertices)
         told = np.stack([vertices[order], order], axis=1).astype(np.int32)
-        arrived = swapped(self._by_home(told, told[:, 0]), transport)
+        arrived = swapped(self._split_by_home(told, told[:, 0]), transport)
         self._place = np.empty((self._range, 2), np.int32)
         for rank, each in enumerate(arrived):
             at = each[:, 0] - transport.rank * self._range
             self._place[at, 0], self._place[at, 1] = rank, each[:, 1]
 
-    def _by_home(
+    def _split_by_home(
         self, values: npt.NDArray[Any], vertices: npt.NDArray[np.integer]
     ) -> list[npt.NDArray[Any]]:
-        """The values of ascending vertices, by the rank that knows of these."""
+        """Split the values of ascending vertices by the rank that stores the vertices' places."""
         bounds = np.arange(1, self._transport.size) * self._range
         return np.split(values, np.searchsorted(vertices, bounds))
 
     def places(self, vertices: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Rank and local row of ascending vertices, int64[m] each. Collective."""
-        asked = self._by_home(vertices.astype(np.int32), vertices)
+        """Return rank and local row of ascending vertices, int64[m] each. Collective."""
+        asked = self._split_by_home(vertices.astype(np.int32), vertices)
         first = self._transport.rank * self._range
         answers = [self._place[each - first] for each in swapped(asked, self._transport)]
         found = np.concatenate(swapped(answers, self._transport)).astype(np.int64)
         return found[:, 0], found[:, 1]
 
     def words(self, vertices: Int64Array) -> int:
-        """Words of all ranks for the `places` of distinct vertices that this rank asks for."""
+        """Return the words that `places` moves for the distinct vertices that this rank asks for.
+
+        Three words per vertex of another rank's range: the vertex, its rank and its row.
+        """
         away = np.count_nonzero(vertices // self._range != self._transport.rank)
-        return 3 * int(away)  # the vertex; its rank and its row
+        return 3 * int(away)
 
     def ends(
         self, source: Int64Array, target: Int64Array, num_rows: int, resources: Resources
     ) -> Ends:
-        """Pairs of a local row and a vertex, int64[m] each. Collective."""
+        """Return the ends of pairs. Collective.
+
+        Parameters:
+            source (int64[m]): Local rows.
+            target (int64[m]): Vertices, of any rank.
+        """
         vertices, number = np.unique(target, return_inverse=True)
         column, exchange = columns_of_rows(*self.places(vertices), num_rows, self._transport)
         return Ends(source, column[number], exchange, num_rows, resources)
@@ -114,11 +126,13 @@ class Directory:
 def columns_of_rows(
     rank: Int64Array, row: Int64Array, num_rows: int, transport: Transport
 ) -> tuple[Int64Array, Exchange]:
-    """Columns of rows of any rank, int64[m], and the exchange that brings them. Collective.
+    """Number rows of any rank as local columns, int64[m]; also return the exchange. Collective.
+
+    The exchange brings the rows of other ranks.
 
     Parameters:
-        rank, row: int64[m]; pairs may repeat.
-        num_rows: Rows of this rank; columns of received ones are behind them.
+        rank, row (int64[m]): Rank and local row of each; pairs may repeat.
+        num_rows: Number of rows of this rank; columns of received rows begin there.
     """
     away = np.flatnonzero(rank != transport.rank)
     keys, number = np.unique(rank[away] << 32 | row[away], return_inverse=True)

@@ -1,14 +1,13 @@
 """The steps of a product on one rank.
 
-Overlap is a rule, not code. Messages of a gather start at once; the first product that reads what
-they bring takes it piece by piece, in the order of the peers, or waits for all of it where its
-pieces belong to its target. Rows that are scattered leave piece by piece as the last product
-makes them; what arrives of other ranks is added at the end. So what stands between is multiplied
-while rows travel. Pieces that are broadcast, or summed at their owners, are never all here: a
-product takes or makes them in turn, while the next one travels. A step of a whole group waits for
-all before it. A program that needs another order is refused. Sums are made in the order of the
-steps and of the peers, not of arrival: the same inputs on the same number of ranks give the same
-bits.
+Overlap follows one rule. Messages of a gather start at once. The first product that reads the
+gathered rows takes them piece by piece, in the order of the peers; a transposed product waits for
+all of them. Scattered rows leave piece by piece as the last product makes them; rows that arrive
+from other ranks are added at the end. So the products between are made while rows travel. Pieces
+that are broadcast, or summed at their owners, are never all on one rank: a product takes or makes
+one piece while the next piece travels. A step of a whole group waits for all steps before it. A
+program that needs another order is refused. Sums are made in the order of steps and peers, not of
+arrival: the same inputs on the same number of ranks give the same bits.
 """
 
 from __future__ import annotations
@@ -44,18 +43,19 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.matrices import Blocks, TransposedPiece
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.transport.base import Group
-from plancc_runtime.workspace import as_type, empty
+from plancc_runtime.workspace import converted, empty
 
 
 @dataclass(frozen=True)
 class Action:
-    """One thing that a rank does.
+    """One action of a rank.
 
     Attributes:
         what: "start" or "finish" the messages of a gather, "multiply", "send" the rows of a
-            scatter, or "add" sums of others; "share" rows with a group.
-        comes: Of a product: whose rows it takes as they arrive.
-        leaves: Of a product: what its rows leave by as they are made.
+            scatter, "add" rows that arrive from other ranks, or "share" rows with a group.
+        step: The step that the action belongs to.
+        comes: The step whose rows a product takes as they arrive; None: the rows are here.
+        leaves: The step that sends the rows of a product as they are made; None: they stay.
     """
 
     what: str
@@ -67,23 +67,25 @@ class Action:
 def actions_of(
     program: Sequence[Step], overlap: bool, idle: Container[str] = ()
 ) -> Iterator[Action]:
-    """What a rank does for a program, by the rule of the module; without `overlap` one by one.
+    """Yield a rank's actions for a program, in the order of the module's rule.
 
-    `idle`: names of steps that are left out, as are those where nothing moves.
+    Parameters:
+        overlap: Whether messages travel while products are made; else one step follows another.
+        idle: Names of steps to leave out, beside the steps that move nothing.
     """
-    for here, steps in groupby(program, _is_by_pieces):
+    for here, steps in groupby(program, _is_piecewise):
         alike = [step for step in steps if step.moves and step.name not in idle]
-        yield from _by_pieces(alike, overlap) if here else (Action("share", s) for s in alike)
+        yield from (_ordered(alike, overlap) if here else (Action("share", s) for s in alike))
 
 
 @cache
 def checked(program: Program) -> Program:
-    """The program, which the rule of the module runs as it stands.
+    """Return the program after checking that the module's rule can run it.
 
     Raises:
-        InputError: For a step that would run before what it needs, or has no product.
+        InputError: If a step would run before a step whose result it reads, or lacks its product.
     """
-    for here, steps in groupby(program, _is_by_pieces):
+    for here, steps in groupby(program, _is_piecewise):
         alike = [*steps]
         for k, step in enumerate(alike if here else ()):
             fault = _fault(step, alike[:k], alike[k + 1 :])
@@ -97,17 +99,17 @@ def checked(program: Program) -> Program:
 def _actions(
     program: Program, back: bool, at_hand: bool, overlap: bool, idle: frozenset[str]
 ) -> list[Action]:
-    """`actions_of` a program or its adjoint, whose messages are left out if all rows are here."""
+    """Return `actions_of` a program or, if `back`, of its adjoint; no messages if `at_hand`."""
     steps = without_messages(program) if at_hand else program
     return list(actions_of(checked(adjoint(steps)) if back else steps, overlap, idle))
 
 
-def _is_by_pieces(step: Step) -> bool:
+def _is_piecewise(step: Step) -> bool:
     return isinstance(step, Multiply | Gather | ScatterAdd | Broadcast | Reduce)
 
 
 def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
-    """Why the rule does not run a step between others by pieces; "" where it does."""
+    """Return why the rule cannot run a step between these others; "" if it can."""
     comes, leaves = isinstance(step, Gather | Broadcast), isinstance(step, ScatterAdd | Reduce)
     left = [each for each in before if isinstance(each, ScatterAdd | Reduce)]
     source, target = f"'{step.source}'", f"'{step.target}'"
@@ -115,7 +117,7 @@ def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
     takers = [s for s in after if isinstance(s, Multiply) and s.source == step.target]
     two = "; make two programs of it"
     if step.source in {each.target for each in left}:
-        return f"{source} is whole after the last product only{two}"
+        return f"{source} is complete only after the last product{two}"
     if comes and step.source in {each.target for each in before}:
         return f"its messages start before {source} is made{two}"
     if comes and step.target in {s.source for s in before} | {s.target for s in (*before, *after)}:
@@ -137,7 +139,7 @@ def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
     return ""
 
 
-def _by_pieces(steps: Sequence[Step], overlap: bool) -> Iterator[Action]:
+def _ordered(steps: Sequence[Step], overlap: bool) -> Iterator[Action]:
     coming = {step.target: step for step in steps if isinstance(step, Gather | Broadcast)}
     leaving = {step.source: step for step in steps if isinstance(step, ScatterAdd | Reduce)}
     last = {step.target: step for step in steps if isinstance(step, Multiply)}
@@ -162,7 +164,7 @@ def _by_pieces(steps: Sequence[Step], overlap: bool) -> Iterator[Action]:
             yield Action("multiply", step, comes, leaves)
         elif isinstance(step, ScatterAdd) and overlap and not last[step.source].transposed:
             yield Action("send", step)
-    for come in coming.values() if overlap else ():  # nothing read it
+    for come in coming.values() if overlap else ():  # no product reads these rows
         yield Action("finish", come)
     for leave in leaving.values():
         if not overlap and isinstance(leave, ScatterAdd):
@@ -171,12 +173,12 @@ def _by_pieces(steps: Sequence[Step], overlap: bool) -> Iterator[Action]:
 
 
 class SharedRows(NamedTuple):
-    """Rows that the ranks of a group share: what a step of the group works on.
+    """Rows that the ranks of a group share in one step.
 
     Attributes:
-        rows: Rows of its members.
-        place: This rank's places among them.
-        root: Place in the group of the one that has what is replicated.
+        rows: Number of rows of every member.
+        place: Places of this rank's rows among the rows of all members.
+        root: Place in the group of the rank whose rows are replicated.
         idle: Whether the step is left out: source and target are the same rows of one rank.
     """
 
@@ -188,13 +190,14 @@ class SharedRows(NamedTuple):
 
 
 class Executor:
-    """A program of one rank, with what it works on; runs it and its adjoint.
+    """A program of one rank with its matrices and exchanges. `run` runs it, or its adjoint.
 
     Parameters:
-        program: InputError if its steps need another order than that of the module's rule; of its
-            adjoint likewise, when it first runs.
-        movers: By the names of the steps.
-        shared: Rows of groups, likewise.
+        program: InputError if its steps need another order than the module's rule gives; for the
+            adjoint, when it first runs.
+        blocks: Pieces of the matrices, by name and direction.
+        movers: Exchanges, by the names of their steps.
+        shared: Shared rows of groups, by the names of their steps.
     """
 
     def __init__(
@@ -208,31 +211,34 @@ class Executor:
         self._program, self._blocks = checked(program), blocks
         self._movers, self._shared = movers, shared or {}
         self._clock, self._overlap = resources.clock, resources.overlap
-        self._filled = {  # spaces by the messages that fill them, or take them back
+        self._filled = {  # step name to the space that lies in the buffers of its messages
             step.name: step.target if isinstance(step, Gather) else step.source
             for step in program
             if isinstance(step, Gather | ScatterAdd)
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """The same with other movers, and some other blocks."""
+        """Return a copy with other movers, and with `blocks` instead of those of the same names."""
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other
 
     def lay_out_transposes(self) -> None:
-        """Lay out what else the adjoint does when it first runs."""
+        """Lay out the transposes that the adjoint would lay out in its first run."""
         for piece in chain(*self._blocks.values()):
             if isinstance(piece, TransposedPiece):
                 piece.lay_out()
 
     def run(self, given: Mapping[str, Tensor], back: bool = False) -> None:
-        """Run the steps, of the adjoint if `back`. Collective, unless all rows are here.
+        """Run the steps of the program or, if `back`, of its adjoint.
+
+        Collective, unless `given` has the halo and folded rows.
 
         Parameters:
-            given (mapping of str to Tensor[rows, width]): Spaces, without pieces in turn. The
-                targets of steps are overwritten. Of the spaces that messages fill: none, or all;
-                then all rows are here, and nothing travels.
+            given (mapping of str to Tensor[rows, width]): Spaces by name, without those whose
+                pieces are broadcast or summed in turn. The targets of steps are overwritten. Halo
+                and folded rows are in message buffers if they are missing; if all are given,
+                nothing travels.
         """
         filled = set(self._filled.values())
         at_hand = bool(filled) and filled <= given.keys()
@@ -269,7 +275,7 @@ class Executor:
         return _actions(self._program, back, at_hand, self._overlap, idle)
 
     def _share(self, step: Step, source: Tensor, target: Tensor) -> None:
-        """Do a step of a group, whose copies are in the target. Collective in the group."""
+        """Run the step of a group from source to target. Collective in the group."""
         group, rows, place, root, _ = self._shared[step.name]
         if isinstance(step, AllGather):
             target[place] = source
@@ -312,32 +318,32 @@ class Executor:
         for piece, rows, room in here:
             with self._clock("spmm"):
                 piece.multiply(rows, room, add)
-            add = add or not step.transposed  # pieces of its source, into one target
+            add = add or not step.transposed  # the pieces of the source add up in one target
         if not (pieces or add or step.transposed):
             spaces[step.target].zero_()
 
 
 class ProgramGraph(LayerGraph):
-    """A layout whose products an executor runs.
+    """The graph of a layout whose products an executor runs.
 
     Attributes:
-        resources: Sums are made in their type.
+        resources: Resources of the layout; sums are made in their type.
     """
 
     resources: Resources
 
     @abstractmethod
     def lay_out(self, coefficients: str) -> Executor:
-        """What multiplies by A with these values; made once."""
+        """Return the executor that multiplies by A with these values; it is made once."""
 
     def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """The spaces of the program that `Executor.run` is given, with own inputs and outputs."""
+        """Return the spaces for `Executor.run`: inputs x, outputs y, and others of the layout."""
         return {"x": x, "y": y}
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """A x or, `back`, A^T x, summed in the type of the resources. Collective."""
-        rows = as_type(x, self.resources.dtype).contiguous()
+        """Return A x or, if `back`, A^T x, summed in the type of the resources. Collective."""
+        rows = converted(x, self.resources.dtype).contiguous()
         out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
         executor = self.lay_out(coefficients)
         executor.run(self.spaces(*((out, rows) if back else (rows, out))), back)
-        return as_type(out, x.dtype)
+        return converted(out, x.dtype)

@@ -1,8 +1,8 @@
 """Feature-parallel products: mixture of parallelism (Wan et al. 2025, Section 3.1.2 and Algorithm
 2).
 
-Between products a rank has whole rows, a share of its part's; in a product it has a slice
-of the columns of all rows of the part, and multiplies with all of the part's matrix:
+Between products a rank has whole rows: a share of the rows of its part. In a product it has a slice
+of the columns of all rows of the part, and multiplies by the part's whole matrix:
 
       own rows              slice of all rows         slice of A H            own rows
     +-----------+            +----+                    +----+                +-----------+
@@ -14,15 +14,15 @@ of the columns of all rows of the part, and multiplies with all of the part's ma
                              +----+                    +----+
               all-to-all                                        all-to-all
 
-The adjoint is the same with A^T. Every number travels at most twice, however many ranks there are.
+The adjoint is the same with A^T. Every number travels at most twice on any number of ranks.
 
-Several groups (Wan et al. 2025, Section 5.2.1) have a part of the matrix each. The ranks of one
-place in all of the groups exchange the rows of their slices by the messages of the row plan, so
-that it is partition-parallel between the groups and feature-parallel inside.
+With several groups (Wan et al. 2025, Section 5.2.1), each group has one part of the matrix. Ranks
+at the same place in their groups exchange the rows of their slices by the messages of the row plan.
+So the product is partition-parallel between groups and feature-parallel inside a group.
 
-With a pipeline (`layouts.pipeline`) all this is done batch by batch of the rows. The product of a
-batch begins once the batches of the input that it needs are here; while it is made, the product of
-the one before is on its way to the owners of its rows, who then update it:
+With a pipeline (`layouts.pipeline`), rows are processed in batches. The product of a batch starts
+when the batches of the input that it reads are here. Meanwhile the product of the batch before
+travels to the owners of its rows, who then update these rows:
 
     batch       0         1         2
     in        #####     #####     #####
@@ -57,7 +57,7 @@ from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.matrices import is_symmetric, matrix_of
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.transport.group import as_transport
+from plancc_runtime.transport.group import GroupTransport
 from plancc_runtime.workspace import empty
 
 if TYPE_CHECKING:
@@ -65,17 +65,17 @@ if TYPE_CHECKING:
 
 
 class FeatureGraph(LayerGraph):
-    """What a layer needs of the graph, on a rank of a feature plan. Making one is collective.
+    """The graph of a layer on a rank of a feature plan. Making one is collective.
 
     Parameters:
-        part: Part of a feature plan, as `layouts.order.in_order` returns it for the same pipeline.
-        resources: The wire is for halo rows between groups.
-        pipeline: As of `layouts.pipeline.pipelining`.
-        aggregate_on: "device" or "cpu". On "cpu", slices are brought to host memory, and products
-            made there, while the device updates rows (MixGCN-CPU; Wan et al. 2025, Section 4.1).
+        part: Part of a feature plan, from `layouts.order.order_rows` with the same pipeline.
+        resources: Resources of the rank; `wire` applies to halo rows between groups.
+        pipeline: Choice of the pipeline, as in `layouts.pipeline.pipelining`.
+        aggregate_on: "device" or "cpu". On "cpu", slices move to host memory and the CPU makes the
+            products, while the device updates rows (MixGCN-CPU; Wan et al. 2025, Section 4.1).
 
     Attributes:
-        pipelining (Pipelining or None): How rows are cut into batches; None: they are not.
+        pipelining (Pipelining or None): How rows are cut into batches; None: there is no pipeline.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class FeatureGraph(LayerGraph):
             resources=resources,
             crosses=aggregate_on == "cpu",
         )
-        between = as_transport(transport.subgroup(grid.ranks_of_column(rank)))
+        between = GroupTransport(transport.subgroup(grid.ranks_of_column(rank)))
         self._resources = replace(resources, transport=between, device=self._slicing.place)
         self._slices = LocalGraph(self._block, self._resources)
         self._staged: dict[str, tuple[_Stages, _Stages]] = {}
@@ -122,7 +122,7 @@ class FeatureGraph(LayerGraph):
         return torch.from_numpy(degree.astype(np.int64)).to(self._device)
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """If x has fewer columns than a group has ranks, some of these have none."""
+        """As in `LayerGraph`. Some slices are empty if x has fewer columns than the group ranks."""
         if self.alone:
             return self.multiply(0, x.contiguous(), coefficients, back)
         out = empty_like(x)
@@ -137,7 +137,7 @@ class FeatureGraph(LayerGraph):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """(A x) weight + bias; with a pipeline batches are updated as they arrive. Collective."""
+        """Return (A x) weight + bias; a pipeline updates batches as they arrive. Collective."""
         if self._batches.stages == 1:
             return super().product_linear(x, weight, coefficients, bias, rectified)
         z = _ProductLinear.apply(x, weight, self, coefficients)
@@ -151,7 +151,7 @@ class FeatureGraph(LayerGraph):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """A (x weight) + bias; with a pipeline batches leave as they are updated. Collective."""
+        """Return A (x weight) + bias; a pipeline sends batches as they are updated. Collective."""
         if self._batches.stages == 1:
             return super().linear_product(x, weight, coefficients, bias, rectified)
         z = _LinearProduct.apply(x, weight, self, coefficients)
@@ -163,12 +163,11 @@ class FeatureGraph(LayerGraph):
         return adjoint(FEATURE) if step.back else FEATURE
 
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
-        """In a product, own rows without the own slice go there; back, the own slice without own
-        rows.
+        """Return the words of a step, as in `LayerGraph`.
 
-        Over a group of c equal shares that is 2 n width (c - 1) / c, whatever c is at most 2 n
-        width (Wan et al. 2025, Proposition 3.4). Halo rows between groups, of a slice each, come on
-        top.
+        Before a product a rank sends own rows without its own columns; after it, its slice without
+        own rows. A group of c equal shares moves 2 n width (c - 1) / c words, at most 2 n width
+        (Wan et al. 2025, Proposition 3.4). Halo rows between groups, one slice wide, are added.
         """
         assert isinstance(step, Aggregate)
         batches, ranks = self._batches, np.array([self._slicing.members.ranks])
@@ -197,21 +196,23 @@ class FeatureGraph(LayerGraph):
         after: BatchCallback | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> None:
-        """out = A source, or A^T source, outside of autograd, batch by batch. Collective.
+        """Compute out = A source or, if `back`, A^T source, batch by batch, without autograd.
+
+        Collective.
 
         Parameters:
-            source, out (Tensor[num_inputs, width]): Contiguous.
-            before: Puts the rows of a batch into `source`; called once for each, before they are
-                sent.
-            after: Called when the rows of a batch are in `out`.
+            source, out (Tensor[num_inputs, width]): Input and output; contiguous.
+            before: Called with the rows of each batch before they are sent; it fills them in
+                `source`.
+            after: Called with the rows of each batch when they are in `out`.
             meanwhile: Called once, when the first messages are under way.
         """
         needs = self._needs(coefficients, back)
         last = len(needs) - 1
         flow = Flow(self._slicing, source, out, before)
         for stage in range(last + 1):
-            # a rank finishes what it has under way in the order in which it began it: the input of
-            # this batch, the output of the last one, the input of the next batch, this one's output
+            # A rank finishes messages in the order in which it started them: the input of this
+            # batch, the output of the last batch, the input of the next batch, this batch's output.
             flow.send_input(needs[min(stage + 1, last)])
             if stage == 0 and meanwhile is not None:
                 meanwhile()
@@ -223,16 +224,16 @@ class FeatureGraph(LayerGraph):
                     after(at)
 
     def _needs(self, coefficients: str, back: bool) -> list[int]:
-        """The last batch of the input that every batch depends on."""
+        """Return, for every batch of the product, the last batch of the input that it reads."""
         return [0] if self._batches.stages == 1 else self._stages_of(coefficients, back).needs
 
     @property
     def alone(self) -> bool:
-        """Whether rows are slices already: of the only rank of a group, without a pipeline."""
+        """Whether own rows are the slice itself: one rank in the group, and no pipeline."""
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
-        """A batch of the product with a slice of columns: Tensor[rows of the batch, columns].
+        """Return a batch of the product of a slice of columns: Tensor[rows of the batch, columns].
 
         Collective between groups.
         """
@@ -264,7 +265,7 @@ class FeatureGraph(LayerGraph):
 
 @dataclass(frozen=True)
 class _Stages:
-    """A matrix by batches of its rows, and which input each of them needs (`Batches.needs`)."""
+    """A matrix cut into batches of rows, and the input that each batch reads (`Batches.needs`)."""
 
     needs: list[int]
     matrices: list[SparseMatrix]
@@ -275,7 +276,7 @@ def empty_like(x: Tensor) -> Tensor:
 
 
 class _ProductLinear(torch.autograd.Function):
-    """(A x) W; back, batches of g W^T leave as they are made, and come back as A^T g W^T."""
+    """(A x) W. Backward: batches of g W^T are sent as they are made, and return as A^T g W^T."""
 
     @staticmethod
     def forward(
@@ -318,7 +319,7 @@ class _ProductLinear(torch.autograd.Function):
 
 
 class _LinearProduct(torch.autograd.Function):
-    """A (x W); back, batches of A^T g are multiplied by W^T as they arrive."""
+    """A (x W). Backward: batches of A^T g are multiplied by W^T as they arrive."""
 
     @staticmethod
     def forward(

@@ -1,7 +1,7 @@
 """The messages of a feature-parallel product: own rows to slices of columns, and back.
 
-An all-to-all moves slices of own rows; where they arrive they are rows of a slice, batch by batch,
-so that neither end packs what it multiplies.
+An all-to-all sends to each rank its columns of own rows, batch by batch. The receiver gets them in
+place as rows of its slice, so it multiplies without unpacking.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ BatchCallback = Callable[[slice], None]
 
 @dataclass(frozen=True)
 class Slicing:
-    """How the ranks of a group share rows and columns, and where they keep them.
+    """How the ranks of a group share rows and columns, and the devices that hold them.
 
     Attributes:
+        grid: Process grid of the plan.
         batches: Batches of the rows of the group.
-        members: The ranks of the group, by their process column.
-        resources: With the device of own rows.
-        crosses: Whether slices are in host memory, wherever the rows are.
+        members: The ranks of the group, by process column.
+        resources: Resources of the rank; own rows are on their device.
+        crosses: Whether slices are in host memory, also when own rows are on a device.
     """
 
     grid: Grid
@@ -52,18 +53,18 @@ class Slicing:
 
     @property
     def device(self) -> torch.device:
-        """Where own rows are."""
+        """Device of own rows."""
         return self.resources.device
 
     @property
     def place(self) -> torch.device:
-        """Where slices are."""
+        """Device of slices."""
         return CPU if self.crosses else self.device
 
 
 @dataclass(frozen=True)
 class _Moving:
-    """An all-to-all under way, and the buffers that it reads or writes."""
+    """An all-to-all under way, and the buffers that it writes (`rows`) and reads (`others`)."""
 
     pending: Pending
     rows: Sequence[Tensor]
@@ -73,14 +74,14 @@ class _Moving:
 class Flow:
     """The messages of one product; methods that move rows are collective among the members.
 
-    A rank finishes what it has under way in the order in which it began it.
+    A rank must finish its messages in the order in which it started them.
 
     Parameters:
-        source, out (Tensor[own rows, width]): Contiguous.
-        before: Puts the rows of a batch into `source`; called once for each, before they are sent.
+        source, out (Tensor[own rows, width]): Input and output; contiguous.
+        before: Called with the rows of each batch before they are sent; it fills them in `source`.
 
     Attributes:
-        held (Tensor[rows of the group, own columns]): The input as far as it is here.
+        held (Tensor[rows of the group, own columns]): The input; rows are valid once received.
     """
 
     def __init__(
@@ -97,12 +98,12 @@ class Flow:
         self._inputs: deque[_Moving] = deque()
         self._outputs: deque[_Moving] = deque()
         self._sent = self._received = 0
-        # a device makes all of them while this thread goes on
+        # A device packs all batches while this thread goes on.
         ahead = batches.stages if slicing.device.type != "cpu" else 0
         self._packed = deque(self._pack(stage) for stage in range(ahead))
 
     def send_input(self, last: int) -> None:
-        """Begin to send the batches of the input up to this one."""
+        """Start to send the batches of the input up to batch `last`."""
         slicing = self._slicing
         while self._sent <= last:
             stage, self._sent = self._sent, self._sent + 1
@@ -116,14 +117,14 @@ class Flow:
             self._inputs.append(self._start(pieces, rows))
 
     def receive_input(self, last: int) -> None:
-        """Wait for the batches of the input up to this one."""
+        """Wait for the batches of the input up to batch `last`."""
         while self._received <= last:
             self._received += 1
             with self._slicing.clock("wait"):
                 self._inputs.popleft().pending.wait()
 
     def send_output(self, stage: int, found: Tensor) -> None:
-        """Begin to send a batch of the product to the owners of its rows."""
+        """Start to send a batch of the product to the owners of its rows."""
         slicing = self._slicing
         rows = self._shares(stage, found, slicing.batches.bounds(stage)[0])
         own = rows[slicing.column]
@@ -137,7 +138,10 @@ class Flow:
         self._outputs.append(self._start(rows, [*pieces, buffer]))
 
     def receive_output(self, stage: int) -> slice:
-        """Wait for own rows of a batch of the product, and put them into `out`; their place."""
+        """Wait for own rows of a batch of the product, and copy them into `out`.
+
+        Returns the place of the rows in `out`.
+        """
         slicing, at = self._slicing, self._local[stage]
         arrived = self._outputs.popleft()
         with slicing.clock("wait"):
@@ -152,7 +156,10 @@ class Flow:
         return at
 
     def _pack(self, stage: int) -> tuple[list[Tensor], Any]:
-        """Own rows of a batch of the input in slices, and what tells when a device is done."""
+        """Return own rows of a batch of the input, cut into slices; and a device event or None.
+
+        The event is done when the slices are in host memory.
+        """
         slicing, at = self._slicing, self._local[stage]
         if self._before is not None:
             self._before(at)
@@ -176,7 +183,7 @@ class Flow:
             return self._pieces(host, len(rows)), ready
 
     def _start(self, sends: list[Tensor], receives: list[Tensor]) -> _Moving:
-        """All but what this rank has for itself."""
+        """Start the all-to-all of all slices but this rank's own."""
         slicing = self._slicing
         others = [
             [self._nothing if k == slicing.column else side[k] for k in range(slicing.grid.columns)]
@@ -189,20 +196,23 @@ class Flow:
         return _Moving(pending, receives, sends)
 
     def _shares(self, stage: int, rows: Tensor, first: int) -> list[Tensor]:
-        """Every rank's rows of a batch; row `first` of the part is the first of `rows`."""
+        """Return every rank's rows of a batch, as views of `rows`.
+
+        Row 0 of `rows` is row `first` of the part.
+        """
         batches = self._slicing.batches
         shares = (batches.share(stage, k) for k in range(batches.columns))
         return [rows[a - first : b - first] for a, b in shares]
 
     def _pieces(self, flat: Tensor, num_rows: int) -> list[Tensor]:
-        """Slices of whole rows, one after the other in a buffer."""
+        """Return the slices of `num_rows` whole rows, which follow each other in a buffer."""
         return [
             flat[num_rows * c.start : num_rows * c.stop].view(num_rows, c.stop - c.start)
             for c in self._slices
         ]
 
     def _buffer(self, num_rows: int) -> Tensor:
-        """For whole rows, where products are made: a device can read it, and write."""
+        """Return a flat buffer for whole rows where slices are; pinned if a device copies it."""
         width, slicing = self._source.shape[1], self._slicing
         if slicing.crosses and slicing.device.type == "cuda":
             return torch.empty(num_rows * width, dtype=self._source.dtype, pin_memory=True)

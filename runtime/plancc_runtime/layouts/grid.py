@@ -1,29 +1,29 @@
 """Process grids: products of 1D, 1.5D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 to 3).
 
-The rows of A in a process row are cut into pieces of columns (`Grid.pieces`), each of which one of
-its ranks has. H is held by rows of a part and, where the grid splits columns, a slice of them. 1D
-is a grid of one process column, where no piece of A moves; 2D is a Split-3D of one layer.
+The rows of A in a process row are cut into pieces by columns (`Grid.pieces`); every piece is on one
+rank of the process row. A rank has the rows of H of its part; if the grid splits columns, it has a
+slice of the columns of these rows. 1D is a grid of one process column, and moves no piece of A. 2D
+is Split-3D with one layer.
 
-forward, H -> A H, at every rank (i, j) of a layer; back, G -> A^T G, the same read backward:
+Forward, H -> A H, at every rank (i, j) of a layer. Backward, G -> A^T G, the same steps reversed:
 
-    for every piece q:   A_iq is broadcast in the process row, where it has several ranks
+    for every piece q:   A_iq is broadcast in the process row, if that has several ranks
                          H_qj is broadcast in the process column
                          T_ij += A_iq H_qj
     between layers:      T_ij is reduce-scattered: every layer keeps the rows of its part
 
 In 1.5D a process row has copies of a part, one per rank. Rank (i, j) has part i, and multiplies
-with chunk j of the parts (Equation 3), which the ranks of its process column have too:
+by the columns of chunk j of the parts (Equation 3), like all ranks of its process column:
 
     for every part q of chunk j:   H_q is broadcast in the process column
                                    T_ij += A_iq H_q
-    between copies:                T_i is the sum in the process row (all-reduce); back, rank
+    between copies:                T_i is the sum in the process row (all-reduce); backward, rank
                                    (i, chunk of i) broadcasts its sum to the others
 
-Where only needed rows travel, messages of the row plan take the place of the broadcasts and
-reductions in the process column. All copies compute the same loss, of which each counts one in c:
-gradients of the copies of a row are equal, and each is 1 / c of the whole one; so they stay if
-every rank takes its own through the adjoint, and weights' gradients, summed over all ranks, are
-whole ones.
+If only needed rows travel, messages of the row plan replace the broadcasts and reductions in the
+process column. Each of the c copies computes the same loss and counts 1 / c of it. So the gradients
+of the copies of a row are equal, and each is 1 / c of the whole gradient. The adjoint keeps this
+share. The gradients of weights, summed over all ranks, are whole.
 
 `plancc.plan.products` has the steps.
 """
@@ -54,29 +54,30 @@ from plancc_runtime.layouts.grid_block import (
     held_pieces,
     rows_of_process_row,
 )
-from plancc_runtime.layouts.grid_pieces import OwnPieces, Rounds, RowPieces, in_turn
+from plancc_runtime.layouts.grid_pieces import OwnPieces, Rounds, RowPieces, buffered
 from plancc_runtime.layouts.halo import Halo, RowMover
 from plancc_runtime.layouts.matrices import Blocks, blocks_of, halo_part
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_counts
-from plancc_runtime.transport.group import as_transport
+from plancc_runtime.transport.group import GroupTransport
 from plancc_runtime.workspace import empty
 
 
 class GridGraph(ProgramGraph):
-    """What a layer needs of the graph, on a process grid. Making one is collective.
+    """The graph of a layer on a process grid. Making one is collective.
 
-    Gradients are whole ones, of the rank's rows and columns; in "1.5d" 1 / copies of them.
+    A rank has the whole gradients of its rows and columns; in "1.5d", 1 / copies of them.
 
     Parameters:
-        part: With a `GridShare`.
-        resources: Its transport has as many ranks as the grid. With `overlap` the next piece
-            travels while one is multiplied.
+        part: Part of a grid plan; it has a `GridShare`.
+        resources: Resources whose transport has as many ranks as the grid. With `overlap`, the next
+            piece travels while one is multiplied.
 
     Attributes:
-        grid: Grid.
-        row, column, fiber (Group): Ranks that share the part; the process column, in this layer;
-            the same place in all layers.
+        grid (Grid): Process grid of the plan.
+        row (Group): Ranks of the process row, which share the part.
+        column (Group): Ranks of the process column in this layer.
+        fiber (Group): Ranks at the same place in all layers.
     """
 
     def __init__(self, part: Part, header: Header, resources: Resources) -> None:
@@ -112,7 +113,7 @@ class GridGraph(ProgramGraph):
             self._block = block_of_share(share, header.self_loops)
         else:
             self._block = block_of_chunk(share, header.self_loops)
-            among = replace(resources, transport=as_transport(self.column))
+            among = replace(resources, transport=GroupTransport(self.column))
             self._needed = Halo(self._block.expand, self._block.num_inputs, among)
         self._executors: dict[str, Executor] = {}
         self._travelling: dict[str, RowPieces] = {}
@@ -126,7 +127,10 @@ class GridGraph(ProgramGraph):
         return torch.from_numpy(counts).to(self.device)
 
     def block(self, coefficients: str = "plan") -> Block:
-        """This rank's nonzeros, and its pieces as halo rows. Collective but for "plan"."""
+        """Return the block of this rank's nonzeros; its pieces are halo rows.
+
+        Collective on the first call for "mean" or "closed-mean".
+        """
         if coefficients in ("mean", "closed-mean"):
             self._with_whole_counts()
         return self._block.with_coefficients(coefficients)
@@ -142,7 +146,7 @@ class GridGraph(ProgramGraph):
         return {"x": x, "held": held, "sums": sums, "y": y}
 
     def lay_out(self, coefficients: str) -> Executor:
-        """As of `ProgramGraph`. Collective."""
+        """See `ProgramGraph`. Collective."""
         if coefficients not in self._executors:
             blocks = self._blocks(coefficients)
             movers: dict[str, RowMover[Any]] = {"pieces": self._rounds}
@@ -173,10 +177,11 @@ class GridGraph(ProgramGraph):
         rectified: bool = False,
         onto: Tensor | None = None,
     ) -> Tensor:
-        """x weight + bias, as in `LayerGraph` (Algorithm 3, second phase). Collective.
+        """Return x weight + bias, as in `LayerGraph` (Algorithm 3, second phase). Collective.
 
-        Slices of x are broadcast in the process row, slices of the gradient back: with them a
-        rank makes its slice of x's gradient, and the rows of the weight's that its columns meet.
+        Slices of x are broadcast in the process row. In the backward pass, slices of the gradient
+        are broadcast: a rank computes its slice of the gradient of x, and its columns' rows of the
+        gradient of the weight.
         """
         if not self.grid.splits_columns:
             return super().linear(x, weight, bias, rectified, onto)
@@ -190,26 +195,29 @@ class GridGraph(ProgramGraph):
         return self.slice_of(width).start
 
     def slice_of(self, width: int, column: int | None = None) -> slice:
-        """The columns that a process column, by default this rank's, has of a matrix so wide."""
+        """Return the columns of a matrix of this width that a process column has.
+
+        The default is this rank's process column.
+        """
         if not self.grid.splits_columns:
             return slice(0, width)
         column = self.position.column if column is None else column
         return slice(*self.grid.slice_of_columns(width, column))
 
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
-        """All columns of x, as in `LayerGraph`. Collective.
+        """Return all columns of x, as in `LayerGraph`. Collective.
 
-        The loss of a row is computed by `copies` ranks, and each counts it once in `copies`;
-        the gradient of a rank's slice is `copies` times what it finds.
+        `copies` ranks compute the loss of a row, and each counts 1 / `copies` of it. So the
+        backward pass multiplies the gradient of a rank's slice by `copies`.
         """
         if not self.grid.splits_columns:
             return x
         return _WholeRows.apply(x, self, width)
 
     def every_slice(self, x: Tensor, width: int) -> Iterator[tuple[slice, Tensor]]:
-        """The slices of x of the process row in turn, each with its columns of `width`. Collective.
+        """Yield the columns and the rows of every slice of x in the process row. Collective.
 
-        A slice is valid until the next one is asked for.
+        The columns are a slice of `width`. The rows are valid until the next slice is yielded.
         """
         columns = [self.slice_of(width, j) for j in range(self.row.size)]
         widths = [at.stop - at.start for at in columns]
@@ -228,7 +236,7 @@ class GridGraph(ProgramGraph):
 
             return finish
 
-        return in_turn(self.row.size, start, self.resources.overlap)
+        return buffered(self.row.size, start, self.resources.overlap)
 
     def program(self, step: LayerStep) -> Program:
         if isinstance(step, Aggregate):
@@ -266,7 +274,7 @@ class GridGraph(ProgramGraph):
         }
 
     def _words_of_slices(self, width: int) -> Int64Array:
-        """Words of every rank's slice of own rows: int64[columns]."""
+        """Return the words of every rank's slice of own rows: int64[process columns]."""
         slices = (self.slice_of(width, j) for j in range(self.row.size))
         return self.num_inputs * np.array([at.stop - at.start for at in slices], np.int64)
 

@@ -1,13 +1,13 @@
-"""What a rank of a process grid has of A, as a `Block`.
+"""The nonzeros of a rank of a process grid, as a `Block`.
 
-The columns of the block belong to the rank's *pieces* (`Grid.pieces`), one after the other; all
-of them are halo rows, and message k brings piece k. An own column would be the place of a row among
-this rank's inputs, which a piece's rows need not be.
+The columns of the block are the columns of the rank's *pieces* (`Grid.pieces`), one piece after the
+other. All columns are halo rows, and message k brings piece k. The block has no own columns, since
+the rows of a piece need not be inputs of this rank.
 
              piece 0   piece 1
            +---------+---------+
-    rows   |         |         |   rows of the process row: in a layer of "3d", of several parts
-    of the |         |         |
+    rows   |         |         |   rows of the process row; in a layer of "3d", rows of several
+    of the |         |         |   parts
     row    +---------+---------+
 """
 
@@ -28,27 +28,27 @@ NOTHING = np.zeros(0, np.int32)
 
 
 def rows_of_process_row(share: GridShare) -> tuple[int, int]:
-    """The rows ``first:last`` in plan order of the rank's block of A."""
+    """Return the rows ``first, last``, in plan order, of the rank's block of A."""
     first, last = share.grid.parts_of_block(share.rank)
     return int(share.part_ptr[first]), int(share.part_ptr[last])
 
 
 def held_pieces(share: GridShare) -> list[Piece]:
-    """The pieces whose columns of A this rank has, ascending."""
+    """Return the pieces whose columns of A this rank has, ascending."""
     _, column, layer = share.grid.position(share.rank)
     return [p for p in share.grid.pieces(share.part_ptr, layer) if p.column == column]
 
 
 def block_of_share(share: GridShare, self_loops: bool) -> Block:
-    """The block of a rank that moves rows by broadcasts.
+    """Return the block of a rank that moves rows by broadcasts.
 
     Parameters:
-        share: Without a `block`.
-        self_loops: Whether nonzeros of the diagonal were added by normalising.
+        share: The rank's share of the grid, without a `block`.
+        self_loops: Whether normalising added nonzeros of the diagonal.
 
     Returns:
-        Its outputs are the rows of the process row; -1 where this rank has no column for the
-        diagonal.
+        A block whose outputs are the rows of the process row: the column of the row's diagonal, or
+        -1 if another rank has that column.
     """
     pieces = held_pieces(share)
     rows = np.array([piece.row for piece in pieces], np.int32)
@@ -66,18 +66,19 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 
 
 def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
-    """The block of a rank of "1.5d" to which only needed rows travel.
+    """Return the block of a rank of "1.5d" that receives only the rows that it needs.
 
-    It has those columns of its part that are in the chunk of its process column: what other ranks
-    of this process column send and, if its own part is of the chunk, own columns. Peers are parts,
-    which number the ranks of a process column.
+    The block has the columns of its part that are in the chunk of its process column: halo rows
+    from other ranks of the process column and, if its own part is in the chunk, own columns. Peers
+    are parts, since part k is on rank k of a process column.
 
     Parameters:
-        share: With a `block`.
-        self_loops: Whether nonzeros of the diagonal were added by normalising.
+        share: The rank's share of the grid, with a `block`.
+        self_loops: Whether normalising added nonzeros of the diagonal.
 
     Returns:
-        Without inputs, if the part is of another chunk; its outputs are the rows of the part.
+        A block whose outputs are the rows of the part. It has no inputs if the part is in another
+        chunk.
     """
     grid, part = share.grid, share.block
     assert part is not None

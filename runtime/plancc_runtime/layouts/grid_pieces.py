@@ -1,8 +1,9 @@
-"""Pieces of A and of H in a process grid: own ones and travelling ones.
+"""Pieces of A and of H in a process grid: own pieces and travelling pieces.
 
-A piece of A travels as its CSR: values (a word per nonzero), columns (one more), and row pointers
-(one per row of the process row, and one). So it does for the adjoint too, as A is stored once:
-the receiver transposes it for the one product. A rank's own pieces are laid out both ways.
+A piece of A travels as CSR: values and columns (one word each per nonzero) and row pointers (one
+word per row of the process row, and one more). The adjoint moves the same arrays, since A is stored
+once: the receiver transposes the piece for that product. A rank lays out its own pieces in both
+directions.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from plancc_runtime.workspace import empty
 T = TypeVar("T")
 
 
-def in_turn(count: int, start: Callable[[int], Callable[[], T]], overlap: bool) -> Iterator[T]:
-    """What ``start(k)()`` returns, for every k; with `overlap`, k + 1 is started before k is used.
+def buffered(count: int, start: Callable[[int], Callable[[], T]], overlap: bool) -> Iterator[T]:
+    """Yield ``start(k)()`` for every k; with `overlap`, start k + 1 before the result of k is used.
 
-    So two sets of buffers are enough, one for even numbers and one for odd ones.
+    So two sets of buffers suffice: one for even k and one for odd k.
     """
     arriving = start(0) if count else None
     for k in range(count):
@@ -59,11 +60,14 @@ class Csr:
         return self.value, self.column, self.row_ptr
 
     def of(self, nonzeros: int) -> Csr:
-        """These buffers, cut for a piece."""
+        """Return views of these buffers for a piece of so many nonzeros."""
         return Csr(self.value[:nonzeros], self.column[:nonzeros], self.row_ptr)
 
     def laid_out(self, width: int, resources: Resources, transposed: bool) -> SparseMatrix:
-        """For products; `width`: columns of the piece."""
+        """Return the piece or its transpose, laid out for products.
+
+        `width`: Number of columns of the piece.
+        """
         shape = len(self.row_ptr) - 1, width
         if self.value.device.type != "cpu":
             return TorchMatrix.of_tensors(self.row_ptr, self.column, self.value, shape, transposed)
@@ -76,14 +80,15 @@ class OwnPieces:
     """The pieces whose columns this rank has.
 
     Parameters:
-        transposed (csr_matrix[columns, rows]): The block (`layouts.matrices.halo_part`).
-        ptr (int64[pieces + 1]): Columns of every piece.
-        travel: Whether they are broadcast.
+        transposed (csr_matrix[columns, rows]): The rank's block, transposed
+            (`layouts.matrices.halo_part`).
+        ptr (int64[pieces + 1]): Piece k has the columns ``ptr[k]:ptr[k + 1]``.
+        travel: Whether the pieces are broadcast.
 
     Attributes:
         both (tuple of two lists of BlockPiece): The pieces, and their transposes.
-        csr (list of Csr): The pieces as they travel, if they do.
-        nonzeros: int64[pieces].
+        csr (list of Csr): The arrays of the pieces for broadcasts; empty unless they travel.
+        nonzeros (int64[pieces]): Number of nonzeros of every piece.
     """
 
     def __init__(
@@ -115,18 +120,19 @@ class OwnPieces:
 
 
 def _has_empty_rows(transposed: csr_matrix) -> bool:
-    """Whether enough rows are empty that it pays to keep the others alone."""
+    """Return whether more than half of the rows are empty; then only other rows are stored."""
     used = np.count_nonzero(np.bincount(transposed.indices, minlength=transposed.shape[1]))
     return bool(2 * used < transposed.shape[1])
 
 
 class RowPieces:
-    """All pieces of a process row, each with the rank that has its column. Collective.
+    """All pieces of a process row, each on the rank that has its columns. Collective to make.
 
     Parameters:
+        own: Pieces of this rank.
         pieces: Pieces of the layer.
-        num_rows: Rows of the process row.
-        row: The process row.
+        num_rows: Number of rows of the process row.
+        row: Ranks of the process row.
     """
 
     def __init__(
@@ -142,14 +148,17 @@ class RowPieces:
         self._buffers: list[Csr] = []
 
     def blocks(self) -> Blocks:
-        """All pieces, both ways, under the name "matrix"."""
+        """Return all pieces in both directions, under the name "matrix"."""
         count = range(len(self._pieces))
         return {
             ("matrix", back): [_Travelling(self, k, back) for k in count] for back in (False, True)
         }
 
     def start(self, k: int, transposed: bool) -> Callable[[], BlockPiece]:
-        """Begin the broadcast of piece k; what ends it. Collective in the process row."""
+        """Start the broadcast of piece k. Collective in the process row.
+
+        Returns a function that waits for the broadcast and returns the piece.
+        """
         piece, row = self._pieces[k], self._row
         mine = piece.column == row.rank
         csr = self._own.csr[k - self._first] if mine else self._buffer(k)
@@ -165,14 +174,14 @@ class RowPieces:
         return finish
 
     def moved(self) -> BroadcastWords:
-        """What a broadcast of every piece moves."""
+        """Return the words that one broadcast of every piece moves."""
         nonzeros = np.array(self._nonzeros)[:, None]
         root = np.array([[piece.column] for piece in self._pieces])
         words, buffers = 2 * nonzeros + self._num_rows + 1, 1 + 2 * (nonzeros > 0)
         return BroadcastWords(np.array([self._row.ranks]), words, root, buffers)
 
     def release(self) -> None:
-        """Free the buffers of pieces that arrive."""
+        """Free the buffers of pieces from other ranks."""
         self._buffers = []
 
     def _buffer(self, k: int) -> Csr:
@@ -203,11 +212,12 @@ class _Travelling:
 
 @dataclass
 class RoundBuffers:
-    """What pieces of H are in while they travel, in one product.
+    """Buffers of travelling pieces of H in one product.
 
     Attributes:
-        ring (tuple of two Tensor[rows of the largest, width]): Pieces of other ranks, in turn.
-        rows (Tensor[rows of the part, width] or None): Own ones, forward.
+        ring (tuple of two Tensor[rows of the largest piece, width]): Pieces of other ranks, in
+            turn.
+        rows (Tensor[rows of the part, width] or None): Own rows in a forward product.
     """
 
     ring: tuple[Tensor, Tensor]
@@ -215,12 +225,14 @@ class RoundBuffers:
 
 
 class Rounds(RowMover[RoundBuffers]):
-    """Pieces of H in a process column: broadcast in turn or, back, summed at their owners.
+    """Pieces of H in a process column: broadcast in turn or, backward, summed at their owners.
 
     Parameters:
-        first_row: Plan order of this rank's first row.
-        column: The process column.
-        resources: With `overlap` the next piece travels while one is multiplied.
+        pieces: Pieces of the layer.
+        first_row: This rank's first row in plan order.
+        column: Ranks of the process column.
+        resources: Resources of the rank. With `overlap`, the next piece travels while one is
+            multiplied.
     """
 
     idle = False
@@ -239,7 +251,7 @@ class Rounds(RowMover[RoundBuffers]):
         return RoundBuffers((next(ring), next(ring)))
 
     def moved(self, columns: int) -> BroadcastWords:
-        """Say what the broadcasts of a product of this width move."""
+        """Return the words that the broadcasts of a product of this width move."""
         words = np.array([piece.size * columns for piece in self._pieces], np.int64)
         root = np.array([piece.row for piece in self._pieces], np.int64)
         return BroadcastWords(np.array([self._column.ranks]), words[:, None], root[:, None])
@@ -265,7 +277,7 @@ class Rounds(RowMover[RoundBuffers]):
 
             return finish
 
-        return in_turn(len(pieces), start, self._overlap)
+        return buffered(len(pieces), start, self._overlap)
 
     def leaving(
         self, pieces: Sequence[Any], out: Tensor, buffers: RoundBuffers
@@ -287,7 +299,7 @@ class Rounds(RowMover[RoundBuffers]):
 
             return finish
 
-        for k, piece in enumerate(in_turn(len(pieces), start, self._overlap)):
+        for k, piece in enumerate(buffered(len(pieces), start, self._overlap)):
             wait(1)
             rows = self._room(k, out, buffers)
             yield piece, rows
@@ -298,10 +310,10 @@ class Rounds(RowMover[RoundBuffers]):
         wait(0)
 
     def add_arrived(self, out: Tensor, buffers: RoundBuffers) -> None:
-        """Nothing is left: sums are in `out`."""
+        """Do nothing: the sums are already in `out`."""
 
     def _room(self, k: int, rows: Tensor, buffers: RoundBuffers) -> Tensor:
-        """Where piece k is: among this rank's rows, if it has them, or in the ring."""
+        """Return the rows of piece k: a view of `rows` if this rank owns them, else of the ring."""
         piece = self._pieces[k]
         if piece.row != self._column.rank:
             return buffers.ring[k % 2][: piece.size]

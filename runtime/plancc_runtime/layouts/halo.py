@@ -1,8 +1,9 @@
 """The halo exchange of a block: own rows to the peers that need them, and sums back.
 
-Small messages are handled in *groups* of neighbours: packed by one call, multiplied or added by one
-call once the last of the group is here. A call of torch costs some 10 to 50 microseconds whatever
-it does, which for 500 peers with a few rows each would be a thousand times the arithmetic.
+Small messages are handled in *groups* of consecutive messages: one call packs a group, and one call
+multiplies or adds it when its last message is here. Every call of torch takes 10 to 50
+microseconds. With 500 peers and a few rows each, one call per message would take a thousand times
+as long as the arithmetic.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ import torch
 from torch import Tensor
 
 from plancc.clock import Clock
-from plancc.plan.exchange import Exchange
+from plancc.plan.exchange import Exchange, Int32Array
 from plancc.plan.metrics import StepTraffic
 from plancc_runtime.kernels.rows import add_rows, pack
+from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.transport.base import Channel
+from plancc_runtime.transport.base import Channel, Transport
+from plancc_runtime.transport.row_numbers import send_numbers
 
 ALL = slice(None)
-GROUP_ROWS = 2048  # to pack, or to add: as much work as one call of torch costs
+GROUP_ROWS = 2048  # packing or adding so many rows takes as long as one call of torch
 
 
 class MessageRun(Protocol):
@@ -35,7 +38,7 @@ class MessageRun(Protocol):
 
 
 class RowRun(MessageRun, Protocol):
-    """A piece of a block: consecutive messages, and the halo rows that they bring or take."""
+    """A piece of a block: consecutive messages, and the halo rows in these messages."""
 
     @property
     def source(self) -> slice: ...
@@ -53,8 +56,8 @@ class OuterBlock:
     """The own rows that a group of peers needs.
 
     Attributes:
-        messages: This rank's messages, in the order of its send masks.
-        at: Their place in `Buffers.outer`.
+        messages: Numbers of the messages, in the order of the send sets.
+        at: Place of the rows in `MessageBuffers.outer`.
         rows (int64[m]): Local rows; a row that several peers need occurs once for each.
     """
 
@@ -65,11 +68,11 @@ class OuterBlock:
 
 @dataclass(frozen=True)
 class Buffers:
-    """What crosses the network in one product of a given width, owned by the caller.
+    """Buffers of the rows that travel in products of one width. The caller owns them.
 
     Attributes:
-        halo (Tensor[halo rows, width]): Rows of the peers: received by `HaloExchange.expand`, sent
-            by `HaloExchange.reduce`.
+        halo (Tensor[halo rows, width]): Halo rows: received by `HaloExchange.expand`, sent by
+            `HaloExchange.reduce`.
     """
 
     halo: Tensor
@@ -80,11 +83,11 @@ class MessageBuffers(Buffers):
     """Buffers of a `Halo`.
 
     Attributes:
-        outer (Tensor[rows in the send masks, width]): Copies of own rows: sent by `Halo.expand`,
+        outer (Tensor[rows in the send sets, width]): Copies of own rows: sent by `Halo.expand`,
             received by `Halo.reduce`.
-        outer_packed, halo_packed: The same rows as they travel; the same tensors where they are not
-            rounded.
-        expand, reduce: Channels of the packed rows: forward, and back.
+        outer_packed, halo_packed: The rows of `outer` and `halo` in the type of the messages; the
+            same tensors if messages are not rounded.
+        expand, reduce: Channels of the packed rows, forward and backward.
     """
 
     outer: Tensor
@@ -99,7 +102,7 @@ M = TypeVar("M")
 
 
 class RowMover(ABC, Generic[M]):
-    """A way of rows to a product that takes them piece by piece, and from one that makes them so.
+    """Moves rows to a product that reads them piece by piece, and back from its adjoint.
 
     Attributes:
         idle: Whether this rank neither sends nor receives.
@@ -109,28 +112,34 @@ class RowMover(ABC, Generic[M]):
 
     @abstractmethod
     def buffers_for(self, width: int) -> M:
-        """Buffers of a product of this width, of any content."""
+        """Return uninitialised buffers for a product of this width."""
 
     @abstractmethod
     def send_rows(self, h: Tensor, buffers: M) -> None:
-        """Start a round forward, with the own rows of h. Collective."""
+        """Start a forward round, with the own rows of h. Collective."""
 
     @abstractmethod
     def arriving(self, pieces: Sequence[Any], buffers: M) -> Iterator[tuple[Any, Tensor]]:
-        """The pieces of a block in order, each with its rows once they are here; end the round."""
+        """Yield the pieces of a block in order, each with its rows when they are here.
+
+        After the last piece the round has ended.
+        """
 
     @abstractmethod
     def leaving(
         self, pieces: Sequence[Any], out: Tensor, buffers: M
     ) -> Iterator[tuple[Any, Tensor]]:
-        """The pieces of a block, each with room for its rows: a round back. Collective.
+        """Yield the pieces of a block, each with memory for its rows: a round back. Collective.
 
-        They leave when the next piece is asked for. `out`: where rows of this rank go.
+        The rows are sent when the next piece is requested.
+
+        Parameters:
+            out: Target of rows that this rank owns itself.
         """
 
     @abstractmethod
     def add_arrived(self, out: Tensor, buffers: M) -> None:
-        """Add what the peers return to rows of `out`, Tensor[num_inputs, width]; end the round."""
+        """Add the peers' rows to `out`, Tensor[num_inputs, width], and end the round."""
 
 
 class HaloExchange(RowMover[B]):
@@ -140,8 +149,9 @@ class HaloExchange(RowMover[B]):
     `add_arrived`.
 
     Attributes:
-        num_inputs, num_halo: Own rows, and halo rows.
-        steps: What every hop of one round moves forward: int64[1] each.
+        num_inputs, num_halo: Number of own rows, and of halo rows.
+        steps: Traffic of every step of a forward round, int64[1] each: one step, or three in a
+            node-aware exchange.
     """
 
     steps: tuple[StepTraffic, ...]
@@ -153,28 +163,28 @@ class HaloExchange(RowMover[B]):
 
     @abstractmethod
     def buffers(self, width: int) -> B:
-        """New buffers for products of `width` columns; reusable for any number of them."""
+        """Return new buffers for any number of products of `width` columns."""
 
     def buffers_for(self, width: int) -> B:
         if width not in self._kept:
-            with torch.inference_mode(False):  # whose tensors serve nothing else afterwards
+            with torch.inference_mode(False):  # training could not use inference tensors
                 self._kept[width] = self.buffers(width)
         return self._kept[width]
 
     def release_buffers(self) -> None:
-        """Free the buffers of `buffers_for`; made again when they are needed. Not collective."""
+        """Free the buffers that `buffers_for` keeps; it makes new ones later. Not collective."""
         self._kept.clear()
 
     @abstractmethod
     def take(self, buffers: B) -> Tensor:
-        """End the round that `send_rows` started: all of `buffers.halo`."""
+        """End the round that `send_rows` started, and return `buffers.halo`."""
 
     @abstractmethod
     def send_all_back(self, buffers: B) -> None:
-        """Start a round back, with all of `buffers.halo`. Collective."""
+        """Start a round back that sends all of `buffers.halo`. Collective."""
 
     def expand(self, h: Tensor, buffers: B) -> Tensor:
-        """The halo rows of h, Tensor[num_inputs, width], in `buffers.halo`. Collective."""
+        """Return the halo rows of h, Tensor[num_inputs, width], in `buffers.halo`. Collective."""
         self.send_rows(h, buffers)
         return self.take(buffers)
 
@@ -189,10 +199,10 @@ class HaloExchange(RowMover[B]):
 
 
 class Halo(HaloExchange[MessageBuffers]):
-    """Every row goes from its owner to each rank that needs it.
+    """The direct exchange: a row goes from its owner to each rank that needs it.
 
     Parameters:
-        exchange: Of this rank: input rows are sent, halo rows received.
+        exchange: This rank's exchange: it sends input rows and receives halo rows.
     """
 
     def __init__(self, exchange: Exchange, num_inputs: int, resources: Resources) -> None:
@@ -214,7 +224,7 @@ class Halo(HaloExchange[MessageBuffers]):
         return (StepTraffic.of(self._exchange),)
 
     def buffers(self, width: int, halo: Tensor | None = None) -> MessageBuffers:
-        """As of `HaloExchange`; `halo`, if given, is where halo rows are."""
+        """See `HaloExchange`. `halo`, if given, is the tensor for halo rows."""
         num_outer = self._send[-1][1].stop if self._send else 0
         dtype, device = self.resources.dtype, self.resources.device
         outer = torch.empty(num_outer, width, dtype=dtype, device=device)
@@ -301,8 +311,13 @@ class Halo(HaloExchange[MessageBuffers]):
             buffers.reduce.finish()
 
 
+def halo_vertices(block: Block, transport: Transport) -> Int32Array:
+    """Vertices of the halo rows: int32[num_halo]. Collective."""
+    return send_numbers(block.expand, block.inputs[block.expand.send.row], transport)
+
+
 def at_rows(x: Tensor, at: slice) -> Tensor:
-    """Rows of x; x itself for `ALL` of them."""
+    """Return these rows of x; x itself if `at` is `ALL`."""
     return x if at is ALL else x[at]
 
 
@@ -311,7 +326,7 @@ def _slices(ptr: np.ndarray) -> list[slice]:
 
 
 def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[range, slice]]:
-    """Neighbouring messages with at least `least` work together, and the rows they cover."""
+    """Yield groups of consecutive messages with at least `least` work each, and their rows."""
     first = total = 0
     for last, amount in enumerate(work.tolist(), 1):
         total += amount
@@ -321,7 +336,7 @@ def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[rang
 
 
 def complete(arrivals: Iterator[int], parts: Sequence[G], clock: Clock) -> Iterator[G]:
-    """The groups in their order, each once its messages are here; the clock gets the waits."""
+    """Yield the groups in order, each when its messages are here; the clock counts the waits."""
     group_of = [g for g, group in enumerate(parts) for _ in group.messages]
     missing = [len(group.messages) for group in parts]
     for g, group in enumerate(parts):

@@ -1,8 +1,9 @@
-"""The graph as layers see it, in every layout.
+"""The interface of the graph that layers use, in every layout.
 
-A layer's input and output are *held* somehow: most layouts give every rank whole rows. Those that
-split columns as well (2D and 3D process grids) give it a slice ``first_column : first_column + m``
-of the columns of its rows, and overrule what stands here.
+A layout determines how x is *held*. In most layouts a rank holds whole rows of a layer's input and
+output. In layouts that split columns too (2D and 3D process grids), a rank holds a slice
+``first_column : first_column + m`` of the columns of its rows; these layouts override methods of
+`LayerGraph`.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from plancc_runtime.transport.base import Transport
 
 
 class LayerGraph(ABC):
-    """What every convolution may ask for. Methods that move rows are collective.
+    """The graph as every convolution may use it. Methods that move rows are collective.
 
     Attributes:
-        copies: Ranks that compute the loss of every row: all sums over ranks are divided by it.
-        cycle: Epochs after which what a product moves repeats itself.
+        copies: Number of ranks that compute the loss of a row. Sums over ranks are divided by it.
+        cycle: Number of epochs after which the messages of a product repeat.
         transport: Transport of all ranks, for sums over rows.
     """
 
@@ -42,58 +43,63 @@ class LayerGraph(ABC):
 
     @property
     def num_inputs(self) -> int:
-        """Rows of the input that this rank has."""
+        """Number of rows of the input on this rank."""
         return len(self.vertices)
 
     @property
     def num_outputs(self) -> int:
-        """Rows of the output; by default the rows of the input."""
+        """Number of rows of the output on this rank; by default as many as of the input."""
         return self.num_inputs
 
     @property
     def row_type(self) -> Tensor | int:
-        """Number of the type of every row of the input: int64[num_inputs]; 0: there is one type."""
+        """Number of the type of every input row, int64[num_inputs]; 0 if there is one type."""
         return 0
 
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """A x, held as x is; its gradient is A^T g. Collective.
+        """Return A x, held as x is; its gradient is A^T g. Collective.
 
-        `coefficients`: the values of A, a name in `plancc.plan.layers.COEFFICIENTS`.
+        Parameters:
+            coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
         """
         return _Product.apply(x, self, coefficients)
 
     def transposed_product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """A^T x, held as inputs are, of x held as outputs are; its gradient is A g. Collective."""
+        """Return A^T x, held as inputs are; its gradient is A g. Collective.
+
+        Parameters:
+            x: Rows that are held as outputs are.
+        """
         return _Product.apply(x, self, coefficients, True)
 
     @abstractmethod
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """A x or, `back`, A^T x, outside of autograd. Collective."""
+        """Return A x or, if `back`, A^T x, without autograd. Collective."""
 
     def is_finite(self) -> bool:
-        """Whether the values of A on this rank are finite, as far as it keeps them."""
+        """Return whether the values of A that this rank keeps are finite."""
         return True
 
     @abstractmethod
     def degree(self, nonzeros: str) -> Tensor:
-        """Nonzeros of every row of the output: int64[num_outputs]."""
+        """Return the number of nonzeros of every row of the output: int64[num_outputs]."""
 
     @property
     def folds(self) -> bool:
-        """Whether nonzeros of a row may be with several ranks."""
+        """Whether several ranks may have nonzeros of one row."""
         return False
 
     @property
     def places(self) -> Tensor | None:
-        """Place of every output among the inputs, int64[num_outputs]; None: the same number."""
+        """Place of every output among the inputs: int64[num_outputs]; None: the same rows."""
         return None
 
     def targets(self, x: Tensor) -> Tensor:
-        """The rows of the input x that are rows of the output too: Tensor[num_outputs, ...]."""
+        """Return the rows of the input x that are also output rows: Tensor[num_outputs, ...]."""
         return x if self.places is None else x.index_select(0, self.places)
 
     def fork(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Give x to an operation, and `targets` of x to another, by `kernels.dense.fork`."""
+        """Return x and `targets` of x, for two operations, by `kernels.dense.fork`."""
         x, own = fork(x, self.places)
         return x, own if self.places is not None else self.targets(own)
 
@@ -105,15 +111,21 @@ class LayerGraph(ABC):
         rectified: bool = False,
         onto: Tensor | None = None,
     ) -> Tensor:
-        """x weight + bias, of a whole weight and bias, held as x is. Collective.
+        """Return x weight + bias, held as x is; `weight` and `bias` are whole. Collective.
 
-        Here and below, max(., 0) of it if `rectified`. It is added to `onto`, if that is given, and
-        takes its place: no operation before may have kept it.
+        Parameters:
+            rectified: Whether max(., 0) of the result is returned, here and in methods below.
+            onto: Tensor that the product is added to in place. No earlier operation may have saved
+                it for its backward pass.
         """
         return linear(x, weight, bias, rectified, onto)
 
     def finished(self, z: Tensor, bias: Tensor | None, rectified: bool = False) -> Tensor:
-        """z + bias, in place of z, which no operation before may have kept; not collective."""
+        """Return z + bias, computed in place. Not collective.
+
+        Parameters:
+            z: Overwritten. No earlier operation may have saved it for its backward pass.
+        """
         return finished(z, None if bias is None else self.own_columns(bias), rectified)
 
     def product_linear(
@@ -124,7 +136,7 @@ class LayerGraph(ABC):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """(A x) weight + bias, held as x is. Collective."""
+        """Return (A x) weight + bias, held as x is. Collective."""
         return self.linear(self.product(x, coefficients), weight, bias, rectified)
 
     def linear_product(
@@ -135,41 +147,43 @@ class LayerGraph(ABC):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """A (x weight) + bias, held as x is. Collective."""
+        """Return A (x weight) + bias, held as x is. Collective."""
         z = self.product(self.linear(x, weight), coefficients)
         return self.finished(z, bias, rectified)
 
     def own_columns(self, vector: Tensor) -> Tensor:
-        """The columns that this rank has of a vector over all of them, such as a bias."""
+        """Return this rank's columns of a vector over all columns, such as a bias."""
         return vector
 
     def first_column(self, width: int) -> int:
-        """The first of the columns that this rank has of a matrix of this width."""
+        """Return the first column that this rank holds of a matrix of this width."""
         return 0
 
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
-        """All columns of x, which is `width` wide: Tensor[rows, width]. Collective.
+        """Return all `width` columns of x: Tensor[rows, width]. Collective.
 
-        What is computed of them is computed by `copies` ranks alike.
+        `copies` ranks get the same rows and compute the same results.
         """
         return x
 
     @abstractmethod
     def program(self, step: LayerStep) -> Program:
-        """The program of a layer's step, as far as it moves anything, in the step's direction."""
+        """Return the steps of the program that move rows for a layer's step, in its direction."""
 
     @abstractmethod
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
-        """What the names in `program` move in a whole cycle, forward; ranks are of `transport`.
+        """Return the forward transfers of every name in `program`, for a whole cycle.
 
-        The step's columns are all of them, however they are held. Messages may be of this rank
-        alone.
+        Ranks are numbered as in `transport`. Messages of other ranks may be missing.
+
+        Parameters:
+            step: A layer's step. Its columns count all columns, also if ranks hold slices.
         """
 
     def counts(self, step: LayerStep) -> Counts:
-        """What this rank hands to the network for a layer's step, in a whole cycle: int64[1] each.
+        """Return this rank's traffic for a layer's step in a whole cycle, int64[1] each.
 
-        Known once a product was made with these coefficients.
+        A product with the step's coefficients must have been made before.
         """
         program, transport = self.program(step), self.transport
         if not program:
@@ -179,7 +193,7 @@ class LayerGraph(ABC):
 
     @abstractmethod
     def release_buffers(self) -> None:
-        """Free what is kept for the next product; made again when it is needed."""
+        """Free the buffers that are kept for the next product; it makes new ones."""
 
 
 class _Product(torch.autograd.Function):
@@ -193,5 +207,5 @@ class _Product(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
-        # asked for even if x needs no gradient: then autograd does not call this at all
+        # The gradient of x is always computed: autograd does not call this if x needs none.
         return ctx.graph.multiplied(g, ctx.coefficients, not ctx.back), None, None, None

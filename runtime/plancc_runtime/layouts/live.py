@@ -1,15 +1,15 @@
-"""Dead rows left out: the blocks of a pass with some wanted outputs only.
+"""Blocks without dead rows, for a pass that computes only wanted outputs.
 
-The outputs of the last layer are the rows that are wanted. A row is *live* in the input of a layer
-if it is an output of the layer or a neighbour of one, on any rank; all others are dead, and are
+The outputs of the last layer are the wanted rows. A row is *live* in the input of a layer if it is
+an output of the layer or a neighbour of an output, on any rank. All other rows are dead, and are
 neither computed nor sent:
 
     wanted rows        = outputs of layer L
     inputs of layer k  = outputs of layer k, and the columns of their nonzeros
     outputs of layer k = inputs of layer k + 1
 
-Going back layer by layer, every rank marks the halo rows that its outputs need and tells their
-owners, one byte per halo row. Both ends of a message then drop the same rows from it.
+From the last layer to the first, every rank marks the halo rows that its outputs need, and sends
+the owners one byte per halo row. Then both ends of a message drop the same rows from it.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from plancc_runtime.transport.row_numbers import send_numbers
 def live_blocks(
     block: Block, wanted: Int64Array, layers: int, transport: Transport
 ) -> tuple[list[Block], list[Int64Array]]:
-    """The blocks of a pass without dead rows, first layer first. Collective.
+    """Return the blocks of a pass without dead rows, first layer first. Collective.
 
     Parameters:
-        block: The block of all rows; that of `boundary.ready_to_draw` where samples are drawn of
-            the live ones, which keep the numbers that draws know their rows and nonzeros by.
+        block: The block of all rows. If samples of the live rows are drawn, it must come from
+            `boundary.ready_to_draw`; live rows and nonzeros keep their numbers in draws.
         wanted (int64[m]): Local rows whose output is wanted, ascending.
 
     Returns:
-        blocks (list of Block, one per layer): `block` itself where this rank leaves nothing out, so
-            that `is` tells; never where nonzeros are drawn, since its peers may have fewer of them.
-        rows (list of int64[...], one more): Local rows that are the inputs of the first layer, the
-            outputs of the first, of the second, and so on; ascending.
+        blocks (list of Block, one per layer): The very object `block` if this rank drops nothing,
+            unless nonzeros are drawn: the peers may then have dropped some of their nonzeros.
+        rows (list of int64[...], one more than layers): Ascending local rows: the inputs of the
+            first layer, then the outputs of every layer.
     """
     blocks: list[Block] = []
     rows = [wanted]
@@ -54,12 +54,15 @@ def live_blocks(
 
 
 def live_halo(block: Block, rows: Int64Array) -> Int64Array:
-    """The columns of halo rows that occur in these rows; ascending."""
+    """Return the halo columns with nonzeros in these rows, ascending."""
     return block.num_inputs + np.flatnonzero(_marked(block, rows)[block.num_inputs :])
 
 
 def isolated(block: Block, rows: Int64Array) -> Block:
-    """These rows of a block without nonzeros and messages: what is left of a fixed product."""
+    """Return these rows of a block, without nonzeros and messages.
+
+    A layer whose product is fixed needs no more of its block.
+    """
     return replace(
         block,
         inputs=block.inputs[rows],
@@ -76,14 +79,14 @@ def isolated(block: Block, rows: Int64Array) -> Block:
 def _live_block(
     block: Block, outputs: Int64Array, transport: Transport
 ) -> tuple[Block, Int64Array]:
-    """One layer: its block, and the rows of `block` that are its inputs. Collective."""
+    """Return the block of one layer, and the rows of `block` that are its inputs. Collective."""
     n = block.num_inputs
     live = _marked(block, outputs)
     sent = send_numbers(block.expand.reversed(), live[n:], transport)
     live[block.expand.send.row[sent]] = True
     inputs = np.flatnonzero(live[:n])
     numbering = block.numbering
-    uses = None if numbering is None else numbering.uses  # peers may have fewer though all is live
+    uses = None if numbering is None else numbering.uses  # peers may drop some though all is live
     expand = live_exchange(block.expand, sent, live, transport)
     if len(outputs) == n and uses is None and expand is block.expand:
         return block, inputs
@@ -117,7 +120,11 @@ def _live_block(
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
-    """The nonzeros of halo rows that are in the rows `outputs`; live: bool[halo rows]."""
+    """Return the nonzeros of live halo rows that are in the rows `outputs`, with their numbers.
+
+    Parameters:
+        live (bool[halo rows]): Whether each halo row is live.
+    """
     left = np.zeros(block.num_local_rows, np.bool_)
     left[outputs] = True
     in_halo = np.flatnonzero(block.column >= block.num_inputs)
@@ -128,7 +135,7 @@ def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> 
 
 
 def _marked(block: Block, rows: Int64Array) -> Any:
-    """Which columns occur in these rows, and the rows themselves: bool[num_columns]."""
+    """Mark the columns with nonzeros in these rows, and the rows: bool[num_columns]."""
     marked = np.zeros(block.num_columns, np.bool_)
     marked[rows] = True
     _mark(block.row_ptr, block.column, rows, marked)

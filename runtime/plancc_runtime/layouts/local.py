@@ -1,7 +1,7 @@
-"""One rank's share of the graph as layers see it: differentiable products and halo exchanges.
+"""One rank's share of the graph of a row or edge plan: differentiable products and halo exchanges.
 
 Every method that moves rows is collective, and so is its backward pass: all ranks must call the
-same ones in the same order.
+same methods in the same order.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from plancc.plan.layers import Aggregate, GatherNeighbours, LayerStep, Maximum, 
 from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.plan.words import RowMessages
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.executor import Executor, ProgramGraph
-from plancc_runtime.layouts.halo import Halo, HaloExchange
+from plancc_runtime.layouts.halo import Halo, HaloExchange, halo_vertices
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.matrices import blocks_of, halo_blocks, halo_part
 from plancc_runtime.layouts.resources import Resources
@@ -42,14 +41,15 @@ MOVING: dict[type[LayerStep], tuple[str, ...]] = {
     GatherNeighbours: ("expand",),
     Maximum: ("fold",),
 }
-"""Exchanges of the product's program that a step of a layer plays."""
+"""Names of the exchanges in the product's program that a step of a layer uses."""
 
 
 class LocalGraph(ProgramGraph):
-    """What a layer needs of the graph.
+    """The graph of a layer in a row plan or an edge plan.
 
     Parameters:
-        block: If it has a fold, that of `whole_counts.with_whole_rows`.
+        block: This rank's block. If it has a fold, it must come from
+            `whole_counts.with_whole_rows`.
     """
 
     def __init__(self, block: Block, resources: Resources) -> None:
@@ -62,9 +62,10 @@ class LocalGraph(ProgramGraph):
         self._program = ROW
         self._copies: HaloExchange[Any] | None = None
         self._partials: Halo | None = None
-        self._returning: tuple[Halo, Tensor] | None = None  # of `largest_returned`
-        if fold is not None:  # outputs to where they are folded rows; folded rows to owners
+        self._returning: tuple[Halo, Tensor] | None = None  # made by `largest_returned`
+        if fold is not None:
             self._program = edge_program(block.num_halo >= block.num_folded)
+            # Outputs go to the ranks that have them as folded rows; folded rows go to the owners.
             self._copies = halo_exchange(fold.reversed(), block.num_outputs, resources)
             self._partials = Halo(fold, block.num_folded, resources)
         self._halo_parts: dict[str, csr_matrix] = {}
@@ -74,9 +75,9 @@ class LocalGraph(ProgramGraph):
         self._column_vertices: Tensor | None = None
 
     def sampled(self, sample: Sample) -> LocalGraph:
-        """This graph with what a sample of its block keeps; not collective.
+        """Return this graph with the nonzeros and messages that a sample keeps. Not collective.
 
-        Own nonzeros, where the sample keeps them all, are laid out once for all samples.
+        If the samples keep all own nonzeros, these are laid out once for all samples.
         """
         graph = copy(self)
         graph._whole, graph._sample = self, sample
@@ -87,13 +88,15 @@ class LocalGraph(ProgramGraph):
         return graph
 
     def at_hand(self, halo: Tensor | None = None) -> ColumnsAtHand:
-        """This graph for inputs that have its halo rows behind own ones, or whose halo rows are
-        `halo`."""
+        """Return this graph for inputs whose halo rows are on this rank: nothing travels.
+
+        The inputs have halo rows behind own rows or, if `halo` is given, own rows only.
+        """
         return ColumnsAtHand(self, halo)
 
     @property
     def block(self) -> Block:
-        """All nonzeros of this graph. Of a sample it takes time when it is first asked for."""
+        """The block with all nonzeros of this graph. The first use of a sample's block is slow."""
         return self._block if self._sample is None else self._sample.block
 
     @property
@@ -109,9 +112,9 @@ class LocalGraph(ProgramGraph):
         return torch.from_numpy(self._block.inputs).to(self.resources.device)
 
     def column_vertices(self) -> Tensor:
-        """Vertex of every column, own inputs and halo rows: int32[num_columns].
+        """Return the vertex of every column, own inputs and halo rows: int32[num_columns].
 
-        Collective when it is first asked for, unless the block has the vertices of halo rows.
+        The first call is collective, unless the block has the vertices of halo rows.
         """
         if self._column_vertices is None:
             block, sample = self._block, self._sample
@@ -130,31 +133,40 @@ class LocalGraph(ProgramGraph):
         return None if self._block.outputs is None else self._places
 
     def rows_of_product(self, outputs: Int64Array) -> Int64Array:
-        """Rows that a product has for these own rows of the output: int64[...]."""
+        """Return the rows of a product that belong to these own output rows: int64[...]."""
         return outputs
 
     def is_finite(self) -> bool:
         return bool(np.isfinite(self.block.value).all())
 
     def halo(self, x: Tensor) -> Tensor:
-        """The halo rows of x, Tensor[num_halo, ...]; owners add their gradients. Collective."""
+        """Return the halo rows of x, Tensor[num_halo, ...]. Collective.
+
+        In the backward pass, the owners add the gradients of halo rows.
+        """
         return self._copied(x, self._halo)
 
     def columns(self, x: Tensor) -> Tensor:
-        """Own and halo rows of x, as the columns of the matrix are numbered. Collective."""
+        """Return own and halo rows of x, in the order of the matrix's columns. Collective."""
         return x if self.transport.size == 1 else torch.cat([x, self.halo(x)])
 
     def returned(self, y: Tensor) -> Tensor:
-        """The adjoint of `columns`: own rows of y, Tensor[num_columns, width], and, added, what
-        other ranks have of them. Collective."""
+        """Return own rows of y plus the other ranks' rows for them: the adjoint of `columns`.
+
+        Collective.
+
+        Parameters:
+            y (Tensor[num_columns, width]): Own and halo rows.
+        """
         own, copies = y.split([self._halo.num_inputs, self._halo.num_halo])
         found: Tensor = _Returned.apply(own, copies, self._halo)
         return found
 
     def largest_returned(self, y: Tensor) -> Tensor:
-        """As `returned`, but with the maximum in place of the sum, and without gradient.
+        """Return the maximum of own rows of y and the other ranks' rows for them, element by
+        element.
 
-        Collective; without hops.
+        Without gradient. Collective. Messages go straight to the owners.
         """
         if self._returning is None:
             exchange = self.block.expand
@@ -168,22 +180,26 @@ class LocalGraph(ProgramGraph):
 
     @property
     def folds(self) -> bool:
-        """Whether nonzeros of a row may be with several ranks: that of an edge plan."""
+        """Whether several ranks may have nonzeros of one row, as in an edge plan."""
         return self._copies is not None
 
     def local_rows(self, x: Tensor) -> Tensor:
-        """Own and folded rows of x, Tensor[num_local_rows, ...], as the local matrix has rows.
+        """Return own and folded rows of x, Tensor[num_local_rows, ...], in the local rows' order.
 
-        Collective. Owners add the gradients of folded rows.
+        Collective. In the backward pass, the owners add the gradients of folded rows.
         """
         if self._copies is None:
             return x
         return torch.cat([x, self._copied(x, self._copies)])
 
     def partial_rows(self, x: Tensor) -> Tensor:
-        """Own rows of x, Tensor[num_local_rows, ...], and other ranks' folded rows for them.
+        """Return own rows of x, and behind them the folded rows that other ranks have for them.
 
-        Collective. `fold_pattern` says which of them make an own row. Gradients go back.
+        Collective. `fold_pattern` lists the rows that belong to an own row. The backward pass sends
+        gradients back.
+
+        Parameters:
+            x (Tensor[num_local_rows, ...]): Own and folded rows.
         """
         if self._partials is None:
             return x
@@ -191,7 +207,10 @@ class LocalGraph(ProgramGraph):
         return torch.cat([x[:own], self._copied(x[own:], self._partials)])
 
     def fold_pattern(self, nonzeros: str) -> Pattern:
-        """Which of the `partial_rows` make every own row: all with any such nonzeros."""
+        """Return the pattern of own rows and `partial_rows`: the partial rows of every own row.
+
+        An own row's partial rows are the rows of all ranks that have such nonzeros in it.
+        """
         from plancc_runtime.kernels.edges import Pattern
 
         if nonzeros not in self._fold_patterns:
@@ -211,17 +230,17 @@ class LocalGraph(ProgramGraph):
         return self._fold_patterns[nonzeros]
 
     def degree(self, nonzeros: str) -> Tensor:
-        """Nonzeros of every own row, on whatever ranks they are: int64[num_outputs]."""
+        """Return the number of nonzeros of every own row, on all ranks: int64[num_outputs]."""
         if not self.folds:
             return self.local_pattern(nonzeros).degree
         counts = self.block.whole_degree(nonzeros)[: self.num_outputs]
         return torch.from_numpy(counts).to(self.resources.device)
 
     def pattern(self, nonzeros: str) -> Pattern:
-        """The pattern of the nonzeros that a name in `layouts.block.NONZEROS` stands for.
+        """Return the pattern of the nonzeros that a name in `layouts.block.NONZEROS` selects.
 
         Raises:
-            InputError: In an edge plan, where this rank has some nonzeros of a row only.
+            InputError: For an edge plan, in which a rank has only some nonzeros of a row.
         """
         if self.folds:
             raise InputError(
@@ -231,7 +250,7 @@ class LocalGraph(ProgramGraph):
         return self.local_pattern(nonzeros)
 
     def local_pattern(self, nonzeros: str) -> Pattern:
-        """The same, in an edge plan too: of all local rows, [own rows | folded rows]."""
+        """Return the pattern of all local rows, [own rows | folded rows], also of an edge plan."""
         from plancc_runtime.kernels.edges import Pattern
 
         if nonzeros not in self._patterns:
@@ -243,26 +262,31 @@ class LocalGraph(ProgramGraph):
 
     @cached_property
     def edge_features(self) -> Tensor | None:
-        """The column of features in the type of the run, Tensor[edges, width]; or None."""
+        """Features of this rank's edges, Tensor[edges, width] in the type of the run, or None."""
         return self.edge_column(EDGE_FEATURES, self.resources.dtype)
 
     def edge_column(self, name: str, dtype: torch.dtype | None = None) -> Tensor | None:
-        """A column of this rank's edges (`plancc.graph.columns`), Tensor[edges, ...].
+        """Return a column of this rank's edges (`plancc.graph.columns`), Tensor[edges, ...].
 
-        In the order of ``local_pattern("edges")``, by default in its own type; None where the plan
-        carries none.
+        Edges are in the order of ``local_pattern("edges")``. None if the plan has no such column.
+
+        Parameters:
+            dtype: Type of the result; by default the type of the column.
         """
-        return self._of_edges(self.block.with_nonzeros("edges").columns.get(name), dtype)
+        return self._edge_tensor(self.block.with_nonzeros("edges").columns.get(name), dtype)
 
     @cached_property
     def edge_factors(self) -> Tensor | None:
-        """What a mini-batch multiplies sums over edges by, Tensor[edges], in the same order."""
-        return self._of_edges(self.block.with_nonzeros("edges").factor, self.resources.dtype)
+        """Factors of edges in the sums of a mini-batch, Tensor[edges], or None.
 
-    def _of_edges(self, numbers: Any, dtype: torch.dtype | None) -> Tensor | None:
+        Edges are in the order of ``local_pattern("edges")``.
+        """
+        return self._edge_tensor(self.block.with_nonzeros("edges").factor, self.resources.dtype)
+
+    def _edge_tensor(self, numbers: Any, dtype: torch.dtype | None) -> Tensor | None:
         if numbers is None:
             return None
-        writable = np.require(numbers, requirements=["C", "W"])  # torch warns of others
+        writable = np.require(numbers, requirements=["C", "W"])  # torch warns of read-only arrays
         return torch.from_numpy(writable).to(self.resources.device, dtype)
 
     def program(self, step: LayerStep) -> Program:
@@ -272,7 +296,7 @@ class LocalGraph(ProgramGraph):
 
     def moved(self, step: LayerStep) -> dict[str, list[RowMessages]]:
         assert isinstance(step, RowStep)
-        if isinstance(step, Maximum) and self._partials is not None:  # which go straight
+        if isinstance(step, Maximum) and self._partials is not None:  # messages go straight
             return {"fold": [RowMessages(self._partials.steps[0], step.columns, reverse=True)]}
         return {
             name: [RowMessages(moved, step.columns) for moved in each.steps]
@@ -280,13 +304,13 @@ class LocalGraph(ProgramGraph):
         }
 
     def release_buffers(self) -> None:
-        """Free what messages are packed in; made again when it is needed. Not collective."""
+        """Free the buffers of messages; the next product makes new ones. Not collective."""
         for each in (self._halo, self._copies, self._partials):
             if each is not None:
                 each.release_buffers()
 
     def lay_out(self, coefficients: str) -> Executor:
-        """As of `ProgramGraph`; not collective."""
+        """See `ProgramGraph`. Not collective."""
         if coefficients not in self._layouts:
             with self.resources.clock("mask"):
                 self._layouts[coefficients] = self._new_layout(coefficients)
@@ -295,7 +319,7 @@ class LocalGraph(ProgramGraph):
     def _new_layout(self, coefficients: str) -> Executor:
         whole, sample = self._whole, self._sample
         if whole is not None and sample is not None and sample.keeps_own:
-            part = sample.of_halo(whole._halo_part(coefficients))
+            part = sample.kept_halo_part(whole._halo_part(coefficients))
             received = sample.expand.receive
             blocks = halo_blocks("halo", part, received.row_ptr, self.resources)
             return whole.lay_out(coefficients).with_blocks(blocks, self._exchanges())
@@ -311,25 +335,25 @@ class LocalGraph(ProgramGraph):
         return self._halo_parts[coefficients]
 
     def _exchanges(self) -> dict[str, HaloExchange[Any]]:
-        """Exchanges of a product, by the names of its steps."""
+        """Return the exchanges of a product, by the names of its steps."""
         expand = {"expand": self._halo}
         return expand if self._copies is None else expand | {"fold": self._copies}
 
     def _copied(self, x: Tensor, halo: HaloExchange[Any]) -> Tensor:
-        """The halo rows of x in an exchange of this graph; gradients go back. Collective."""
+        """Return the halo rows of x in an exchange of this graph, with gradient. Collective."""
         width = prod(x.shape[1:])
         rows = halo_rows(x.reshape(len(x), width), halo)
         return rows.reshape(len(rows), *x.shape[1:])
 
 
 class ColumnsAtHand(LocalGraph):
-    """A graph whose inputs are the columns of its matrix, own and halo rows: nothing travels.
+    """A graph whose inputs have all columns of its matrix, own and halo rows: nothing travels.
 
     Parameters:
-        graph: Of a row plan; of a sample, its block has the vertices of halo rows
-            (`boundary.ready_to_draw`). What is laid out for either serves both.
-        halo (Tensor[num_halo, ...], optional): Halo rows of a constant input, which then has own
-            rows only.
+        graph: Graph of a row plan; both graphs share laid-out matrices. If it is a sample, its
+            block must have the vertices of halo rows (`boundary.ready_to_draw`).
+        halo (Tensor[num_halo, ...], optional): Halo rows of a constant input; the input then has
+            own rows only.
     """
 
     def __init__(self, graph: LocalGraph, halo: Tensor | None = None) -> None:
@@ -362,16 +386,20 @@ class ColumnsAtHand(LocalGraph):
 
 
 def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
-    """The graph, if this rank has whole rows and messages of single ones; else InputError."""
+    """Return the graph if it is that of a row or edge plan; else raise InputError.
+
+    Parameters:
+        what: Name of the caller's feature, which begins the message.
+    """
     if isinstance(graph, LocalGraph):
         return graph
     raise InputError(f"{what}: needs a plan of layout row or edge, not of a process grid")
 
 
 def halo_rows(x: Tensor, halo: HaloExchange[Any]) -> Tensor:
-    """The rows that an exchange brings of x, Tensor[num_halo, width]; owners add their gradients.
+    """Return the rows of x that an exchange brings, Tensor[num_halo, width]. Collective.
 
-    Collective.
+    In the backward pass, the owners add the gradients of these rows.
     """
     found: Tensor = _HaloRows.apply(x, halo)
     return found
@@ -389,7 +417,10 @@ class _HaloRows(torch.autograd.Function):
 
 
 class _Returned(torch.autograd.Function):
-    """`own` rows, or zeros, and, added, their copies elsewhere; each is the other's gradient."""
+    """Adds to `own` rows, or to zeros, the copies that other ranks have of them.
+
+    The gradient of `own` is g; the gradient of `copies` is `halo_rows` of g.
+    """
 
     @staticmethod
     def forward(ctx: Any, own: Tensor | None, copies: Tensor, halo: HaloExchange[Any]) -> Tensor:

@@ -1,7 +1,7 @@
 """Local matrices, laid out for products: whole, or by groups of messages.
 
-A call of torch costs some 10 to 50 microseconds whatever it does, so that the columns of small
-messages are multiplied together.
+Every call of torch takes 10 to 50 microseconds. So the columns of several small messages are
+multiplied by one call.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.halo import ALL, groups
 from plancc_runtime.layouts.resources import Resources
 
-GROUP_NONZEROS = 16384  # to multiply: as much work as one call of torch costs
+GROUP_NONZEROS = 16384  # multiplying so many nonzeros takes as long as one call of torch
 
 
 class BlockPiece(NamedTuple):
     """A piece of a block, laid out for a product in one direction.
 
     Attributes:
-        messages: Messages that bring its source or, transposed, take its target; empty: none do.
-        source, target: Their rows in the spaces.
-        rows (Tensor int64[m] or None): Where its rows belong in the target, if it has only those
-            with nonzeros.
+        matrix: The nonzeros of the piece.
+        messages: Messages that bring the rows of its source or, if it is transposed, send the rows
+            of its target; empty: no messages.
+        source, target: Rows of the piece in the source space and in the target space.
+        rows (Tensor int64[m] or None): Place of every row of `matrix` in the target, if `matrix`
+            has only rows with nonzeros; None: it has all rows.
     """
 
     matrix: SparseMatrix
@@ -41,11 +43,11 @@ class BlockPiece(NamedTuple):
     rows: Tensor | None = None
 
     def start(self) -> Callable[[], BlockPiece]:
-        """Begin to bring the matrix here, if it is elsewhere; what ends it."""
+        """Return a function that returns the piece. The matrix is here, so nothing is started."""
         return lambda: self
 
     def multiply(self, x: Tensor, out: Tensor, add: bool) -> None:
-        """out = A x, or out += A x."""
+        """Compute out = A x or, if `add`, out += A x."""
         if not add and self.rows is not None:
             out.zero_()
             add = True
@@ -53,9 +55,10 @@ class BlockPiece(NamedTuple):
 
 
 class TransposedPiece:
-    """The transpose of a whole block, laid out when it is first multiplied by.
+    """The transpose of a whole block. Its first product lays it out.
 
-    A product with fixed features never is. Parameters as of `transposed`.
+    A product with fixed features has no backward pass, and never lays it out. The parameters are
+    those of `transposed`.
     """
 
     messages, source, target = range(0), ALL, ALL
@@ -64,38 +67,39 @@ class TransposedPiece:
         self._matrices = laid_out
 
     def multiply(self, x: Tensor, out: Tensor, add: bool) -> None:
-        """out = A^T x, or out += A^T x."""
+        """Compute out = A^T x or, if `add`, out += A^T x."""
         self.lay_out().multiply(x, out, add=add)
 
     def lay_out(self) -> SparseMatrix:
-        """The transpose, made once."""
+        """Return the transpose, which is laid out once."""
         if len(self._matrices) > 1:
-            self._matrices = (transposed(*self._matrices),)  # the others are not kept
+            self._matrices = (transposed(*self._matrices),)  # frees the other matrices
         found: SparseMatrix = self._matrices[0]
         return found
 
 
 Blocks = dict[tuple[str, bool], list[Any]]
-"""The pieces of every block, by its name, and (True) of its transpose: of `BlockPiece`, or of what
-brings one by its own `start`."""
+"""Pieces of every block by its name and direction (True: of the transpose).
+
+A piece is a `BlockPiece`, or a value whose `start` brings one."""
 
 
 def both_ways(matrix: csr_matrix, resources: Resources) -> tuple[SparseMatrix, SparseMatrix]:
-    """The matrix and its transpose, laid out."""
+    """Return the matrix and its transpose, laid out."""
     forward = resources.lay_out(matrix)
     return forward, transposed(matrix, forward, resources)
 
 
 def transposed(matrix: csr_matrix, forward: SparseMatrix, resources: Resources) -> SparseMatrix:
-    """The transpose, laid out; `forward`, which the matrix is, where it is symmetric."""
+    """Return the transpose, laid out; for a symmetric matrix `forward`, its own layout."""
     return forward if is_symmetric(matrix) else resources.lay_out(matrix.T.tocsr())
 
 
 def is_symmetric(matrix: csr_matrix) -> bool:
-    """Whether a matrix equals its transpose, values included.
+    """Return whether a matrix equals its transpose, values included.
 
-    With sorted columns, reading the rows one after the other meets the nonzeros (i, j) of column j
-    for ascending i: each time, (j, i) is the next nonzero of row j.
+    If columns are sorted, a walk over the rows in order meets the nonzeros (i, j) of column j for
+    ascending i: each time, (j, i) is the next nonzero of row j.
     """
     num_rows, num_columns = matrix.shape
     if num_rows != num_columns or not np.array_equal(
@@ -122,20 +126,20 @@ def _is_symmetric(row_ptr: Any, column: Any, value: Any) -> bool:
 
 
 def halo_part(block: Block) -> csr_matrix:
-    """The nonzeros in halo columns, transposed: csr_matrix[halo rows, local rows]."""
-    return _by_columns(block, 0, block.num_local_rows)[1]
+    """Return the nonzeros in halo columns, transposed: csr_matrix[halo rows, local rows]."""
+    return _split_columns(block, 0, block.num_local_rows)[1]
 
 
 def matrix_of(block: Block) -> csr_matrix:
-    """All its nonzeros: csr_matrix[num_local_rows, num_columns]; shares the arrays of the block."""
+    """Return the matrix of a block, csr_matrix[num_local_rows, num_columns], sharing its arrays."""
     return csr_matrix(
         (block.value, block.column, block.row_ptr), (block.num_local_rows, block.num_columns)
     )
 
 
 def blocks_of(block: Block, resources: Resources) -> Blocks:
-    """The blocks of a row plan or, if the block has a fold, of an edge plan."""
-    own, halo = _by_columns(block, 0, block.num_outputs)
+    """Return the laid-out pieces of a block: of a row plan or, if it has a fold, an edge plan."""
+    own, halo = _split_columns(block, 0, block.num_outputs)
     matrix, row_ptr = resources.lay_out(own), block.expand.receive.row_ptr
     turned = TransposedPiece(own, matrix, resources)
     found: Blocks = {("own", False): [BlockPiece(matrix)], ("own", True): [turned]}
@@ -143,17 +147,17 @@ def blocks_of(block: Block, resources: Resources) -> Blocks:
         return found | halo_blocks("halo", halo, row_ptr, resources)
     there, back = halo_pieces(range(len(row_ptr) - 1), ALL, halo, resources)
     found |= {("halo", False): [there], ("halo", True): [back]}
-    folded, both = _by_columns(block, block.num_outputs, block.num_local_rows)
+    folded, both = _split_columns(block, block.num_outputs, block.num_local_rows)
     found |= halo_blocks("folded_halo", both, row_ptr, resources)
-    # of A^T, in which folded rows are the halo rows
+    # A^T reads the folded rows as A reads halo rows.
     there, back = halo_pieces(range(0), ALL, folded, resources)
     return found | {("folded", False): [back], ("folded", True): [there]}
 
 
-def _by_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_matrix]:
-    """The nonzeros of local rows in own columns; those in halo columns, transposed.
+def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_matrix]:
+    """Return the local rows' nonzeros in own columns, and those in halo columns transposed.
 
-    Where there are no halo columns, the arrays of the block are shared.
+    A block without halo columns shares its arrays with the result.
     """
     row_ptr, (n, num_halo) = block.row_ptr[first : end + 1], (block.num_inputs, block.num_halo)
     if num_halo:
@@ -167,9 +171,9 @@ def _by_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_mat
 
 @njit(cache=True, nogil=True)
 def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any, num: int) -> Any:
-    """CSR arrays of the nonzeros in columns before `first`, and of the others, transposed.
+    """Return CSR arrays of the nonzeros in columns before `first`, and of all others transposed.
 
-    Column j is row ``place[j - first]`` of the transposed, which has `num` rows.
+    Column j is row ``place[j - first]`` of the transposed matrix, which has `num` rows.
     """
     before = np.zeros(len(row_ptr), dtype=np.int64)
     ptr = np.zeros(num + 2, dtype=np.int64)
@@ -198,9 +202,12 @@ def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any
 
 
 def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Resources) -> Blocks:
-    """The nonzeros in halo columns, as `halo_part` has them, by groups of messages.
+    """Return the nonzeros in halo columns as laid-out pieces, one per group of messages.
 
-    `recv_ptr`: int64[messages + 1], halo rows of every message.
+    Parameters:
+        part: `halo_part` of the block.
+        recv_ptr (int64[messages + 1]): Message k brings the halo rows
+            ``recv_ptr[k]:recv_ptr[k + 1]``.
     """
     nonzeros, messages = np.diff(part.indptr[recv_ptr]), range(len(recv_ptr) - 1)
     pairs = [
@@ -213,9 +220,14 @@ def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Re
 def halo_pieces(
     messages: range, at: slice, transposed: csr_matrix, resources: Resources
 ) -> tuple[BlockPiece, BlockPiece]:
-    """From CSR[halo rows, local rows]: the piece, of rows with nonzeros only; its transpose."""
+    """Return a piece that has only rows with nonzeros, and its transpose.
+
+    Parameters:
+        messages, at: Messages of the piece, and their halo rows.
+        transposed: CSR[halo rows, local rows].
+    """
     num_halo, num_rows = transposed.shape
-    rows = np.sort(transposed.indices)  # np.unique would hash: many times slower
+    rows = np.sort(transposed.indices)  # np.unique would hash, which is many times slower
     rows = rows[np.diff(rows, prepend=-1) > 0]
     place = np.empty(num_rows, np.int32)
     place[rows] = np.arange(len(rows))

@@ -1,4 +1,4 @@
-"""A rank's rows in another order, for the cache or a pipeline."""
+"""Orders of a rank's rows, for the cache or a pipeline."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from plancc.graph.vertexdata import VertexData
 
 
-def in_order(part: Part, method: str, pipeline: str, transport: Transport) -> Part:
-    """The slice with its rows in the order of a method. Collective.
+def order_rows(part: Part, method: str, pipeline: str, transport: Transport) -> Part:
+    """Return the slice with its rows in the order of a method. Collective.
 
-    In a feature plan the group's rows are put in order; then its ranks share them as the
-    pipeline cuts them, and hand each other the vertex data of rows that change hands.
+    In a feature plan the rows of a group are put in order. Then the pipeline assigns these rows to
+    the ranks of the group, and a rank sends the vertex data of rows that it loses.
 
     Parameters:
         method: "none", "rcm", "degree", or "auto": "rcm" with a pipeline, else "none".
-        pipeline: As of `layouts.pipeline.pipelining`.
+        pipeline: Choice of the pipeline, as in `layouts.pipeline.pipelining`.
     """
     feature = part.grid is not None and part.grid.grid.scheme == "feature"
     if method == "auto":
         method = "rcm" if feature and pipeline != "off" else "none"
     if feature:
-        return _of_group(part, method, pipeline, transport)
+        return _order_group_rows(part, method, pipeline, transport)
     with transport.agreement():
-        return in_cache_order(part, method)
+        return order_for_cache(part, method)
 
 
-def _of_group(part: Part, method: str, pipeline: str, transport: Transport) -> Part:
-    """The slice of a feature plan in the order of `in_order`. Collective."""
+def _order_group_rows(part: Part, method: str, pipeline: str, transport: Transport) -> Part:
+    """Return the slice of a feature plan, ordered as `order_rows` says. Collective."""
     if method == "none" and pipeline == "off":
         return part
     share = part.grid
@@ -53,7 +53,7 @@ def _of_group(part: Part, method: str, pipeline: str, transport: Transport) -> P
         pipelined = pipelining(share, pipeline)
         batches = Batches(len(order), grid.columns, 1 if pipelined is None else pipelined.stages)
         rows = batches.rows_of(place)
-        wanted = [order[batches.rows_of(k)] for k in range(grid.columns)]  # by their old numbers
+        wanted = [order[batches.rows_of(k)] for k in range(grid.columns)]  # old row numbers
     members = grid.ranks_of_row(share.rank)
     first = int(share.part_ptr[grid.part(share.rank)])
     had = np.array([grid.rows_of_rank(share.part_ptr, member) for member in members]) - first
@@ -75,7 +75,15 @@ def _handed_over(
     place: int,
     transport: Transport,
 ) -> VertexData:
-    """The data of the rows ``wanted[place]``, when member k had the rows ``had[k]``. Collective."""
+    """Return the vertex data of the rows ``wanted[place]``. Collective.
+
+    Parameters:
+        data: Vertex data of this rank's old rows.
+        wanted: New rows of every member, by their old numbers in the group.
+        had (int64[members, 2]): First and end of every member's old rows.
+        members: Ranks of the group.
+        place: Place of this rank among the members.
+    """
     begin, end = had[place]
     goes = [rows[(rows >= begin) & (rows < end)] - begin for rows in wanted]
     mine = wanted[place]
@@ -92,8 +100,8 @@ def _handed_over(
     return replace(data, **found)
 
 
-def in_cache_order(part: Part, method: str) -> Part:
-    """The slice with its rows in the order of `kernels.order.cache_order`; not collective.
+def order_for_cache(part: Part, method: str) -> Part:
+    """Return the slice with its rows in the order of `kernels.order.cache_order`. Not collective.
 
     Parameters:
         method: "none", "rcm" or "degree".
@@ -102,7 +110,7 @@ def in_cache_order(part: Part, method: str) -> Part:
 
 
 def row_order(part: Part, method: str) -> Int64Array:
-    """Old number of every new row, in the order of `kernels.order.cache_order`: int64[rows]."""
+    """Return the old number of every new row, in the order of `cache_order`: int64[rows]."""
     from plancc_runtime.kernels.order import cache_order
 
     shape = part.num_rows, part.num_rows + part.num_halo
@@ -113,21 +121,22 @@ def row_order(part: Part, method: str) -> Int64Array:
 
 
 def reordered(part: Part, order: Int64Array) -> Part:
-    """The slice with other local numbers of its rows; messages bring the same rows as before.
+    """Return the slice with its rows renumbered. Messages bring the same rows as before.
 
     Parameters:
-        order (int64[rows]): Old number of every new row. Interior rows must stay before the others.
+        order (int64[rows]): Old number of every new row. Interior rows must stay before boundary
+            rows.
 
     Returns:
-        Its rows are no longer in plan order, and rows of a message no longer ascend.
+        A slice whose rows are not in plan order. The rows of a message do not ascend.
     """
     new = np.empty(part.num_rows + part.num_halo, part.column.dtype)
     new[order] = np.arange(part.num_rows)
-    new[part.num_rows :] = np.arange(part.num_rows, len(new))  # halo rows stay where they are
+    new[part.num_rows :] = np.arange(part.num_rows, len(new))  # halo rows keep their numbers
     fold = part.fold
     if fold is not None:
         fold = fold.renumbered(received=new)
-    folded = np.arange(part.num_rows, len(part.row_ptr) - 1)  # so do folded rows
+    folded = np.arange(part.num_rows, len(part.row_ptr) - 1)  # folded rows keep their numbers
     row_ptr, nonzeros = nonzeros_of(part.row_ptr, np.concatenate([order, folded]))
     return replace(
         part,

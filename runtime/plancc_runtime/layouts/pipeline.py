@@ -1,4 +1,4 @@
-"""Batches of rows of a pipelined feature plan (Wan et al. 2025, Section 3.2.2): how many."""
+"""Number of row batches of a pipelined feature plan (Wan et al. 2025, Section 3.2.2)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from plancc.plan.stages import wanted_stages
 
 @dataclass(frozen=True)
 class Pipelining:
-    """How well a matrix is pipelined (Wan et al. 2025, Proposition 3.5).
+    """Figures of a pipelined matrix (Wan et al. 2025, Proposition 3.5).
 
     Attributes:
-        num_rows: n.
-        bandwidth: b, the largest difference between the numbers of a row and of a column that it
-            needs.
-        stages: s.
+        num_rows: n, the number of rows.
+        bandwidth: b, the largest |i - j| over the nonzeros (i, j).
+        stages: s, the number of batches.
     """
 
     num_rows: int
@@ -28,22 +27,22 @@ class Pipelining:
 
     @classmethod
     def of(cls, row_ptr: Int64Array, column: np.ndarray, stages: int | None = None) -> Pipelining:
-        """The pipelining of a square CSR matrix; by default with `wanted_stages`."""
+        """Return the pipelining of a square CSR matrix, by default with `wanted_stages` stages."""
         n, b = len(row_ptr) - 1, bandwidth(row_ptr, column)
         return cls(n, b, max(1, min(n, stages or wanted_stages(n, b))))
 
     @property
     def granularity(self) -> float:
-        """(n - b) / 2n: no stage idles where it is at least 1 / s."""
+        """(n - b) / 2n. No stage idles if this is at least 1 / s."""
         return (self.num_rows - self.bandwidth) / (2 * max(self.num_rows, 1))
 
 
 def pipelining(share: GridShare | None, choice: str) -> Pipelining | None:
-    """How the part of a feature plan is pipelined; None: it is not.
+    """Return the pipelining of a part of a feature plan; None without a pipeline.
 
     Parameters:
-        share: With the block in the order in which its rows are to be cut.
-        choice: "off", "auto" (as many stages as the bandwidth asks for) or a number of stages.
+        share: Share of the grid, whose block has its rows in the order of the batches.
+        choice: "off", "auto" (`wanted_stages` of the bandwidth) or a number of stages.
     """
     if share is None or choice == "off":
         return None
@@ -53,6 +52,6 @@ def pipelining(share: GridShare | None, choice: str) -> Pipelining | None:
 
 
 def bandwidth(row_ptr: Int64Array, column: np.ndarray) -> int:
-    """b = max |i - j| over the nonzeros (i, j) of a CSR matrix; 0 without any."""
+    """Return b = max |i - j| over the nonzeros (i, j) of a CSR matrix; 0 if it is empty."""
     row = np.repeat(np.arange(len(row_ptr) - 1, dtype=np.int32), np.diff(row_ptr))
     return int(np.abs(row - column).max(initial=0))

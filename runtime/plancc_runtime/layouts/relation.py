@@ -2,9 +2,9 @@
 
         own sources   halo rows
       +-------------+-----------+
-own   |             |           |   of a rank's block the rows of the destination, the own
-dest. |             |           |   columns of the source, and the halo columns and folded rows
-      +-------------+-----------+   that nonzeros of the relation use
+own   |             |           |   rows of the destination type, own columns of the source
+dest. |             |           |   type, and the halo columns and folded rows in which the
+      +-------------+-----------+   relation has nonzeros
 folded|             |           |
       +-------------+-----------+
 
@@ -23,7 +23,7 @@ from plancc.graph.types import Relation, Types
 from plancc.plan.exchange import BoolArray, Int64Array, offsets, places
 from plancc.plan.parts import taken
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import halo_vertices
+from plancc_runtime.layouts.halo import halo_vertices
 from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_numbers
@@ -31,11 +31,14 @@ from plancc_runtime.transport.row_numbers import send_numbers
 
 @dataclass(frozen=True, eq=False)
 class TypedBlock:
-    """A rank's block, and what its rows and columns are of.
+    """A rank's block, with the types of rows and columns and the relations of nonzeros.
 
     Attributes:
-        row_type, column_type (int64[num_local_rows], int64[num_columns]): Number of the type.
-        relation (int64[nonzeros]): Number of the relation.
+        block: Block of the union of all types.
+        types: Types and relations of the plan.
+        row_type (int64[num_local_rows]): Number of the type of every row.
+        column_type (int64[num_columns]): Number of the type of every column.
+        relation (int64[nonzeros]): Number of the relation of every nonzero; -1: none.
     """
 
     block: Block
@@ -46,9 +49,9 @@ class TypedBlock:
 
     @classmethod
     def of(cls, block: Block, types: Types, transport: Transport) -> TypedBlock:
-        """What the rows and columns of a plan's slice are of.
+        """Return a block with the types of its rows and columns.
 
-        Collective, but for a block without a fold that has the vertices of halo rows.
+        Collective, unless the block has no fold and has the vertices of halo rows.
         """
         halo = halo_vertices(block, transport) if block.halo is None else block.halo
         columns = np.concatenate([block.inputs, halo])
@@ -70,16 +73,19 @@ class TypedBlock:
         return cls(block, types, types.type_of(rows), types.type_of(columns), relation)
 
     def check(self, transport: Transport) -> None:
-        """PlanError on all ranks for a nonzero that is of no relation. Collective."""
+        """Raise PlanError on all ranks if a nonzero belongs to no relation. Collective."""
         with transport.agreement():
             if (self.relation < 0).any():
                 raise PlanError("the plan has a nonzero that is of no relation: compile it again")
 
     def stack(self) -> Block:
-        """The rows of all relations below each other: of each the own rows of its destination.
+        """Return the stack: for every relation, the own rows of its destination type.
 
-        Outputs are no inputs; messages that bring inputs stay. Nonzeros of no relation are left
-        out. InputError for an edge plan.
+        Outputs are not among the inputs; the messages for inputs do not change. Nonzeros of no
+        relation are dropped.
+
+        Raises:
+            InputError: For an edge plan.
         """
         if self.block.fold is not None:
             raise InputError("an edge plan spreads the rows of relations over ranks")
@@ -89,7 +95,7 @@ class TypedBlock:
             place[rows] = np.arange(len(rows))
         ends = [self.types.names.index(destination) for *_, destination in self.types.relations]
         first = offsets(np.array([len(of_type[k]) for k in ends]))
-        size = int(first[-1])  # where nonzeros of no relation, number -1, stand
+        size = int(first[-1])  # row of nonzeros of no relation, whose number is -1
         key = first[self.relation] + np.repeat(place, np.diff(block.row_ptr))
         row_ptr = offsets(np.bincount(key, minlength=size)[:size])
         order = np.argsort(key, kind="stable")[: row_ptr[-1]]
@@ -104,10 +110,10 @@ class TypedBlock:
         )
 
     def block_of(self, relation: Relation, transport: Transport) -> Block:
-        """The block of a relation, without hops. Collective.
+        """Return the block of a relation. Collective.
 
-        Its inputs are own rows of the source, its outputs rows of the destination; only rows
-        that its nonzeros use are received and folded.
+        Inputs are own rows of the source type, outputs are own rows of the destination type. Only
+        rows with nonzeros of the relation are received or folded. Its messages go straight.
         """
         block, m, number = self.block, self.block.num_outputs, self.types.relations.index(relation)
         kept, received = self.relation == number, self.halo_of({number})
@@ -131,15 +137,19 @@ class TypedBlock:
         return with_whole_rows(made, transport)
 
     def halo_of(self, relations: Collection[int]) -> BoolArray:
-        """Whether nonzeros of relations, by their numbers, use each halo row: bool[num_halo]."""
+        """Return whether nonzeros of these relations use each halo row: bool[num_halo].
+
+        Parameters:
+            relations: Numbers of the relations.
+        """
         used = np.zeros(self.block.num_columns, np.bool_)
         used[self.block.column[np.isin(self.relation, [*relations])]] = True
         return used[self.block.num_inputs :]
 
     def inputs_of(self, name: str, received: BoolArray, transport: Transport) -> Block:
-        """The own rows of a type and its halo rows that are `received`. Collective.
+        """Return a block of the own rows of a type and of the `received` halo rows. Collective.
 
-        The block has no nonzeros and no hops.
+        The block has no nonzeros. Its messages go straight.
         """
         block, own = self.block, self._own_columns(name)
         column = places(np.append(own, received))
@@ -161,6 +171,6 @@ class TypedBlock:
         )
 
     def _own_columns(self, name: str) -> BoolArray:
-        """Whether each own row is of a type: bool[num_inputs]."""
+        """Return whether each own row is of this type: bool[num_inputs]."""
         own: BoolArray = self.column_type[: self.block.num_inputs] == self.types.names.index(name)
         return own

@@ -1,4 +1,4 @@
-"""What layouts work with on one rank."""
+"""Resources of a layout on one rank: transport, device, kernel and clock."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Resources:
-    """What a layout works with on one rank, and how.
+    """Resources and settings of a layout on one rank.
 
     Attributes:
-        transport: To the ranks that the layout is spread over.
+        transport: Transport of the ranks that share the layout.
         dtype (torch.dtype): Type of dense rows, and of the matrix.
-        clock: Gets the time of "mask", "spmm", "pack" and "wait".
+        clock: Clock that adds up the time of "mask", "spmm", "pack" and "wait".
         overlap: Whether messages travel while products are made; the results have the same bits.
-        wire: How halo rows travel: "fp32", as they are, or "bf16", rounded to bfloat16.
+        wire: Type of halo rows in messages: "fp32", unchanged, or "bf16", rounded to bfloat16.
         kernel: Kernel of local products: a name in `kernels.spmm.KERNELS`, or "auto": the
             `usual_kernel` of the device.
         device: Device of the rows.
@@ -40,9 +40,9 @@ class Resources:
 
     @property
     def kernel_name(self) -> str:
-        """The kernel by its own name."""
+        """Name of the kernel, also if `kernel` is "auto"."""
         return usual_kernel(self.device) if self.kernel == "auto" else self.kernel
 
     def lay_out(self, matrix: csr_matrix) -> SparseMatrix:
-        """The matrix, laid out for products with rows on the device."""
+        """Return the matrix, laid out for products with rows on the device."""
         return prepare(matrix, self.dtype, self.device, self.kernel_name)

@@ -1,13 +1,13 @@
-"""The halo exchange in hops: a row crosses from node to node once, and is spread there.
+"""The node-aware halo exchange: a row crosses from node to node once, and is spread there.
 
-Every hop is a `Halo` over the *stage*, the rows that this rank has for others
-(`plancc.plan.routed`):
+It has three steps, called *hops*. Every hop is a `Halo` over the *stage*: the rows that this rank
+receives in a hop, or sends in a later hop (`plancc.plan.routed`).
 
     forward     own rows --collect--> stage --cross--> stage --spread--> stage, which has the halo
-    back        halo to the stage; spread, cross and collect back, adding up; to own rows
+    backward    halo rows to the stage; spread, cross and collect reversed, adding up; to own rows
 
-Own products are made while rows cross. The bits of the result are the same in every run on as many
-ranks; sums back are made in another order than without hops.
+Own products are made while rows cross. Every run on the same number of ranks gives the same bits.
+The backward sums are made in another order than those of the direct exchange.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class RouteBuffers(Buffers):
     """Buffers of a `RoutedHalo`.
 
     Attributes:
-        stage: Tensor[rows of the stage, width].
-        hops: Of collect, cross and spread; what they receive is a slice of the stage.
+        stage (Tensor[rows of the stage, width]): Rows that this rank receives or sends on.
+        hops: Buffers of collect, cross and spread; each hop receives a slice of the stage.
     """
 
     stage: Tensor
@@ -43,10 +43,11 @@ class RouteBuffers(Buffers):
 
 
 class RoutedHalo(HaloExchange[RouteBuffers]):
-    """The exchange of one block's halo rows in hops.
+    """The node-aware exchange of one block's halo rows.
 
     Parameters:
-        num_inputs: Own rows.
+        route: This rank's hops.
+        num_inputs: Number of own rows.
     """
 
     def __init__(self, route: PartRoute, num_inputs: int, resources: Resources) -> None:
@@ -123,7 +124,7 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
 
 
 def halo_exchange(exchange: Exchange, num_inputs: int, resources: Resources) -> HaloExchange[Any]:
-    """What moves the rows of an exchange of this rank, from their owners; in hops if it has any."""
+    """Return the halo exchange that moves the rows of an exchange: direct or node-aware."""
     if isinstance(exchange, Routed):
         return RoutedHalo(exchange.route, num_inputs, resources)
     return Halo(exchange, num_inputs, resources)
@@ -132,13 +133,14 @@ def halo_exchange(exchange: Exchange, num_inputs: int, resources: Resources) -> 
 def live_exchange(
     exchange: Exchange, sent: BoolArray, live: BoolArray, transport: Transport
 ) -> Exchange:
-    """The exchange of live rows, with the numbers that they have then; itself if all are live.
+    """Return the exchange of the live rows, numbered among the live rows.
 
-    Collective if it has hops: one byte per row and hop.
+    If all rows are live, return the exchange itself. Collective for a node-aware exchange: one byte
+    per row and hop.
 
     Parameters:
-        sent (bool[sent rows]): Which of them are live.
-        live (bool[columns]): Which own and halo rows are.
+        sent (bool[sent rows]): Whether each sent row is live at its receiver.
+        live (bool[columns]): Whether each own and halo row is live.
     """
     needed, own = live[len(live) - exchange.receive.volume :], places(live)
     kept = exchange.keep(sent, needed).renumbered(own, places(needed))

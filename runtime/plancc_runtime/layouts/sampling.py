@@ -1,4 +1,4 @@
-"""How much an epoch keeps."""
+"""Rates of the random samples that epochs train on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sampling:
-    """What an epoch keeps of a block (`layouts.boundary`); a rate of None or 1: all.
+    """Shares of a block that an epoch keeps (`layouts.boundary`). A rate of None or 1 keeps all.
 
     Attributes:
+        seed: Seed of the draws.
         boundary: Share of the boundary rows.
         boundary_edges: Share of the nonzeros in halo columns.
         edges: Share of all edges.

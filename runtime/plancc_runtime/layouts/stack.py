@@ -1,7 +1,7 @@
-"""The graph of a plan with types as layers see it: all relations below each other.
+"""The graph of a typed plan for layers: the rows of all relations below each other, the *stack*.
 
-One product with the stack is the product of every relation, and one exchange: a row that several
-relations need at a rank travels once, and its gradients are added before they travel back.
+One product with the stack computes the products of all relations, with one exchange. A row that
+several relations of a rank need travels once; its gradients are added before they travel back.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from plancc_runtime.layouts.resources import Resources
 
 
 class StackGraph(LocalGraph):
-    """Products have the rows of every relation's destination, relation after relation.
+    """The graph whose products have the rows of every relation's destination, one after the other.
 
     Parameters:
-        block: Of the union of all types, of a row plan; its inputs stand type after type. It has
-            the vertices of halo rows.
+        block: Block of the union of all types, of a row plan, with the vertices of halo rows. Its
+            inputs are sorted by type.
+        types: Types and relations of the plan.
 
     Attributes:
-        inputs_of, outputs_of (dict of str to slice): Own rows of every type, in a layer's input and
+        inputs_of, outputs_of (dict of str to slice): Own rows of every type in a layer's input and
             output.
-        stack_of (dict of relation to slice): Rows of every relation in a product.
+        stack_of (dict of Relation to slice): Rows of every relation in a product.
     """
 
     def __init__(self, block: Block, types: Types, resources: Resources) -> None:
@@ -43,7 +44,7 @@ class StackGraph(LocalGraph):
         self._halo_type = typed.column_type[block.num_inputs :]
         names, sizes = types.names, range(len(types.names) + 1)
         for rows in (typed.column_type[: block.num_inputs], typed.row_type):
-            assert (np.diff(rows) >= 0).all(), "rows stand type after type"
+            assert (np.diff(rows) >= 0).all(), "rows are not sorted by type"
         of_inputs, of_outputs = (
             dict(zip(names, map(slice, *zip(*pairwise(ends), strict=True)), strict=True))
             for ends in (
@@ -72,12 +73,12 @@ class StackGraph(LocalGraph):
         return number.to(self.resources.device)
 
     def num_outputs_of(self, name: str) -> int:
-        """Own rows of a type in a layer's output."""
+        """Return the number of own rows of a type in a layer's output."""
         rows = self.outputs_of[name]
         return int(rows.stop - rows.start)
 
     def targets_of(self, name: str, columns: Tensor) -> Tensor:
-        """Own rows of a type that are outputs, from its rows of `columns_by_type`."""
+        """Return the output rows of a type, given the type's rows of `columns_by_type`."""
         size = self.num_outputs_of(name)
         if self._union.outputs is None:
             return columns if len(columns) == size else columns[:size]
@@ -101,7 +102,7 @@ class StackGraph(LocalGraph):
         return np.concatenate(found)
 
     def columns_by_type(self, columns: Tensor) -> dict[str, Tensor]:
-        """What `columns` returned, by type, own rows first: Tensor[columns of the type, ...]."""
+        """Split a result of `columns` by type, own rows first: Tensor[columns of the type, ...]."""
         sizes = [rows.stop - rows.start for rows in self.inputs_of.values()]
         *own, halo = columns.split([*sizes, len(columns) - sum(sizes)])
         found = dict(zip(self.inputs_of, own, strict=True))
@@ -113,23 +114,26 @@ class StackGraph(LocalGraph):
 
     @cached_property
     def _halo_rows(self) -> list[Tensor]:
-        """Halo rows of every type, by their places."""
+        """Places of every type's rows among the halo rows: list of int64[...]."""
         kinds = range(len(self.inputs_of))
         rows = [torch.from_numpy(np.flatnonzero(self._halo_type == k)) for k in kinds]
         return [each.to(self.resources.device) for each in rows]
 
-    def by_relation(self, product: Tensor) -> dict[Relation, Tensor]:
-        """The rows of a product, by relation."""
+    def split_by_relation(self, product: Tensor) -> dict[Relation, Tensor]:
+        """Split the rows of a product by relation."""
         sizes = [self.num_outputs_of(relation[2]) for relation in self.stack_of]
         return dict(zip(self.stack_of, product.split(sizes), strict=True))
 
     def outputs_by_type(self, rows: Tensor) -> dict[str, Tensor]:
-        """Own rows of all types that are outputs, by type."""
+        """Split the output rows of all types by type."""
         sizes = [self.num_outputs_of(name) for name in self.outputs_of]
         return dict(zip(self.outputs_of, rows.split(sizes), strict=True))
 
     def joined(self, rows: Mapping[str, Tensor], like: Tensor, width: int) -> Tensor:
-        """Rows of types below each other, 0 of those not given: Tensor[rows of outputs, width]."""
+        """Return the output rows of all types below each other: Tensor[num_outputs, width].
+
+        Rows of types that are missing in `rows` are 0.
+        """
         return torch.cat(
             [
                 rows[name] if name in rows else like.new_zeros(self.num_outputs_of(name), width)
@@ -138,12 +142,12 @@ class StackGraph(LocalGraph):
         )
 
     def edges_of(self, relation: Relation) -> slice:
-        """The nonzeros of a relation within the stack."""
+        """Return the range of a relation's nonzeros in the stack."""
         rows, row_ptr = self.stack_of[relation], self._block.row_ptr
         return slice(int(row_ptr[rows.start]), int(row_ptr[rows.stop]))
 
     def pattern_of(self, relation: Relation) -> Pattern:
-        """The nonzeros of a relation; columns of its source in `columns_by_type`."""
+        """Return the pattern of a relation; columns are numbered as in `columns_by_type`."""
         if relation not in self._of_relation:
             block, kind = self._block, [*self.inputs_of].index(relation[0])
             own, rows = self.inputs_of[relation[0]], self.stack_of[relation]
@@ -160,13 +164,13 @@ class StackGraph(LocalGraph):
 
 
 class StackAtHand(ColumnsAtHand, StackGraph):
-    """A stack whose halo rows are here."""
+    """A stack whose halo rows are on this rank: nothing travels."""
 
 
 class RelationAtHand(LocalGraph):
-    """A relation, and what layers keep of its source (`Conv.fixed`).
+    """The graph of one relation for a layer that keeps the rows of its source (`Conv.fixed`).
 
-    Inputs and outputs of a layer are rows of the destination.
+    Inputs and outputs of the layer are rows of the destination.
     """
 
     def __init__(self, stack: StackGraph, relation: Relation) -> None:

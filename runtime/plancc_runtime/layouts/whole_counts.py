@@ -1,4 +1,4 @@
-"""The edges that the rows of a block have on all ranks, which means need. Set up once."""
+"""Numbers of edges of a block's rows on all ranks, the divisors of means. Counted once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from plancc_runtime.transport.row_numbers import send_numbers
 
 
 def with_whole_counts(block: Block, groups: Sequence[Group]) -> Block:
-    """The block with the edges that its rows have on all ranks of the groups, which means need.
+    """Return the block with the numbers of its rows' edges on all ranks of the groups.
 
-    Collective among them: an all-reduce of 16 bytes per row for every group.
+    Collective in every group: an all-reduce of 16 bytes per row.
     """
     edges = block.without_added_diagonal()
     counts = np.stack([np.diff(b.row_ptr) for b in (edges, edges.closed())])
@@ -26,10 +26,9 @@ def with_whole_counts(block: Block, groups: Sequence[Group]) -> Block:
 
 
 def with_whole_rows(block: Block, transport: Transport) -> Block:
-    """The block with the number of edges that its rows have on all ranks, which means need.
+    """Return the block with the numbers of its rows' edges on all ranks; unchanged without a fold.
 
-    Collective; once at the start: 16 bytes per folded row, to its owner and back. A block without
-    a fold stays as it is.
+    Collective, once at the start: 16 bytes per folded row to the owner, and 16 bytes back.
     """
     if block.fold is None:
         return block

@@ -1,6 +1,7 @@
 """Layers, losses, normalisation and dropout; one convolution per module, in `MODELS`.
 
-Importing this does not import torch: the modules are loaded where a layer is first named.
+Importing this package does not import torch. A module is loaded when one of its layers is first
+used.
 """
 
 from __future__ import annotations
@@ -64,7 +65,11 @@ __all__ = [
 
 
 def model_of(name: str, has_types: bool) -> type[Conv]:
-    """The model of this name for a plan with types, or without; InputError if it is for others."""
+    """Return the model of this name for a plan with or without types.
+
+    Raises:
+        InputError: If the model needs types and the plan has none.
+    """
     found: type[Conv] = MODELS[name]
     if found.by_relation and not has_types:
         raise InputError(f"`model` {name}: needs a plan with types")
@@ -75,12 +80,12 @@ def model_of(name: str, has_types: bool) -> type[Conv]:
 
 
 def is_own(model: str) -> bool:
-    """Whether a model's name stands for a class of the user's (`nn.own_class`)."""
-    return ":" in model or model.endswith(".py")  # of which `check_name` says what is missing
+    """Return whether a model's name stands for a class of the user (`nn.own_class`)."""
+    return ":" in model or model.endswith(".py")  # `check_name` refuses a file without a class
 
 
 def option_names(model: str, has_types: bool) -> list[str]:
-    """Names of a model's declared options; a class of the user's has none."""
+    """Return the names of a model's declared options; a class of the user has none."""
     return [] if is_own(model) else model_of(model, has_types).option_names()
 
 

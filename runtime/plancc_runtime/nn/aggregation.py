@@ -1,4 +1,4 @@
-"""Aggregation over whole rows, whose nonzeros several ranks hold in an edge plan."""
+"""Aggregation over whole rows, also if several ranks have nonzeros of a row (edge plans)."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ def aggregate(
     weight: Tensor | None = None,
     nonzeros: str = "edges",
 ) -> Tensor:
-    """`operators.aggregate` over the nonzeros of every own row, wherever they are. Collective.
+    """Return `operators.aggregate` over the nonzeros of every own row, on all ranks. Collective.
 
-    In an edge plan every rank reduces the nonzeros that it has; owners reduce these partial rows.
-    The expand moves columns of x, the fold columns of the result. A gradient of a maximum goes to
-    one of the nonzeros that attain it, on one rank.
+    In an edge plan every rank reduces its own nonzeros, and owners reduce these partial rows. The
+    expand moves columns of x, the fold columns of the result. The gradient of a maximum goes to one
+    of the nonzeros that attain it, on one rank.
 
     Parameters:
         x: Tensor[num_inputs, d].
-        reduce: As in `operators.aggregate`.
+        reduce: Name in `operators.REDUCTIONS`.
         weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights of this rank's nonzeros.
-        nonzeros: A name in `layouts.block.NONZEROS`.
+        nonzeros: Name in `layouts.block.NONZEROS`.
 
     Returns:
         Tensor[num_outputs, d]
 
     Raises:
-        InputError: As `operators.aggregate`.
+        InputError: See `operators.aggregate`.
     """
     partial = "sum" if graph.folds and reduce == "mean" else reduce
     out = operators.aggregate(graph.local_pattern(nonzeros), graph.columns(x), weight, partial)

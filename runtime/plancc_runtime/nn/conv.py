@@ -4,9 +4,9 @@ A convolution maps the rows of a layer's input to the rows of its output:
 
     y = conv(graph, x)                     x: [num_inputs, d_in] -> y: [num_outputs, d_out]
 
-`fixed(graph, x)` is the part that depends on the input alone. Where the input never changes, it can
-be computed once and passed to every call, `conv(graph, x, fixed)`: it is the whole exchange of the
-first layer.
+`fixed(graph, x)` is the *fixed part*: the result of all exchanges, which depends on graph and x but
+not on the weights. If x never changes, as in the first layer, the fixed part is computed once and
+passed to every call: `conv(graph, x, fixed)`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from plancc_runtime.layouts.local import LocalGraph, local_graph
 
 
 class Halves(NamedTuple):
-    """A layer, divided where it moves rows; what stands before and after works on single rows.
+    """A layer, divided at its exchange. The parts before and after work on every row by itself.
 
     Attributes:
-        before (callable of (Tensor[m, d], ...) to tuple of Tensor[m, ...]): From some rows of the
-            input to what is moved of them and what is kept for them.
+        before (callable of (Tensor[m, d], ...) to tuple of Tensor[m, ...]): Maps some rows of the
+            input to the rows that travel and the rows that are kept for `after`.
         across (callable of (Tensor[num_inputs, ...], ...) to tuple of Tensor[num_outputs, ...]):
-            Collective. From what `before` gave of all rows to what `after` needs of all rows.
-        after (callable of (Tensor[m, ...], ...) to Tensor[m, d_out]): From that, of some rows, to
-            these rows of the output.
+            Collective. Maps the results of `before` for all rows to the arguments of `after` for
+            all rows.
+        after (callable of (Tensor[m, ...], ...) to Tensor[m, d_out]): Maps some rows of the results
+            of `across` to these rows of the output.
     """
 
     before: Callable[..., tuple[Tensor, ...]]
@@ -47,7 +48,7 @@ class Halves(NamedTuple):
 
 
 def unchanged(*rows: Tensor) -> tuple[Tensor, ...]:
-    """The same rows: the half of a layer that does nothing."""
+    """Return the same rows: a half of a layer that does nothing."""
     return rows
 
 
@@ -57,33 +58,31 @@ class Conv(nn.Module, ABC):
     Parameters:
         d_in, d_out: Width of input and output.
         last: Whether this is the last layer.
-        d_target: Width of x where neighbours are of another kind: then `forward` is given x of the
-            outputs alone, times `target_map` if there is one, and as `fixed` what the neighbours
-            give, of width d_in. It leaves out the product of x and `own_map`, which the caller
-            adds.
-        random: Source of the initial weights, or its seed; they are drawn in float64, so that all
-            ranks and dtypes start alike. By default the seed is drawn from torch's own generator,
-            whose state is the same on all ranks unless they were seeded otherwise
-            (`torch.manual_seed`).
-        dtype (torch.dtype, optional): Type of the weights; by default torch's.
-        choices: Fields of `Options`, by name; text stands for a value that is none.
+        d_target: Width of the targets' rows if targets and neighbours are of different types; None:
+            they are of one type. If it is given, `forward` gets the neighbours' rows, of width
+            d_in, as `fixed`, and the targets' rows as x, multiplied by `target_map` unless that is
+            None. The caller adds the product of the targets' rows and `own_map`.
+        random: Generator of the initial weights, or its seed. Weights are drawn in float64, so that
+            all ranks and dtypes start alike. By default the seed is drawn from torch's generator;
+            its state is the same on all ranks unless `torch.manual_seed` gave them different seeds.
+        dtype (torch.dtype, optional): Type of the weights; by default torch's default type.
+        choices: Fields of `Options`, by name; values may be given as text.
 
     Raises:
         InputError: If an option does not exist, has an unknown value, or does not fit the widths.
 
     Attributes:
-        Options: The model's options, which say the steps of a layer: a dataclass derived from
-            `ConvOptions`.
-        whole_rows: Whether a rank must have all nonzeros of its rows, which it lacks in an edge
-            plan.
-        by_relation: Whether it needs a graph with types (`nn.relations`).
-        rectifies: Whether the layer can apply the activation relu itself, and add its output to
-            that of others, which saves passes over it.
-        draws: Whether training passes draw random numbers of their own, by the `key` that `forward`
-            and `halves` then take.
+        Options: Class of the model's options: a dataclass derived from `ConvOptions`, which lists
+            the steps of a layer.
+        whole_rows: Whether a rank must have all nonzeros of its rows; edge plans then do not fit.
+        by_relation: Whether the layer needs a graph with types (`nn.relations`).
+        rectifies: Whether the layer itself can apply the activation relu, and add its output to
+            other rows. This saves passes over the output.
+        draws: Whether training passes draw random numbers; `forward` and `halves` then take a
+            `key`.
         takes_bfloat16: Whether x may be of bfloat16 while the parameters are of float32.
-        reads_values: Whether it reads the plan's values of A, and not its pattern alone.
-        reads_edges: Whether it reads `graph.edge_features`.
+        reads_values: Whether the layer reads the plan's values of A, beside its pattern.
+        reads_edges: Whether the layer reads `graph.edge_features`.
     """
 
     Options: ClassVar[type[ConvOptions]] = ConvOptions
@@ -116,7 +115,7 @@ class Conv(nn.Module, ABC):
 
     @classmethod
     def option_names(cls) -> list[str]:
-        """Names of the model's options."""
+        """Return the names of the model's options."""
         return [each.name for each in fields(cls.Options)]
 
     @abstractmethod
@@ -125,24 +124,27 @@ class Conv(nn.Module, ABC):
 
     @abstractmethod
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """The part that depends on x and the graph alone, without gradient. Collective."""
+        """Return the fixed part, which depends on x and the graph alone, without gradient.
+
+        Collective.
+        """
 
     @abstractmethod
     def forward(
         self, graph: LayerGraph, x: Tensor, fixed: Tensor | None = None, rectified: bool = False
     ) -> Tensor:
-        """Output rows; with `fixed`, without any exchange and without a gradient for x.
+        """Return the output rows. With `fixed`, nothing travels and x gets no gradient.
 
-        Collective. Layers with `draws` take a `key` too, uint64: another one in every layer and
-        update.
+        Collective. Layers with `draws` also take a `key`, a uint64 that differs between layers and
+        updates.
 
         Parameters:
             x: Tensor[num_inputs, d_in].
-            fixed: What `fixed` returned for the same graph and x.
-            rectified: Whether max(., 0) of the output is wanted; for layers with `rectifies` only,
-                as is the next.
-            onto (Tensor[num_outputs, d_out], optional): Rows that the output is added to, in their
-                place: no operation before may have kept them. With `fixed` alone.
+            fixed: Result of `fixed` for the same graph and x.
+            rectified: Whether to return max(., 0) of the output; only for layers with `rectifies`.
+            onto (Tensor[num_outputs, d_out], optional): Rows that the output is added to in place;
+                only for layers with `rectifies`, and with `fixed`. No earlier operation may have
+                saved them for its backward pass.
 
         Returns:
             Tensor[num_outputs, d_out]
@@ -150,33 +152,39 @@ class Conv(nn.Module, ABC):
 
     @property
     def own_map(self) -> Tensor | None:
-        """The map of own rows, if their product is but added to the rest: Tensor[d, d_out]."""
+        """Map of own rows, Tensor[d, d_out], if the layer adds their product; else None."""
         return None
 
     @property
     def target_map(self) -> Tensor | None:
-        """What the caller multiplies x by for `forward`, with `d_target`: Tensor[d_target, m]."""
+        """Matrix that the caller of a layer with `d_target` multiplies x by: Tensor[d_target, m].
+
+        None: `forward` takes x itself.
+        """
         return None
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
-        """The layer in halves, for a pass that computes rows again (`nn.recompute`).
+        """Return the halves of the layer, for a pass that computes rows again (`nn.recompute`).
 
-        Not collective. `fixed`: whether `before` gets `fixed`, and after it x if the layer has
-        `reads_input`, in place of x; then `across` moves nothing. `first`: whether this is the
-        first layer, whose input needs no gradient.
+        Not collective.
+
+        Parameters:
+            fixed: Whether `before` gets the fixed part instead of x, followed by x if the layer has
+                `reads_input`. `across` then moves nothing.
+            first: Whether this is the first layer, whose input needs no gradient.
 
         Raises:
-            InputError: If this kind of layer cannot be divided so.
+            InputError: If this kind of layer cannot be divided.
         """
         raise InputError(f"`recompute`: {type(self).__name__} cannot compute single rows again")
 
     def both_ways(self, first: bool, fixed: bool = False) -> BothWays:
-        """Return the layer's steps in an epoch; parameters as of `ConvOptions.both_ways`."""
+        """Return the layer's steps in an epoch; see `ConvOptions.both_ways` for the parameters."""
         return self.options.both_ways((self.d_in, self.d_out), self.last, first, fixed)
 
     @property
     def fixed_rows(self) -> str:
-        """Rows of `fixed`: "inputs" of the layer, its "outputs", or "columns" of the matrix."""
+        """Rows of the fixed part: "inputs" or "outputs" of the layer, "columns" of its matrix."""
         at_hand = [each for each in self.both_ways(True, fixed=True).forward if each.at_hand]
         if not at_hand:
             return "inputs"
@@ -184,28 +192,28 @@ class Conv(nn.Module, ABC):
 
     @property
     def fixes_product(self) -> bool:
-        """Whether `fixed` is a product with the matrix: it needs no copy of its input."""
+        """Whether the fixed part is a product with the matrix and needs no copy of its input."""
         steps = self.both_ways(True, fixed=True).forward
         return any(each.at_hand and isinstance(each, Aggregate) for each in steps)
 
     @property
     def reads_input(self) -> bool:
-        """Whether x is read where `fixed` is given."""
+        """Whether the layer reads x also if `fixed` is given."""
         steps = self.both_ways(True, fixed=True).forward
         return any(isinstance(each, OwnLinear) for each in steps)
 
     def extra_repr(self) -> str:
-        """The widths and the options in use, for `print`."""
+        """Return the widths and options in use, for `print`."""
         names = sorted(self.option_names())
         used = ", ".join(f"{name}={getattr(self.options, name)!r}" for name in names)
         return f"{self.d_in}, {self.d_out}, {used}"
 
     @property
-    def _as_pyg(self) -> bool:
+    def _is_pyg(self) -> bool:
         return self.options.parametrization == "pyg"
 
     def _new_bias(self, values: Tensor | None = None) -> nn.Parameter | None:
-        """A bias of these values, by default zeros; None if the layer has none."""
+        """Return a bias with these values, by default zeros; None if the layer has no bias."""
         if values is None:
             values = torch.zeros(self.d_out, dtype=torch.float64)
         return nn.Parameter(values) if self.options.has_bias else None
@@ -213,10 +221,13 @@ class Conv(nn.Module, ABC):
     def _new_linear(
         self, random: np.random.Generator, d_in: int, d_out: int | None = None
     ) -> tuple[nn.Parameter, nn.Parameter | None]:
-        """Weight and bias of a linear map, by default to d_out columns of the layer:
-        torch.nn.Linear's or Glorot's."""
+        """Return weight and bias of a linear map, drawn as in torch.nn.Linear or after Glorot.
+
+        Parameters:
+            d_out: Width of the result; by default the layer's `d_out`.
+        """
         d_out = d_out or self.d_out
-        if not self._as_pyg:
+        if not self._is_pyg:
             zeros = torch.zeros(d_out, dtype=torch.float64)
             return nn.Parameter(glorot(random, d_in, d_out)), self._new_bias(zeros)
         weight = uniform(random, (d_in, d_out), fan_in=d_in)
@@ -225,24 +236,27 @@ class Conv(nn.Module, ABC):
 
 
 def glorot(random: np.random.Generator, d_in: int, d_out: int) -> Tensor:
-    """Uniform in +-sqrt(6 / (d_in + d_out)) (Glorot and Bengio 2010): float64[d_in, d_out]."""
+    """Draw uniformly from +-sqrt(6 / (d_in + d_out)) (Glorot and Bengio 2010).
+
+    Returns float64[d_in, d_out].
+    """
     return torch.from_numpy(random.uniform(-1, 1, (d_in, d_out)) * np.sqrt(6 / (d_in + d_out)))
 
 
 def uniform(random: np.random.Generator, shape: tuple[int, ...], fan_in: int) -> Tensor:
-    """Uniform in +-1 / sqrt(fan_in): float64 of this shape.
+    """Draw uniformly from +-1 / sqrt(fan_in): float64 of this shape.
 
-    This is how torch.nn.Linear and the Linear of PyTorch Geometric draw weights (Kaiming uniform,
-    He et al. 2015, with a = sqrt(5)) and biases.
+    torch.nn.Linear and the Linear of PyTorch Geometric draw weights and biases so (Kaiming uniform,
+    He et al. 2015, with a = sqrt(5)).
     """
     return torch.from_numpy(random.uniform(-1, 1, shape) / np.sqrt(fan_in))
 
 
 class LinearAggregation:
-    """The product A H W in a chosen order; A has the plan's values, or others on its pattern.
+    """The product A H W in a chosen order.
 
     Parameters:
-        order: As in `ProductOptions`.
+        order: Order of the products, as in `ProductOptions`.
         d_in, d_out: Shape of W.
         coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
     """
@@ -254,20 +268,20 @@ class LinearAggregation:
         self._order, self._coefficients = order, coefficients
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """A x, without gradient: Tensor[num_outputs, d_in]. Collective."""
+        """Return A x, without gradient: Tensor[num_outputs, d_in]. Collective."""
         with torch.no_grad():
             return graph.product(x, self._coefficients)
 
     def projects_first(self, first: bool) -> bool:
-        """Whether rows had better be multiplied by W before they are moved, to keep one sum only.
+        """Return whether `nn.recompute` should multiply rows by W before they travel.
 
-        Never if more columns would be moved: in the first layer, whose input needs no gradient,
-        rows that are not multiplied move forward only.
+        A layer that does so keeps one sum only. It does so never if more columns would travel. The
+        first layer does not: its input needs no gradient, so its rows travel forward only.
         """
         return self._order == "project-first" or (self._may_project and not first)
 
     def product(self, graph: LayerGraph, rows: Tensor) -> Tensor:
-        """A rows. Collective."""
+        """Return A times rows. Collective."""
         return graph.product(rows, self._coefficients)
 
     def __call__(
@@ -280,9 +294,12 @@ class LinearAggregation:
         rectified: bool = False,
         onto: Tensor | None = None,
     ) -> Tensor:
-        """A x weight + bias: Tensor[num_outputs, d_out]; with `fixed` = A x given. Collective.
+        """Return A x weight + bias: Tensor[num_outputs, d_out]. Collective.
 
-        If `rectified`, max(., 0) of it. `onto` is as of `Conv.forward`.
+        Parameters:
+            fixed: A x if it is known, else None.
+            rectified: Whether to return max(., 0) of the result.
+            onto: See `Conv.forward`.
         """
         if fixed is not None:
             return graph.linear(fixed, weight, bias, rectified, onto)
@@ -296,27 +313,30 @@ class LinearAggregation:
 
 
 class LinearConv(Conv):
-    """A convolution that exchanges rows for one product A H W alone."""
+    """A convolution whose only exchange is that of one product A H W."""
 
     Options = ProductOptions
     _aggregate: LinearAggregation
 
     def _aggregate_with(self, coefficients: str, width: int | None = None) -> None:
-        """Choose the coefficients of A, and the columns of W where these are not d_out, as in
-        `LinearAggregation`."""
+        """Make the `LinearAggregation` of the layer.
+
+        Parameters:
+            coefficients: Values of A.
+            width: Number of columns of W; by default d_out.
+        """
         order, width = self.options.order, width or self.d_out
         self._aggregate = LinearAggregation(order, self.d_in, width, coefficients)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """A x: Tensor[num_outputs, d_in]."""
+        """Return A x: Tensor[num_outputs, d_in]."""
         return self._aggregate.fixed(graph, x)
 
 
 class _PaperProduct(torch.autograd.Function):
-    """(A H) W forward; back, S = A^T G is of d_out columns (Demirci et al. 2022, Equations 3 and
-    4).
+    """(A H) W. Backward: S = A^T G has d_out columns (Demirci et al. 2022, Equations 3 and 4).
 
-    The exchange of G is made also where H needs no gradient, since the weight's is H^T S.
+    G is exchanged also if H needs no gradient, since the gradient of W is H^T S.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Decoders: the score of a link from the outputs of both ends."""
+"""Decoders, which compute the score of a link from the outputs of its two ends."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from plancc_runtime.nn.conv import glorot, uniform
 
 
 class Dot(nn.Module):
-    """The scalar product of both ends."""
+    """The scalar product of the outputs of both ends."""
 
     def __init__(self, width: int, random: np.random.Generator) -> None:
         super().__init__()
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Scores of pairs: Tensor[m], from Tensor[m, width] each."""
+        """Return the scores of pairs, Tensor[m], from the ends' outputs, Tensor[m, width]."""
         return (source * target).sum(dim=1)
 
 
 class DistMult(Dot):
-    """A weighted scalar product (Yang et al. 2015), of one relation."""
+    """A weighted scalar product (Yang et al. 2015), with the weights of one relation."""
 
     def __init__(self, width: int, random: np.random.Generator) -> None:
         super().__init__(width, random)
@@ -35,7 +35,7 @@ class DistMult(Dot):
 
 
 class Perceptron(Dot):
-    """A hidden layer over the products of both ends' entries, as in the examples of OGB."""
+    """A perceptron with one hidden layer on the element-wise product of both ends, as in OGB."""
 
     def __init__(self, width: int, random: np.random.Generator) -> None:
         super().__init__(width, random)

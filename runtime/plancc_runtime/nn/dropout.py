@@ -24,12 +24,12 @@ _32 = np.uint64(32)
 def dropout(
     x: Tensor, rate: float, key: np.uint64, vertices: Tensor, first_column: int = 0
 ) -> Tensor:
-    """x with every number set to zero with probability `rate`, and the others divided by 1 - rate.
+    """Set every number of x to zero with probability `rate`, and divide the others by 1 - rate.
 
     Parameters:
         x: Tensor[m, width].
-        rate: In [0, 1).
-        key: uint64.
+        rate: Probability in [0, 1).
+        key (uint64): Key of the draws.
         vertices (int32[m]): The vertex of every row.
         first_column: Number of the first column of x, if x has a slice of the columns only.
 
@@ -51,7 +51,7 @@ class _Dropout(torch.autograd.Function):
 
 
 class _Mask(NamedTuple):
-    """Parameters of `dropout`, from which the mask is drawn."""
+    """Parameters of `dropout`, which determine its mask."""
 
     rate: float
     key: np.uint64
@@ -59,7 +59,7 @@ class _Mask(NamedTuple):
     first_column: int
 
     def applied(self, x: Tensor) -> Tensor:
-        if x.dtype == torch.bfloat16 and x.device.type == "cpu":  # which numpy does not have
+        if x.dtype == torch.bfloat16 and x.device.type == "cpu":  # numpy has no bfloat16
             return self.applied(x.float()).to(x.dtype)
         x = x.contiguous()
         threshold = round(self.rate * 2**32)
@@ -79,7 +79,10 @@ class _Mask(NamedTuple):
         return out
 
     def _put(self, x: Tensor, threshold: int, out: Tensor) -> None:
-        """`applied` by torch on any device, some rows at a time: bits take twice a row's memory."""
+        """Write `applied` of x to `out` by torch on any device, some rows at a time.
+
+        The random bits of a row take at least twice the memory of the row.
+        """
         step = max(1, AT_ONCE // max(1, x.shape[1]))
         for first in range(0, len(x), step):
             rows = slice(first, first + step)
@@ -92,7 +95,11 @@ class _Mask(NamedTuple):
 def _mask_rows(
     x: Any, dropped: Any, scale: Any, key: Any, vertices: Any, first_column: Any, out: Any
 ) -> None:
-    """One hash for two neighbouring columns: 32 bits each, the low ones of the even column."""
+    """Write x times the mask to `out`.
+
+    Columns 2 k and 2 k + 1 share one hash: the even column has its low 32 bits, the odd column its
+    high 32 bits.
+    """
     width = x.shape[1]
     odd = first_column % 2
     for i in range(x.shape[0]):
@@ -105,7 +112,7 @@ def _mask_rows(
             bits = mix(stream + np.uint64(first_column + j))
             out[i, j] = x[i, j] * scale if (bits & _LOW) >= dropped else x.dtype.type(0)
             out[i, j + 1] = x[i, j + 1] * scale if (bits >> _32) >= dropped else x.dtype.type(0)
-        # and it ends at an even one
+        # The slice ends at an even column: the other half of the pair is not read.
         if (width - odd) % 2:
             bits = mix(stream + np.uint64(first_column + width - 1))
             out[i, width - 1] = (
@@ -114,11 +121,11 @@ def _mask_rows(
 
 
 def drawn_bits(vertices: Tensor, width: int, key: np.uint64, first_column: int) -> Tensor:
-    """The 32 bits of every number, by torch on any device: int64[m, width]."""
+    """Return 32 random bits for every number, by torch on any device: int64[m, width]."""
     stream = mixed(mixed(vertices.to(torch.int64)) ^ signed(int(key)))
     odd = first_column % 2
     pairs = torch.arange(
         first_column - odd, first_column + width, 2, device=vertices.device, dtype=torch.int64
     )
-    both = halves(mixed(stream[:, None] + pairs))  # of two neighbouring columns
+    both = halves(mixed(stream[:, None] + pairs))  # bits of both columns of every pair
     return both[:, odd : odd + width]

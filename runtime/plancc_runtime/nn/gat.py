@@ -1,13 +1,13 @@
-"""The graph attention network of Velickovic et al. (ICLR 2018), with its softmax over the halo.
+"""The graph attention network of Velickovic et al. (ICLR 2018); its softmax covers halo rows too.
 
     score(v, u) = LeakyReLU(a_target . W h_v + a_source . W h_u),  u in N(v) and v itself   (Eq. 3)
     h'_v = sum of softmax_u(score(v, u)) W h_u                                       (Eq. 4 to 6)
 
-What travels are the rows W h; the scores of halo rows are computed from them. N(v) are the
-columns of row v; the values of the plan are not used.
+The rows W h travel; a rank computes the scores of halo rows from them. N(v) are the columns of row
+v. The values of the plan are not read.
 
-In training, dropout may apply to the normalised weights softmax_u (Section 3.3), by a mask that is
-a function of (key, v, u, head): the same on any number of ranks.
+In training, dropout may apply to the normalised weights softmax_u (Section 3.3). Its mask is a
+function of (key, v, u, head), so it is the same on any number of ranks.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from plancc_runtime.nn.operators import graph_attention
 class GATConv(Conv):
     """Concatenates heads of width d_out / heads; the last layer averages heads of width d_out.
 
-    As in PyTorch Geometric's GATConv, W of all heads is one Glorot matrix, so are a_source and
-    a_target [heads, width] each, and there is a bias from 0; targets of another kind (`d_target`)
-    have a W of their own, and do not attend to themselves. With `parametrization` "paper" every
-    head has separate Glorot matrices, W and [a_source, a_target], and there is no bias unless
-    asked for.
+    As in PyTorch Geometric's GATConv, W of all heads is one Glorot matrix; a_source and a_target
+    are Glorot matrices [heads, width]; the bias starts at 0. Targets of another type (`d_target`)
+    have their own W, and do not attend to themselves. With `parametrization` "paper" every head has
+    separate Glorot matrices W and [a_source, a_target], and no bias unless the option `bias` asks
+    for it.
     """
 
     Options = GATOptions
@@ -47,7 +47,7 @@ class GATConv(Conv):
         heads, d_in = self.options.heads, self.d_in
         self.draws = self.options.attention_dropout > 0
         self.width = width = self.options.head_width(self.d_out, self.last, "`hidden`")
-        if self._as_pyg:
+        if self._is_pyg:
             weight = glorot(random, d_in, heads * width)
             if self.d_target is not None:
                 self.weight_target = nn.Parameter(glorot(random, self.d_target, heads * width))
@@ -61,7 +61,7 @@ class GATConv(Conv):
         self.bias = self._new_bias()
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Own and halo rows of x: Tensor[num_columns, d_in]."""
+        """Return own and halo rows of x: Tensor[num_columns, d_in]."""
         with torch.no_grad():
             return local_graph(graph, "model gat").columns(x)
 
@@ -88,7 +88,7 @@ class GATConv(Conv):
 
     @property
     def target_map(self) -> Tensor:
-        """From targets of another kind to their scores."""
+        """Map of targets of another type to their scores: Tensor[d_target, heads]."""
         score = self.score_target
         return (self.weight_target.unflatten(1, score.shape) * score).sum(2)
 
@@ -112,19 +112,23 @@ class GATConv(Conv):
         bias: Tensor | None = None,
         mean: bool = False,
     ) -> Tensor:
-        """The heads' outputs side by side, or their mean, from projected rows of all columns."""
+        """Return the outputs of the heads side by side or, if `mean`, their mean.
+
+        Parameters:
+            projected: Rows W h of all columns.
+        """
         vectors = torch.stack([self.score_source, self.score_target])
         pattern, places = graph.pattern("closed"), graph.places
         scale = self._mask(graph, projected, key) if self.training and self.draws else None
         return graph_attention(pattern, projected, vectors, places, bias, mean, scale)
 
     def _mask(self, graph: LocalGraph, like: Tensor, key: np.uint64 | int | None) -> Tensor:
-        """What multiplies the weights of attention: Tensor[nnz, heads], of the type of `like`."""
+        """Return the dropout mask of the attention weights: Tensor[nnz, heads], typed as `like`."""
         rate = self.options.attention_dropout
         if key is None:
             raise InputError(
-                f"attention_dropout {rate}: a training pass needs a `key`, another one in every "
-                "layer and update"
+                f"attention_dropout {rate}: a training pass needs a `key`; give a different one in "
+                "every layer and update"
             )
         columns = graph.column_vertices()
         rows = columns if graph.places is None else columns.index_select(0, graph.places)
@@ -134,7 +138,7 @@ class GATConv(Conv):
         )
 
     def _combined(self, graph: LayerGraph, heads: Tensor) -> Tensor:
-        """Rows of the output, from the heads side by side."""
+        """Return the output rows, given the outputs of the heads side by side."""
         if self.last:
             heads = heads.unflatten(1, (self.options.heads, self.width)).mean(dim=1)
         return graph.finished(heads, self.bias)

@@ -1,6 +1,6 @@
 """The graph convolution of Demirci et al. 2022 and of Kipf and Welling (2017): Z = A H W.
 
-A has the values of the plan, so that its normalisation is the plan's choice.
+A has the values of the plan, so the plan decides how A is normalised.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from plancc_runtime.nn.conv import Halves, LinearConv, glorot, unchanged
 class GCNConv(LinearConv):
     """Z = A H W + b.
 
-    As in PyTorch Geometric's GCNConv, W is Glorot's and b starts at 0. With `parametrization`
-    "paper" there is no b unless asked for.
+    As in PyTorch Geometric's GCNConv, W is a Glorot matrix and b starts at 0. With
+    `parametrization` "paper" there is no b unless the option `bias` asks for it.
     """
 
     Options = GCNOptions

@@ -21,13 +21,13 @@ from plancc_runtime.nn.conv import Halves, LinearConv, unchanged
 
 
 class GINConv(LinearConv):
-    """The MLP is two linear layers with a ReLU between, of width d_out, in the last layer of
-    max(d_in, d_out); both have a bias.
+    """The MLP has two linear layers with biases and a ReLU between.
 
-    This is PyTorch Geometric's GINConv of Sequential(Linear, ReLU, Linear): weights and biases are
-    drawn as torch.nn.Linear does; eps stays 0. With `parametrization` "paper" they are Glorot's
-    and 0, and eps is trained. The first map is linear, so that it can stand before the sum, where
-    it is cheaper.
+    Its hidden width is d_out, in the last layer max(d_in, d_out). As in PyTorch Geometric's GINConv
+    with Sequential(Linear, ReLU, Linear), weights and biases are drawn as in torch.nn.Linear, and
+    eps stays 0. With `parametrization` "paper" the weights are Glorot matrices, the biases start at
+    0, and eps is trained. The first layer of the MLP may be applied before the sum if that is
+    cheaper.
     """
 
     Options = GINOptions
@@ -39,8 +39,8 @@ class GINConv(LinearConv):
     def _make(self, random: np.random.Generator) -> None:
         if self.d_target not in (None, self.d_in):
             raise InputError(
-                f"`model` gin: adds rows of {self.d_in} columns to rows of {self.d_target}: give "
-                "all types features of one width, or choose rgcn or sage"
+                f"`model` gin: cannot add rows of {self.d_in} columns to rows of {self.d_target}; "
+                "give all types features of one width, or choose rgcn or sage"
             )
         eps = torch.zeros((), dtype=torch.float64)
         if self.options.trains_eps:
@@ -88,6 +88,6 @@ class GINConv(LinearConv):
     def _mapped(
         self, graph: LayerGraph, z: Tensor, rectified: bool = False, onto: Tensor | None = None
     ) -> Tensor:
-        """The rest of the MLP, from the sums that its first map gives."""
+        """Return the output of the MLP, given the result z of its first map without the bias."""
         hidden = graph.finished(z, self.bias, rectified=True)
         return graph.linear(hidden, self.weight_out, self.bias_out, rectified, onto)

@@ -1,4 +1,4 @@
-"""Losses over the labelled vertices of a split, of all ranks: every rank's share of the mean."""
+"""Losses over the labelled vertices of a split. Every rank returns its share of the mean."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ OF_NUMBERS: dict[str, Callable[..., Tensor]] = {
     "mae": functional.l1_loss,
     "huber": functional.huber_loss,
 }
-"""Losses of real numbers: the square, the magnitude, and Huber's with delta 1 (Huber 1964)."""
+"""Losses of real numbers: squared error, absolute error, Huber loss with delta 1 (Huber 1964)."""
 
 
 def cross_entropy(
     outputs: Tensor, labels: Tensor, total: float, weights: Tensor | None = None
 ) -> Tensor:
-    """This rank's share of the mean softmax cross-entropy; its sum over all ranks is the mean.
+    """Return this rank's share of the mean softmax cross-entropy; the shares add up to the mean.
 
     Parameters:
-        outputs (Tensor[m, classes]): Outputs for the split's vertices on this rank.
-        labels: int64[m].
-        total: Number of the split's vertices on all ranks; with weights, the weights of their
-            classes.
-        weights (Tensor[classes], optional): What a vertex of each class counts.
+        outputs (Tensor[m, classes]): Outputs of the split's vertices on this rank.
+        labels (int64[m]): Class of every vertex.
+        total: Number of the split's vertices on all ranks; with weights, the sum of their weights.
+        weights (Tensor[classes], optional): Weight of a vertex of each class.
     """
     if outputs.requires_grad:
         return _CrossEntropy.apply(outputs, labels, total, weights)
@@ -41,14 +40,14 @@ def cross_entropy(
 def binary_cross_entropy(
     outputs: Tensor, labels: Tensor, total: float, weights: Tensor | None = None
 ) -> Tensor:
-    """This rank's share of the mean sigmoid cross-entropy, which is a mean over classes too.
+    """Return this rank's share of the mean sigmoid cross-entropy over vertices and classes.
 
     Parameters:
         outputs: Tensor[m, classes].
         labels: bool[m, classes].
         total: Number of the split's vertices on all ranks.
-        weights (Tensor[classes], optional): What the vertices of each class count in its loss,
-            where the others count 1.
+        weights (Tensor[classes], optional): Weight, in the loss of each class, of the vertices that
+            have the class; other vertices have weight 1.
     """
     summed = functional.binary_cross_entropy_with_logits(
         outputs, labels.to(outputs.dtype), reduction="sum", pos_weight=weights
@@ -57,19 +56,19 @@ def binary_cross_entropy(
 
 
 def loss_of_numbers(outputs: Tensor, numbers: Tensor, total: float, name: str) -> Tensor:
-    """This rank's share of the mean loss of real numbers, over vertices and outputs.
+    """Return this rank's share of the mean loss of real numbers, over vertices and outputs.
 
     Parameters:
-        outputs, numbers: Tensor[m, targets].
+        outputs, numbers (Tensor[m, targets]): Predicted and true numbers.
         total: Number of the split's vertices on all ranks.
-        name: One of `OF_NUMBERS`.
+        name: Name in `OF_NUMBERS`.
     """
     summed = OF_NUMBERS[name](outputs, numbers.to(outputs.dtype), reduction="sum")
     return summed / (total * outputs.shape[1])
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """The sum of -log softmax at the labels / total; its gradient is made in the same pass."""
+    """Sum of -log softmax at the labels, divided by total. The same pass computes the gradient."""
 
     @staticmethod
     def forward(
@@ -97,7 +96,10 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _log_softmax(x: Tensor, out: Tensor) -> None:
-    """out = log_softmax of the rows of x; with few columns 16 rows at once, with the same bits."""
+    """Compute out = log_softmax of the rows of x; 16 rows at once if there are few columns.
+
+    The results have the same bits in both cases.
+    """
     whole = len(x) // 16 * 16 if x.shape[1] < 16 and x.device.type == "cpu" else 0
     if whole:
         out[:whole] = torch.log_softmax(x[:whole].T.contiguous(), 0).T

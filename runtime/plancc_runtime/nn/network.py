@@ -1,4 +1,4 @@
-"""A stack of convolutions with what stands between them.
+"""A stack of convolutions, with dropout, norms, activations and residuals between them.
 
 x -> [dropout -> convolution (-> norm -> activation -> + residual, but for the last)] per layer
 """
@@ -32,27 +32,27 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "none": lambda z: z,
 }
 NORMS = ("none", "layer", "batch")
-_OF_CONVOLUTION = 1
-"""Last number of the keys that layers draw by; keys of `dropped` have none."""
+_CONVOLUTION_STREAM = 1
+"""Last number in the keys of draws inside layers; the keys of `Network.dropped` lack it."""
 
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """What a network consists of: the fields of `TrainOptions` that concern it.
+    """Options of a network: the fields of `TrainOptions` that describe it.
 
     Attributes:
-        model: A name in `plancc_runtime.nn.MODELS`.
+        model: Name in `plancc_runtime.nn.MODELS`.
         conv: Options of the convolutions, by name.
-        activation: A name in `ACTIVATIONS`, between layers.
-        norm: "none", "layer" or "batch" (over all rows of all ranks), between layers.
-        residual: Whether the input of a layer is added to its output, but for the last layer;
-            through a trained matrix where the widths differ.
-        dropout, input_dropout: Rates in [0, 1) for the inputs of all layers but the first, and for
-            that of the first.
+        activation: Name in `ACTIVATIONS` of the function between layers.
+        norm: Norm between layers: "none", "layer" or "batch" (over all rows of all ranks).
+        residual: Whether the input of a layer, unless it is the last, is added to its output; a
+            trained matrix maps the input if the widths differ.
+        dropout: Rate in [0, 1) of dropout in the inputs of all layers but the first.
+        input_dropout: Rate in [0, 1) of dropout in the input of the first layer.
         standardize_features: Whether features are standardised before they enter the network
             (`Standardization`).
-        decoder: A name in `plancc_runtime.nn.decoders.DECODERS`, of a network for links.
-        types: Fields of `nn.relations.TypesOfNetwork`, of a network for a plan with types.
+        types: Fields of `nn.relations.TypesOfNetwork` for a plan with types, else empty.
+        decoder: Name in `plancc_runtime.nn.decoders.DECODERS` for link prediction, else "".
     """
 
     model: str = "gcn"
@@ -71,15 +71,16 @@ class Network(nn.Module):
     """L layers of one kind; the same parameters on all ranks.
 
     Parameters:
-        dims: d_0..d_L.
+        dims: Widths d_0, ..., d_L of the features and of every layer's output.
         seed: Seed of the initial weights and of dropout.
-        dtype: torch.dtype.
+        dtype (torch.dtype): Type of the weights.
 
     Attributes:
-        standardization (Standardization or None): What standardises features, if anything does;
-            `forward` takes them standardised.
-        decoder (Module or None): The score of a link from the outputs of both ends.
-        entered: Called as a training pass enters "layer 1 forward", and so on, and back.
+        standardization (Module or None): Standardises features; `forward` takes standardised
+            features.
+        decoder (Module or None): Computes the score of a link from the outputs of both ends.
+        entered: Called when a training pass enters a stage: "layer 1 forward", "layer 1 back" and
+            so on.
     """
 
     entered: Callable[[str], None] | None = None
@@ -95,7 +96,7 @@ class Network(nn.Module):
             from plancc_runtime.nn.relations import ByType, TypesOfNetwork
 
             types = TypesOfNetwork.parse(options.types)
-            of_layers = [{"types": each} for each in types.of_layers(list(dims))]
+            of_layers = [{"types": each} for each in types.types_of_layers(list(dims))]
         self.options, self.dims, self._seed = options, list(dims), seed
         self.convs: Sequence[Conv] = nn.ModuleList(  # type: ignore[assignment]
             kind(a, b, last=k == last, random=random, dtype=dtype, **options.conv, **of_layers[k])
@@ -119,15 +120,18 @@ class Network(nn.Module):
         self.activate = ACTIVATIONS[options.activation]
 
     def standardized(self, x: Tensor, where: int | Tensor = 0) -> Tensor:
-        """Features as `forward` takes them; x itself without `standardize_features`.
+        """Return the standardised features that `forward` takes; x without `standardize_features`.
 
-        Not collective. `where` is the first of x's columns; of a graph with types the number of
-        every row's type, int64[m].
+        Not collective.
+
+        Parameters:
+            where: Number of the first column of x; for a graph with types, the number of every
+                row's type, int64[m].
         """
         return x if self.standardization is None else self.standardization(x, where)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """`Conv.fixed` of the first layer, for a constant input. Collective."""
+        """Return the fixed part of the first layer, for a constant input. Collective."""
         return self.convs[0].fixed(graph, x)
 
     def forward(
@@ -138,19 +142,19 @@ class Network(nn.Module):
         step: int = 0,
         kept: dict[int, Tensor] | None = None,
     ) -> Tensor:
-        """Outputs of the last layer. Collective.
+        """Return the outputs of the last layer. Collective.
 
         Parameters:
-            graphs: One per layer: the outputs of one are the inputs of the next.
+            graphs: Graph of every layer: the outputs of a graph are the inputs of the next graph.
             x: Tensor[inputs of the first graph, d_0].
             fixed: Result of `fixed` for the first graph and x.
             step: Number of the update, for dropout.
-            kept: Gets the outputs of those layers, from 1, that it has as keys: after norm,
-                activation and residual, all columns.
+            kept: Its keys are numbers of layers, from 1. It gets the outputs of these layers after
+                norm, activation and residual, with all columns.
 
         Returns:
-            Tensor[outputs of the last graph, d_L], all columns: Of the type of the parameters, as
-                norms are; the layers compute in that of x.
+            Tensor[outputs of the last graph, d_L] with all columns, in the type of the parameters.
+                Norms compute in this type too, layers in the type of x.
         """
         dtype = next(self.parameters()).dtype
         last = len(self.convs) - 1
@@ -170,13 +174,17 @@ class Network(nn.Module):
             self.watch(x, k)
         return graphs[-1].whole_rows(x, self.dims[-1]).to(dtype)
 
+    def backward(self, loss: Tensor) -> None:
+        """Run the backward pass of this rank's share of the loss. Collective."""
+        loss.backward()
+
     def enter(self, stage: str) -> None:
         """Call `entered` in a training pass."""
         if self.entered is not None and self.training:
             self.entered(stage)
 
     def watch(self, x: Tensor, k: int) -> None:
-        """Enter the backward pass of layer k, from 0, once the gradient of x is known."""
+        """Enter the backward pass of layer k, from 0, when the gradient of x is known."""
         if self.entered is not None and x.requires_grad:
             x.register_hook(partial(self._enter_back, k))
 
@@ -186,28 +194,28 @@ class Network(nn.Module):
     def dropped(
         self, x: Tensor, k: int, step: int, vertices: Tensor, first_column: int = 0
     ) -> Tensor:
-        """Rows of the input of layer k, from 0, after the dropout of this update.
+        """Return input rows of layer k, from 0, after the dropout of this update.
 
-        Parameters and result as of `nn.dropout.dropout`; x itself if there is no dropout.
+        Returns x itself if there is no dropout. See `nn.dropout.dropout` for the parameters.
         """
         rate = self._rate(k)
         return dropout(x, rate, key_of(self._seed, step, k), vertices, first_column) if rate else x
 
     def _rate(self, k: int) -> float:
-        """The rate of dropout in the input of layer k, from 0, in this pass."""
+        """Return the rate of dropout in the input of layer k, from 0, in this pass."""
         if not self.training:
             return 0.0
         return self.options.dropout if k else self.options.input_dropout
 
     def key(self, k: int, step: int) -> dict[str, np.uint64]:
-        """The argument `key` of the convolution of layer k, from 0, if it draws in this pass."""
+        """Return the argument `key` of the convolution of layer k, from 0; {} without draws."""
         if not (self.training and self.convs[k].draws):
             return {}
-        return {"key": key_of(self._seed, step, k, _OF_CONVOLUTION)}
+        return {"key": key_of(self._seed, step, k, _CONVOLUTION_STREAM)}
 
     @property
     def draws(self) -> bool:
-        """Whether training passes drop anything at random: their outputs are not those in use."""
+        """Whether training passes drop numbers at random; their outputs cannot be scored."""
         options = self.options
         return (
             options.dropout > 0
@@ -216,10 +224,11 @@ class Network(nn.Module):
         )
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
-        """The steps of layer k, from 0, in an epoch, with the steps of its residual.
+        """Return the steps of layer k, from 0, in an epoch, with the steps of its residual.
 
-        `fixed`: whether `Conv.fixed` is given; `plain`: whether products move what they do
-        without the pass "order".
+        Parameters:
+            fixed: Whether the layer's fixed part is given.
+            plain: Whether the pass "order" is off.
         """
         conv, after = self.convs[k], list[LayerStep]()
         if k == len(self.convs) - 1:
@@ -230,19 +239,21 @@ class Network(nn.Module):
         return options.both_ways((conv.d_in, conv.d_out), conv.last, k == 0, fixed, after)
 
     def _rectifies(self, conv: Conv) -> bool:
-        """Whether a layer applies the activation itself."""
+        """Return whether a layer applies the activation itself."""
         options = self.options
         return conv.rectifies and options.norm == "none" and options.activation == "relu"
 
     def normalised(self, z: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Outputs of the convolution of layer k, from 0, after its norm. Norms compute in the type
-        of the parameters."""
+        """Return z, outputs of the convolution of layer k, from 0, after its norm.
+
+        The norm computes in the type of the parameters.
+        """
         if self.options.norm == "none":
             return z
         return self.norms[k](z.to(next(self.parameters()).dtype), graph).to(z.dtype)
 
     def skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """What rows of the input of layer k, from 0, add to its output past the convolution."""
+        """Return the residual of layer k, from 0: input rows x, mapped to the output's width."""
         skip = self.skips[k]
         return x if isinstance(skip, nn.Identity) else skip(x, graph)
 
@@ -250,7 +261,7 @@ class Network(nn.Module):
 def standardization(
     width: int, options: NetworkOptions
 ) -> Standardization | StandardizationByType | None:
-    """What standardises features, always in float64, if anything does."""
+    """Return the module that standardises features in float64, or None without the option."""
     if not options.standardize_features:
         return None
     types = options.types.get("widths")
@@ -266,7 +277,7 @@ def _norm(name: str, width: int, _: int) -> nn.Module:
 
 
 class _Skip(nn.Module):
-    """The map of a residual between widths that differ; its weight is [d_out, d_in]."""
+    """The map of a residual between different widths; its weight is [d_out, d_in]."""
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()

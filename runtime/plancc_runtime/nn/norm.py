@@ -12,17 +12,18 @@ from plancc_runtime.kernels.dense import blocks_of
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.transport.base import Transport
 
-BLOCK = 1 << 17  # numbers of a temporary that fits in the cache
+BLOCK = 1 << 17  # numbers in a temporary block of rows that fits in the cache
 
 
 class BatchNorm(nn.Module):
     """Batch normalisation (Ioffe and Szegedy 2015) over the rows of all ranks.
 
-    The same as `torch.nn.BatchNorm1d` on one process with all rows. A rank may have no rows, and
-    several ranks may have the same ones, if every row is on equally many ranks.
+    It equals `torch.nn.BatchNorm1d` on one process with all rows. A rank may have no rows. Several
+    ranks may have the same row if every row is on equally many ranks.
 
     Parameters:
-        eps: Added to the variance.
+        width: Number of columns.
+        eps: Number that is added to the variance.
         momentum: Weight of a new value in the running statistics, which evaluation uses.
     """
 
@@ -38,7 +39,7 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(width))
 
     def forward(self, z: Tensor, graph: LayerGraph) -> Tensor:
-        """Normalised rows, Tensor[m, width]; collective in training, not in evaluation."""
+        """Return normalised rows, Tensor[m, width]. Collective in training, not in evaluation."""
         if not self.training:
             scale = self.weight * torch.rsqrt(self.running_var + self.eps)
             return torch.addcmul(self.bias - self.running_mean * scale, z, scale)
@@ -46,7 +47,7 @@ class BatchNorm(nn.Module):
             z, self.weight, self.bias, self.eps, graph.transport
         )
         with torch.no_grad():
-            count = count / graph.copies  # of rows
+            count = count / graph.copies  # number of rows
             unbiased = variance * (count / (count - 1).clamp(min=1))
             self.running_mean.lerp_(mean.to(z.dtype), self.momentum)
             self.running_var.lerp_(unbiased.to(z.dtype), self.momentum)
@@ -54,11 +55,11 @@ class BatchNorm(nn.Module):
 
 
 class _Normalise(torch.autograd.Function):
-    """weight (z - mean) / sqrt(variance + eps) + bias; two all-reduces forward and one back.
+    """weight (z - mean) / sqrt(variance + eps) + bias; two all-reduces forward and one backward.
 
-    The deviations are summed once the mean is known, as the difference of the sums of squares would
-    lose the digits of a variance that is small beside the mean. Blocks of rows are summed up in
-    float64.
+    The squared deviations are summed after the mean is known: a difference of sums of squares would
+    lose the digits of a variance that is small compared with the mean. Sums over blocks of rows are
+    in float64.
     """
 
     @staticmethod
@@ -89,7 +90,8 @@ class _Normalise(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         z, weight, center, root, count = ctx.saved_tensors
-        sums = z.new_zeros(2, z.shape[1], dtype=torch.float64)  # of g, and of g times the output
+        # Sums of g, and of g times the normalised rows.
+        sums = z.new_zeros(2, z.shape[1], dtype=torch.float64)
         for rows, of_rows in blocks_of(z.shape[1], z, g, most=BLOCK):
             sums[0] += of_rows.sum(0)
             sums[1] += (rows - center).mul_(of_rows).sum(0)
@@ -104,8 +106,8 @@ class _Normalise(torch.autograd.Function):
 
 
 class LayerNorm(nn.LayerNorm):
-    """Layer normalisation (Ba, Kiros and Hinton 2016) of every row by itself."""
+    """Layer normalisation (Ba, Kiros and Hinton 2016), row by row."""
 
     def forward(self, input: Tensor, graph: LayerGraph | None = None) -> Tensor:
-        """Normalised rows, Tensor[m, width]; not collective."""
+        """Return normalised rows, Tensor[m, width]. Not collective."""
         return super().forward(input)

@@ -1,8 +1,8 @@
 """Differentiable aggregation and attention on one rank's pattern.
 
-Dense operands have the rows [own rows | halo rows]; who fetches the halo rows, and sends their
-gradients back, is not known here. Sums have gradients of every order; attention has no
-gradient of their own. float32 and float64; nothing depends on the number of threads.
+Dense operands have the rows [own rows | halo rows]. The caller fetches the halo rows, and sends
+their gradients back. Sums have gradients of every order; attention has only first gradients.
+Operands are of float32 or float64. No result depends on the number of threads.
 
 Sources: Md et al. 2021, Section 2.1 (aggregation primitive) and Algorithm 1;
 Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 1 to 4 (attention).
@@ -32,23 +32,23 @@ REDUCTIONS = ("sum", "mean", "max")
 def aggregate(
     pattern: Pattern, x: Tensor, weight: Tensor | None = None, reduce: str = "sum"
 ) -> Tensor:
-    """out[i] = reduction over the nonzeros e = (i, j) of x[j], or of weight[e] x[j].
+    """Return out[i] = the reduction of x[j], or of weight[e] x[j], over the nonzeros e = (i, j).
 
-    Sums never form a message per nonzero: they are sparse products. A gradient of a maximum goes to
-    the first nonzero, in CSR order, that attains it.
+    Sums are sparse products, without memory per nonzero. The gradient of a maximum goes to the
+    first nonzero, in CSR order, that attains it.
 
     Parameters:
-        pattern: m rows, n columns, nnz nonzeros.
+        pattern: Pattern with m rows, n columns and nnz nonzeros.
         x: Tensor[n, d].
-        weight (Tensor[nnz] or Tensor[nnz, d], optional): In CSR order; not for a maximum.
-        reduce: A name in `REDUCTIONS`.
+        weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights in CSR order; not for a maximum.
+        reduce: Name in `REDUCTIONS`.
 
     Returns:
         Tensor[m, d]: 0 in rows without nonzeros.
 
     Raises:
-        InputError: The name is unknown, a maximum has weights, or an operand has the wrong shape or
-            type.
+        InputError: If the name is unknown, a maximum has weights, or an operand has the wrong shape
+            or type.
     """
     check_choice("reduction", reduce, REDUCTIONS)
     check_operand("x", x, (pattern.num_columns, None), x)
@@ -63,9 +63,17 @@ def aggregate(
 
 
 def edge_scores(pattern: Pattern, source: Tensor, target: Tensor) -> Tensor:
-    """source[j] + target[i] for every nonzero (i, j), before the rectifier of GAT.
+    """Return source[j] + target[i] for every nonzero (i, j): the scores before GAT's rectifier.
 
-    Shapes: [n, heads], [m, heads], [nnz, heads] in CSR order. Raises `InputError` for others.
+    Parameters:
+        source: Tensor[n, heads].
+        target: Tensor[m, heads].
+
+    Returns:
+        Tensor[nnz, heads] in CSR order.
+
+    Raises:
+        InputError: If an operand has the wrong shape or type.
     """
     check_operand("source", source, (pattern.num_columns, None), source)
     check_operand("target", target, (pattern.num_rows, source.shape[1]), source)
@@ -73,19 +81,26 @@ def edge_scores(pattern: Pattern, source: Tensor, target: Tensor) -> Tensor:
 
 
 def edge_softmax(pattern: Pattern, scores: Tensor) -> Tensor:
-    """Softmax over the nonzeros of each row; shapes [nnz, heads], [nnz, heads].
+    """Return the softmax of the scores over the nonzeros of each row (GAT, Equation 3).
 
-    GAT, Equation 3. Raises `InputError` for another shape.
+    Scores and result are Tensor[nnz, heads]. Raises `InputError` for another shape or type.
     """
     check_operand("scores", scores, (pattern.num_nonzeros, None), scores)
     return _Softmax.apply(scores, pattern)
 
 
 def weighted_sum(pattern: Pattern, alpha: Tensor, x: Tensor) -> Tensor:
-    """out[i, h] = sum over the nonzeros e = (i, j) of alpha[e, h] x[j, h].
+    """Return out[i, h] = sum over the nonzeros e = (i, j) of alpha[e, h] x[j, h] (GAT, Equation 4).
 
-    Shapes: [nnz, heads], [n, heads, d], [m, heads, d]. GAT, Equation 4. Raises `InputError` for
-    others.
+    Parameters:
+        alpha: Tensor[nnz, heads].
+        x: Tensor[n, heads, d].
+
+    Returns:
+        Tensor[m, heads, d]
+
+    Raises:
+        InputError: If an operand has the wrong shape or type.
     """
     check_operand("x", x, (pattern.num_columns, None, None), x)
     check_operand("alpha", alpha, (pattern.num_nonzeros, x.shape[1]), x)
@@ -100,26 +115,26 @@ def attention(
     negative_slope: float = 0.2,
     scale: Tensor | None = None,
 ) -> Tensor:
-    """out[i, h] = sum of alpha[e, h] scale[e, h] x[j, h], alpha the attention of GAT (Equation 3).
+    """Return out[i, h] = sum over the nonzeros e = (i, j) of alpha[e, h] scale[e, h] x[j, h].
 
-    alpha = `edge_softmax` of LeakyReLU(source[j] + target[i]).
+    alpha is the attention of GAT (Equation 3): `edge_softmax` of LeakyReLU(source[j] + target[i]).
 
     Parameters:
         source (Tensor[n, heads]): a_src . W h_j.
         target (Tensor[m, heads]): a_dst . W h_i.
         x (Tensor[n, heads, d]): W h_j.
         negative_slope: Slope of the rectifier below 0; at least 0.
-        scale (Tensor[nnz, heads], optional): The dropout mask of the attention (0 or 1 / (1 - p)),
-            in CSR order; has no gradient.
+        scale (Tensor[nnz, heads], optional): Dropout mask of the attention (0 or 1 / (1 - p)) in
+            CSR order, without gradient.
 
     Returns:
         Tensor[m, heads, d]: 0 in rows without nonzeros.
 
     Raises:
-        InputError: The slope is negative, or an operand has the wrong shape or type.
+        InputError: If the slope is negative, or an operand has the wrong shape or type.
     """
     if not negative_slope >= 0:
-        raise InputError(f"negative_slope is {negative_slope}; it must be at least 0")
+        raise InputError(f"negative_slope {negative_slope}: at least 0 is needed")
     check_operand("x", x, (pattern.num_columns, None, None), x)
     heads = x.shape[1]
     check_operand("source", source, (pattern.num_columns, heads), x)
@@ -141,26 +156,27 @@ def graph_attention(
     scale: Tensor | None = None,
     target: Tensor | None = None,
 ) -> Tensor:
-    """`attention` with sources <x[j], vectors[0]> and targets <x[places[i]], vectors[1]> by heads.
+    """Return `attention` with scores from scalar products, plus the bias.
 
-    With its bias and the mean of the heads, in one pass forward and two back on CPUs (where the
-    scores are within `kernels.attention.LARGEST_SPREAD`), which compute alpha again.
+    For every head, the source scores are <x[j], vectors[0]> and the target scores are
+    <x[places[i]], vectors[1]>. On CPUs one pass forward and two passes backward compute all, if the
+    scores are within `kernels.attention.LARGEST_SPREAD`; the backward passes compute alpha again.
 
     Parameters:
         x: Tensor[n, heads d].
         vectors: Tensor[2, heads, d]; Tensor[1, heads, d] with `target`.
         places (int64[m], optional): Column of every row's own vertex; by default row i is column i.
-        bias: Tensor[heads d], or Tensor[d] with `mean`, optional.
-        mean: Whether heads are averaged, not concatenated.
-        scale: As in `attention`.
-        target (Tensor[m, heads], optional): Targets of rows that are no columns.
+        bias (Tensor[heads d], or Tensor[d] with `mean`; optional): Bias of the output.
+        mean: Whether the heads are averaged instead of concatenated.
+        scale: See `attention`.
+        target (Tensor[m, heads], optional): Target scores, if the rows are not among the columns.
 
     Returns:
-        Tensor[m, heads d], or Tensor[m, d] with `mean`: Kept by nobody: an operation in place may
-            follow.
+        Tensor[m, heads d], or Tensor[m, d] with `mean`. No backward pass reads it, so the caller
+            may change it in place.
 
     Raises:
-        InputError: As `attention`.
+        InputError: See `attention`.
     """
     heads, d = vectors.shape[1:]
     check_operand("x", x, (pattern.num_columns, heads * d), x)
@@ -168,7 +184,7 @@ def graph_attention(
     if scale is not None:
         check_operand("scale", scale, (pattern.num_nonzeros, heads), x)
     with torch.no_grad():
-        scores = x.contiguous() @ _by_heads(vectors)
+        scores = x.contiguous() @ _head_matrix(vectors)
         if target is None:
             own = scores[: pattern.num_rows] if places is None else scores.index_select(0, places)
         else:
@@ -197,8 +213,11 @@ def _factors(pattern: Pattern, source: Tensor, target: Tensor) -> tuple[Tensor, 
     return factors(pattern, source, target, NEGATIVE_SLOPE)
 
 
-def _by_heads(vectors: Tensor) -> Tensor:
-    """Tensor[heads d, k heads]: what rows times it are the products with every vector."""
+def _head_matrix(vectors: Tensor) -> Tensor:
+    """Return the matrix that maps rows to their scalar products with all vectors, by head.
+
+    Tensor[heads d, k heads].
+    """
     k, heads, d = vectors.shape
     number = torch.arange(heads, device=vectors.device)
     out = vectors.new_zeros(heads, d, k, heads)
@@ -207,17 +226,24 @@ def _by_heads(vectors: Tensor) -> Tensor:
 
 
 def check_operand(name: str, value: Tensor, shape: tuple[int | None, ...], like: Tensor) -> None:
-    """The kernels do not check bounds, so every operand passes here; None is any positive size."""
+    """Raise InputError unless an operand has the shape and type that the kernels need.
+
+    The kernels themselves check no bounds.
+
+    Parameters:
+        shape: Sizes of the axes; None stands for any positive size.
+        like: Tensor whose type the operand must have.
+    """
     fits = value.dim() == len(shape) and all(
         have == want if want is not None else have > 0
         for have, want in zip(value.shape, shape, strict=True)
     )
     if not fits:
         want = ", ".join("any" if size is None else str(size) for size in shape)
-        raise InputError(f"{name} has the shape {list(value.shape)} where [{want}] is needed")
+        raise InputError(f"{name} of shape {list(value.shape)}: shape [{want}] is needed")
     if value.dtype not in (torch.float32, torch.float64) or value.dtype != like.dtype:
         need = like.dtype if like.dtype in (torch.float32, torch.float64) else "float32 or float64"
-        raise InputError(f"{name} is of type {value.dtype} where {need} is needed")
+        raise InputError(f"{name} of type {value.dtype}: {need} is needed")
 
 
 def _weighted(pattern: Pattern, weight: Tensor, x: Tensor) -> Tensor:
@@ -231,7 +257,7 @@ def _weighted(pattern: Pattern, weight: Tensor, x: Tensor) -> Tensor:
 
 
 def _maximum(pattern: Pattern, x: Tensor) -> Tensor:
-    """The maximum of each row's columns, read again at the nonzero that attains it."""
+    """Return the maximum over each row's nonzeros, read at the first nonzero that attains it."""
     with torch.no_grad():
         edge = edges.first_maximum(pattern, x.contiguous())
     return _Linear.apply(
@@ -250,7 +276,7 @@ def _neighbour_sum(pattern: Pattern, x: Tensor) -> Tensor:
 
 
 class _Linear(Function):
-    """A linear map, given with its adjoint."""
+    """A linear map. The caller gives the map and its adjoint."""
 
     @staticmethod
     def forward(
@@ -265,7 +291,7 @@ class _Linear(Function):
 
 
 class _WeightedSum(Function):
-    """By rows, or, of `back`, by columns: each is the other's adjoint."""
+    """Weighted sum over the nonzeros of each row or, if `back`, of each column: its adjoint."""
 
     @staticmethod
     def forward(ctx: Any, alpha: Tensor, x: Tensor, pattern: Pattern, back: bool) -> Tensor:
@@ -329,7 +355,7 @@ class _Softmax(Function):
 
 
 class _How(NamedTuple):
-    """How `graph_attention` is computed: what has no gradient."""
+    """Arguments of `graph_attention` without gradient."""
 
     pattern: Pattern
     places: Tensor | None

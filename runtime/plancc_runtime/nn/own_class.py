@@ -1,6 +1,6 @@
-"""A class of the user's as the network: found by ``FILE:CLASS``, and what it is given.
+"""Networks of the user's own class: how the class is found, and the arguments that it gets.
 
-A name with a colon stands for the class CLASS of the Python file FILE. Names are checked without
+A name ``FILE:CLASS`` stands for the class CLASS of the Python file FILE. Names are checked without
 importing torch or the file.
 """
 
@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import Parameter, getfile, signature
 from threading import RLock
-from traceback import StackSummary, TracebackException
+from traceback import StackSummary, TracebackException, extract_tb
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -37,46 +37,49 @@ WIDTHS = (
     ("in_channels", "in_features", "num_features", "d_in"),
     ("out_channels", "out_features", "num_classes", "d_out"),
 )
-"""Names under which constructors take the widths of features and of outputs."""
-OF_GRAPH = {
+"""Names of constructors' arguments for the width of the features and for that of the outputs."""
+INPUTS = {
     "edge_index": "",
     "edge_weight": "weights: compile the plan with normalization none",
     "edge_attr": "features of edges: compile the plan with `edge_features`",
     "edge_type": "relations: compile a graph with types",
 }
-"""What `forward` may take beside the features, by name, and how a plan comes to it.
+"""Names of arguments that `forward` may take beside the features, and how a plan gets their data.
 
-With the end `BY_TYPE` it has a tensor for each relation, and the features are by type.
+An argument whose name ends with `BY_TYPE` has a tensor for each relation; the features then have a
+tensor for each type.
 """
 BY_TYPE = "_dict"
-OF_BUILT_IN = "layers heads attention_dropout aggregator activation norm residual parametrization "
-OF_BUILT_IN += "bias dropout input_dropout"
-"""Options that describe networks of built-in models; `hidden` too, which links have as well."""
-OF_LAYERS = "sampler batch_size fanouts walk_length keep sampler_options relation_fanouts "
-OF_LAYERS += "embeddings fold pipeline aggregate_on kernel passes"
-"""Options that need to know the layers of a network, or that its own layers alone heed."""
+BUILT_IN = "layers heads attention_dropout aggregator activation norm residual parametrization "
+BUILT_IN += "bias dropout input_dropout"
+"""Options that describe networks of built-in models.
+
+`hidden` is missing, since link prediction uses it with own classes too."""
+NEED_LAYERS = "sampler batch_size fanouts walk_length keep sampler_options relation_fanouts "
+NEED_LAYERS += "embeddings fold pipeline aggregate_on kernel passes"
+"""Options that need to know the layers of a network, or that only built-in layers read."""
 WHOLE_DATA = ("data", "batch", "graph")
-"""Names of an only argument that is no tensor."""
+"""Names of a first argument that is a whole data object, not a tensor."""
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 LOCK = RLock()
-"""Guards what ranks that are threads share: imports, and torch's generator."""
+"""Guards state that ranks share if they are threads: imports, and torch's generator."""
 _GIVEN: dict[str, type[nn.Module]] = {}
 _FILES: dict[tuple[str, bytes], ModuleType] = {}
 
 
 def check_training(options: TrainOptions) -> None:
-    """InputError for options of training that a user's class lacks, or no such file."""
+    """Raise InputError for training options that do not fit a user's class, or a missing file."""
     check_name(options.model)
-    _refuse_built_in(options, OF_BUILT_IN)
-    for name, value in options.chosen(OF_LAYERS.split()).items():
+    _refuse_built_in(options, BUILT_IN)
+    for name, value in options.chosen(NEED_LAYERS.split()).items():
         if value not in ("full", ()):
             raise InputError(
-                f"{options.setting(name)}: goes with built-in models, and `model` {options.model} "
+                f"{options.setting(name)}: is for built-in models, but `model` {options.model} "
                 "is a class of your own; leave it out"
             )
     if options.dtype == "bfloat16":
-        raise InputError("`dtype` bfloat16: a class of your own takes float32 or float64")
+        raise InputError("`dtype` bfloat16: a class of your own needs float32 or float64")
     for name, value in (options.model_options or {}).items():
         try:
             json.dumps(value)
@@ -94,33 +97,33 @@ def _refuse_built_in(options: TrainOptions, names: str) -> None:
 
 
 def check_plan(header: Header, options: TrainOptions, built_in: str) -> None:
-    """InputError for a plan that a class of the user's does not train on, or if there is none.
+    """Raise InputError if a class of the user cannot train on this plan, or does not exist.
 
     Parameters:
         built_in: More options that, on this plan, describe networks of built-in models.
     """
     if header.layout != "row":
         raise InputError(
-            f"`model` {options.model}: a class of your own needs a plan of layout row, as the "
-            f"compiler's model hp makes it, and this one is of layout {header.layout}"
+            f"`model` {options.model}: a class of your own needs a plan of layout row, but this "
+            f"plan is of layout {header.layout}; compile one with model hp"
         )
     _refuse_built_in(options, built_in)
     class_of(options.model)
 
 
 def name_of(model: object) -> str:
-    """The name of a class, by which `class_of` finds it in this process, and most often in others.
+    """Return the name by which `class_of` finds a class in this process, and mostly in others.
 
     Raises:
-        InputError: If it is no class.
+        InputError: If `model` is not a class.
     """
     if not isinstance(model, type):
         raise InputError(
             f"`model` of type {type(model).__name__}: give a class or the name of a model, and "
-            "what its constructor takes by `model_options`"
+            "the arguments of its constructor by `model_options`"
         )
     place = model.__module__
-    if "." not in place:  # no package's: importing the file again will do
+    if "." not in place:  # the module is in no package, so its file can be imported again
         place = file_of(model) or f"{place}.py"
     name = f"{place}:{model.__qualname__}"
     _GIVEN[name] = model
@@ -128,7 +131,7 @@ def name_of(model: object) -> str:
 
 
 def check_name(name: str) -> None:
-    """InputError unless a name stands for a class in a file, as far as the file's text tells."""
+    """Raise InputError unless a name stands for a class in a file, as far as its text shows."""
     file, colon, wanted = name.rpartition(":")
     if not colon:
         file, wanted = name, ""
@@ -139,7 +142,7 @@ def check_name(name: str) -> None:
         for attribute in {"name", "asname", "id"} & vars(node).keys():
             there.setdefault(getattr(node, attribute), type(node))
     if there.get(wanted) is ast.FunctionDef:
-        raise InputError(f"{file}: '{shown(wanted)}' is a function, and no class")
+        raise InputError(f"{file}: '{shown(wanted)}' is a function, not a class")
     if not wanted or (wanted not in there and "*" not in there):
         classes = [each for each, kind in there.items() if kind is ast.ClassDef]
         what = f"has no class '{shown(wanted)}'" if wanted else "give FILE:CLASS, a class of it"
@@ -147,35 +150,36 @@ def check_name(name: str) -> None:
 
 
 def _it_has(wanted: str, names: Sequence[str]) -> str:
-    """The name that may have been meant, and all names, as the end of a message."""
+    """Return the end of a message: the name that may have been meant, and all names."""
     near = nearest(wanted, names)
     return f"{f' (did you mean {near}?)' if near else ''}; it has {', '.join(names) or 'none'}"
 
 
 def _is_file(file: str) -> bool:
-    """Whether this is the name of a file, and not of a module."""
+    """Return whether this is the name of a file, not of a module."""
     is_module = all(map(str.isidentifier, file.split(".")))
     return file.endswith(".py") or not is_module or os.path.exists(file)
 
 
 def _parsed(file: str) -> ast.Module:
-    """The file's syntax tree; InputError if it cannot be read or is no Python."""
+    """Return the syntax tree of a file; InputError if it is unreadable or not Python."""
     with open_file(file) as stream:
         source = stream.read()
     try:
         return ast.parse(source)
     except SyntaxError as error:
         where = f"{file}, line {error.lineno}" if error.lineno else file
-        raise InputError(f"{where}: no Python: {error.msg}") from None
+        raise InputError(f"{where}: not Python: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise InputError(f"{file}: no Python: {shown(error)}") from None
+        raise InputError(f"{file}: not Python: {shown(error)}") from None
 
 
 def class_of(name: str) -> type[nn.Module]:
-    """The class that a name stands for; its file is imported once, as it is now.
+    """Return the class that a name stands for. A file is imported again only after it changed.
 
     Raises:
-        InputError: As `check_name`, or if the import fails, or it is no `torch.nn.Module`.
+        InputError: See `check_name`; also if the import fails, or the class is no
+            `torch.nn.Module`.
     """
     from torch import nn
 
@@ -189,12 +193,12 @@ def class_of(name: str) -> type[nn.Module]:
         for each in wanted.split("."):
             found = getattr(found, each, None)
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
-        raise InputError(f"{file}: '{shown(wanted)}' is no class derived from torch.nn.Module")
+        raise InputError(f"{file}: '{shown(wanted)}' is not a class derived from torch.nn.Module")
     return found
 
 
 def _imported(file: str) -> ModuleType:
-    """The module of a file; modules beside it can be imported, as by a script."""
+    """Return the module of a file. It can import modules in its folder, like a script."""
     path = os.path.abspath(file)
     with open(path, "rb") as stream:
         key = path, stream.read()
@@ -212,14 +216,18 @@ def _imported(file: str) -> ModuleType:
 
 
 @contextmanager
-def users_errors(sentence: str, file: str) -> Iterator[None]:
-    """A block of a user's code: InputError for its errors, with its own traceback as a note."""
+def users_errors(sentence: str, file: str, mixed: bool = False) -> Iterator[None]:
+    """Context of a user's code: its errors become InputError, with the traceback as a note.
+
+    `mixed`: whether the block also runs this package's code, whose own errors pass unchanged.
+    """
     from plancc_runtime.transport.base import is_lack_of_memory
 
     try:
         yield
     except Exception as error:
-        if isinstance(error, PlanccError) or is_lack_of_memory(error):
+        ours = mixed and extract_tb(error.__traceback__)[-1].filename.startswith(PACKAGE)
+        if ours or isinstance(error, PlanccError) or is_lack_of_memory(error):
             raise
         found = InputError(f"{sentence}: {type(error).__name__}: {shown(error)}")
         found.add_note(_trace_from(error, file))
@@ -227,7 +235,7 @@ def users_errors(sentence: str, file: str) -> Iterator[None]:
 
 
 def _trace_from(error: Exception, file: str) -> str:
-    """The traceback from the first line in a file on, without the lines of this package."""
+    """Return the traceback from the first frame in a file on, without frames of this package."""
     trace, path = TracebackException.from_exception(error), os.path.abspath(file)
     frames = [each for each in trace.stack if not each.filename.startswith(PACKAGE)]
     files = [os.path.abspath(each.filename) for each in frames]
@@ -237,7 +245,7 @@ def _trace_from(error: Exception, file: str) -> str:
 
 
 def file_of(model: type) -> str:
-    """The file of a class; "" for one of a notebook."""
+    """Return the file of a class; "" for a class of a notebook."""
     try:
         return getfile(model)
     except (OSError, TypeError):
@@ -245,7 +253,7 @@ def file_of(model: type) -> str:
 
 
 def is_by_type(model: type[nn.Module]) -> bool:
-    """Whether `forward` takes features and edges of a plan with types in dicts."""
+    """Return whether `forward` takes features and edges of a plan with types in dicts."""
     return any(name.endswith(BY_TYPE) for name in signature(model.forward).parameters)
 
 
@@ -256,15 +264,16 @@ def constructor_options(
     widths: Sequence[Any],
     of_graph: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What a class is made with: options that are given, and what it takes of the plan.
+    """Return the arguments of a class's constructor: the given options, and values of the plan.
 
     Parameters:
-        given: Values, or their texts: Python literals, else text.
-        widths: Of the features, or these by type, and of the outputs.
-        of_graph: What else the plan gives, by name.
+        name: Name of the class in messages.
+        given: Options: values, or Python literals as text.
+        widths: Width of the features, or their widths by type, and width of the outputs.
+        of_graph: Further values that the plan offers, by name.
 
     Raises:
-        InputError: For an option that the class lacks, or for missing required ones.
+        InputError: If the class lacks a given option, or needs one that is missing.
     """
     there = signature(model).parameters
     names = [k for k, each in there.items() if each.kind in _BY_NAME]
@@ -297,7 +306,7 @@ def _required(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
 
 
 def _value(given: Any) -> Any:
-    """A Python literal, or text."""
+    """Return the value of a Python literal; the text itself if it is none."""
     try:
         return ast.literal_eval(given) if isinstance(given, str) else given
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -305,13 +314,14 @@ def _value(given: Any) -> Any:
 
 
 def forward_arguments(name: str, model: type[nn.Module], there: Collection[str]) -> list[str]:
-    """The names of what `forward` is given beside the features, which are its first argument.
+    """Return the names of the arguments that `forward` takes, without the features, its first.
 
     Parameters:
-        there: Names in `OF_GRAPH` that the plan has.
+        name: Name of the class in messages.
+        there: Names in `INPUTS` that the plan has.
 
     Raises:
-        InputError: If it needs others, or whole data in place of tensors.
+        InputError: If `forward` needs other arguments, or a data object instead of tensors.
     """
     _, *parameters = signature(model.forward).parameters.items()  # without self
     if not parameters or parameters[0][1].kind not in (*_BY_NAME, Parameter.POSITIONAL_ONLY):
@@ -321,12 +331,12 @@ def forward_arguments(name: str, model: type[nn.Module], there: Collection[str])
     first, *others = (k for k, each in parameters)
     if first in WHOLE_DATA:
         raise InputError(
-            f"`model` {name}: its forward takes '{first}' whole, and plans give tensors: write "
+            f"`model` {name}: its forward takes '{first}' whole, but plans give tensors: write "
             "forward(self, x, edge_index)"
         )
     missing = [k for k in _required(dict(parameters[1:])) if k not in there]
     if missing:
-        ways = OF_GRAPH | {k + BY_TYPE: way or OF_GRAPH["edge_type"] for k, way in OF_GRAPH.items()}
+        ways = INPUTS | {k + BY_TYPE: way or INPUTS["edge_type"] for k, way in INPUTS.items()}
         has = [f"{k} ({ways[k]})" if ways.get(k) else k for k in missing]
         raise InputError(
             f"`model` {name}: its forward needs {', '.join(has)}, which the plan lacks; give the "

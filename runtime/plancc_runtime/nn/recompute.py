@@ -1,14 +1,14 @@
-"""A training pass that keeps what exchanges return, and computes all else again in its backward.
+"""A training pass that keeps the results of exchanges, and computes the rest again backward.
 
-Between two exchanges every row is worked on by itself: weights, bias, norm, activation, residual,
-dropout. The backward pass does that work again, some rows at a time: their activations and
-gradients stay in the cache, and never exist for all rows at once.
+Between two exchanges the layers work on every row by itself: weights, bias, norm, activation,
+residual, dropout. The backward pass repeats this work for some rows at a time. Activations and
+gradients of these rows stay in the cache, and never exist for all rows at once.
 
     kept                   computed again                          kept
     A H of layer k   -->   W, bias, norm, activation, dropout   -->   A H of layer k + 1
 
-Sequential Aggregation and Rematerialization (Mostafa, MLSys 2022) computes all of a layer again
-from its input, and so communicates again. Here no row travels twice.
+Sequential Aggregation and Rematerialization (Mostafa, MLSys 2022) computes a whole layer again from
+its input, and so communicates again. Here no row travels again.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from plancc_runtime.nn.network import Network
 from plancc_runtime.workspace import empty
 
 AT_ONCE = 1 << 18
-"""Numbers of the widest matrix in a block of rows."""
+"""Numbers in the widest matrix of a block of rows."""
 
 Rows = tuple[Tensor, ...]
 Work = Callable[[slice, Rows], Rows]
-"""From the places of some rows, and a copy of these rows of every input, to these rows of every
-output."""
+"""Work on some rows: maps their places, and copies of these rows of all inputs, to the outputs."""
 
 
 def recomputed(
@@ -42,13 +41,15 @@ def recomputed(
     fixed: Tensor | None = None,
     step: int = 0,
 ) -> Tensor:
-    """`Network.forward` of a training pass that keeps little for the backward pass. Collective.
+    """Return `Network.forward` of a training pass, keeping little for the backward pass.
+
+    Collective.
 
     Raises:
-        InputError: If ranks hold parts of rows, or a layer cannot be divided.
+        InputError: If ranks hold slices of rows, or a layer cannot be divided.
     """
     kept: Rows = (x,)
-    works: list[Work] = []  # from what is kept to the input of a layer
+    works: list[Work] = []  # map the kept rows to the input of a layer
     for k, graph in enumerate(graphs):
         network.enter(f"layer {k + 1} forward")
         known = fixed if k == 0 else None
@@ -56,22 +57,22 @@ def recomputed(
         if known is not None:
             kept = layer.across_fixed(known, x)
         else:
-            kept = layer.across(by_blocks(network, [*works, layer.before], kept))
+            kept = layer.across(apply_all(network, [*works, layer.before], kept))
         network.watch(kept[0], k)
         works = [layer.after]
         if layer.is_hidden:
             if network.options.norm == "batch":
-                z, *own = by_blocks(network, works, kept)
+                z, *own = apply_all(network, works, kept)
                 kept, works = (network.normalised(z, k, graph), *own), []
             works.append(layer.finish)
-    (outputs,) = by_blocks(network, works, kept)
+    (outputs,) = apply_all(network, works, kept)
     return outputs.to(next(network.parameters()).dtype)
 
 
 class _Layer:
-    """Layer k, from 0, as work on single rows before and after what it moves.
+    """Layer k, from 0, as work on single rows before and after its exchange.
 
-    The rows that a residual adds, inputs of the layer, are passed on beside the others.
+    If the layer has a residual, its input rows are passed on behind the other rows.
     """
 
     def __init__(
@@ -83,33 +84,33 @@ class _Layer:
         self._skips = network.options.residual and self.is_hidden
 
     def across_fixed(self, fixed: Tensor, x: Tensor) -> Rows:
-        """What `after` needs of all rows, from the fixed part of the first layer."""
+        """Return the arguments of `after` for all rows, given the fixed part of the first layer."""
         reads = self._network.convs[0].reads_input
         own = (self._graph.targets(x),) if reads or self._skips else ()
         given = (fixed, *own) if reads else (fixed,)
         if self._halves.before is not unchanged:
-            given = by_blocks(self._network, [lambda _, rows: self._halves.before(*rows)], given)
+            given = apply_all(self._network, [lambda _, rows: self._halves.before(*rows)], given)
         return (*self._halves.across(*given), *(own if self._skips else ()))
 
     def before(self, place: slice, rows: Rows) -> Rows:
-        """What is moved of an input, or kept for its row."""
+        """Return the rows that travel, and the rows that are kept, for some rows of the input."""
         vertices = self._graph.vertices[place]
         (x,) = rows
         x = self._network.dropped(x, self._k, self._step, vertices)
         return (*self._halves.before(x), *((x,) if self._skips else ()))
 
     def across(self, given: Rows) -> Rows:
-        """What `after` needs of all rows. Collective."""
+        """Return the arguments of `after` for all rows, given results of `before`. Collective."""
         moved, own = self._parted(given)
         return (*self._halves.across(*moved), *(self._graph.targets(each) for each in own))
 
     def after(self, place: slice, rows: Rows) -> Rows:
-        """The output of the convolution."""
+        """Return the output of the convolution for some rows."""
         given, own = self._parted(rows)
         return (self._halves.after(*given), *own)
 
     def finish(self, place: slice, rows: Rows) -> Rows:
-        """The output of a hidden layer, from that of its convolution, or of a batch norm."""
+        """Return a hidden layer's output, given the output of its convolution or batch norm."""
         (z,), own = self._parted(rows)
         if self._network.options.norm == "layer":
             z = self._network.normalised(z, self._k, self._graph)
@@ -123,21 +124,22 @@ class _Layer:
         return rows[:first_own], rows[first_own:]
 
 
-def by_blocks(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
-    """What works, one after the other, make of all rows; not collective.
+def apply_all(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
+    """Apply works one after the other to all rows, block by block. Not collective.
 
     Parameters:
-        network: Its parameters are all that the works use.
+        network: Network whose parameters the works read; they read no others.
+        works: Works on some rows.
         rows: tuple of Tensor[m, ...].
 
     Returns:
         tuple of Tensor[m, ...]
     """
-    return _ByBlocks.apply(tuple(works), max(network.dims), len(rows), *rows, *network.parameters())
+    return _ApplyAll.apply(tuple(works), max(network.dims), len(rows), *rows, *network.parameters())
 
 
-class _ByBlocks(torch.autograd.Function):
-    """`by_blocks`, whose backward pass does the works again."""
+class _ApplyAll(torch.autograd.Function):
+    """`apply_all`. Its backward pass applies the works again."""
 
     @staticmethod
     def forward(
@@ -147,7 +149,7 @@ class _ByBlocks(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         rows = tensors[:num_rows]
         first, *others = _blocks(len(rows[0]), ctx.step)
-        with torch.enable_grad():  # which outputs have a gradient is looked at in one block
+        with torch.enable_grad():  # the first block shows which outputs have a gradient
             found = _done(works, first, _leaves(rows, first, ctx.needs_input_grad[3:]))
         outputs = tuple(empty(len(rows[0]), part.shape[1], part) for part in found)
         for whole, part in zip(outputs, found, strict=True):
@@ -202,7 +204,7 @@ def _done(works: Sequence[Work], place: slice, rows: Rows) -> Rows:
 
 
 def _leaves(rows: Rows, place: slice, needed: Sequence[bool]) -> Rows:
-    """These rows as the beginning of a graph of their own."""
+    """Return these rows as leaves of a new autograd graph."""
     return tuple(
         each[place].detach().requires_grad_(needs)
         for each, needs in zip(rows, needed, strict=False)
@@ -210,6 +212,6 @@ def _leaves(rows: Rows, place: slice, needed: Sequence[bool]) -> Rows:
 
 
 def _blocks(size: int, step: int) -> Iterator[slice]:
-    """All rows, a block at a time; an empty one if there are none."""
+    """Yield the blocks of all rows; one empty block if there are no rows."""
     for first in range(0, max(size, 1), step):
         yield slice(first, min(first + step, size))

@@ -1,9 +1,9 @@
-"""Convolutions of graphs with types: a sum over the relations that lead to a vertex.
+"""Convolutions of graphs with types: sums over the relations that lead to a vertex.
 
     h'_v = sum over relations r to the type of v of f_r(h_v, {h_u : u in N_r(v)})
 
-Rows of a layer's input and output are of all types, type after type (`layouts.stack`). Columns of
-types that are narrower than the layer's input are filled up, and not read.
+A layer's input and output have the rows of all types, type after type (`layouts.stack`). Rows of
+types that are narrower than the layer's input are padded; no layer reads the padding.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from plancc_runtime.nn.conv import Conv, glorot, uniform
 
 @dataclass(frozen=True)
 class TypesOfLayer:
-    """What a layer knows of the graph.
+    """The types and relations that a layer reads.
 
     Attributes:
-        widths: Columns of every type in the layer's input.
-        relations: Those that lead to `wanted` types.
-        wanted: Types whose outputs are read; the rows of others are 0.
+        widths: Number of columns of every type in the layer's input.
+        relations: Relations that lead to `wanted` types.
+        wanted: Types whose outputs are read later; output rows of other types are 0.
     """
 
     widths: Mapping[str, int]
@@ -56,20 +56,22 @@ class TypesOfLayer:
 
     @property
     def wanted_widths(self) -> dict[str, int]:
-        """Columns of every wanted type in the layer's input."""
+        """Number of columns of every wanted type in the layer's input."""
         return {name: self.widths[name] for name in self.wanted}
 
     def into(self, name: str) -> list[int]:
-        """Numbers of the relations that lead to a type."""
+        """Return the numbers of the relations that lead to a type."""
         return [k for k, each in enumerate(self.relations) if each[2] == name]
 
 
 @dataclass(frozen=True)
 class TypesOfNetwork:
-    """What a network knows of the graph, and of which type it learns.
+    """Types and relations of the graph, and the type that a network learns.
 
     Attributes:
-        widths: Features of every type.
+        widths: Number of features of every type.
+        relations: All relations of the graph.
+        target: Type of the vertices whose outputs count for the loss.
     """
 
     widths: Mapping[str, int]
@@ -78,7 +80,7 @@ class TypesOfNetwork:
 
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> Self:
-        """The inverse of `dataclasses.asdict`; InputError for anything else."""
+        """Return the inverse of `dataclasses.asdict`; InputError for other mappings."""
         try:
             widths = {str(name): int(width) for name, width in found["widths"].items()}
             relations = tuple((str(a), str(b), str(c)) for a, b, c in found["relations"])
@@ -88,16 +90,16 @@ class TypesOfNetwork:
         except (KeyError, TypeError, ValueError, AttributeError, InputError):
             right = False
         if not right:
-            raise InputError("'types' describes no types and relations")
+            raise InputError("'types' does not describe types and relations")
         return made
 
     def is_like(self, other: Self) -> bool:
-        """Whether types, relations and target are the same, in whatever order."""
+        """Return whether types, relations and target are the same, in any order."""
         ours, theirs = ((n.widths, {*n.relations}, n.target) for n in (self, other))
         return ours == theirs
 
-    def of_layers(self, dims: list[int]) -> list[TypesOfLayer]:
-        """What each layer of these widths knows; the last computes the target alone."""
+    def types_of_layers(self, dims: list[int]) -> list[TypesOfLayer]:
+        """Return the types of every layer of these widths; the last layer computes the target."""
         found: list[TypesOfLayer] = []
         wanted = {self.target}
         for k in reversed(range(len(dims) - 1)):
@@ -111,11 +113,12 @@ class TypesOfNetwork:
 
 @dataclass(frozen=True)
 class RGCNOptions(ConvOptions):
-    """What R-GCN (Schlichtkrull et al. 2018) may be told.
+    """Options of R-GCN (Schlichtkrull et al. 2018).
 
     Attributes:
         aggregator: "mean" or "sum" over the neighbours in a relation.
-        bases: Matrices whose sums the relations share (Equation 3); 0: a matrix for each relation.
+        bases: Number of matrices whose weighted sums are the relations' matrices (Equation 3); 0: a
+            separate matrix for each relation.
     """
 
     aggregator: str = "mean"
@@ -133,12 +136,13 @@ class RGCNOptions(ConvOptions):
 
 
 class ByType(nn.Module):
-    """A module of every wanted type's own, between layers; rows of other types are 0.
+    """A separate module for each wanted type between layers; rows of other types become 0.
 
     Parameters:
-        widths: Columns of every wanted type before it.
-        d_out: Columns of all types after it.
-        make: From these widths to a module of rows and the graph, or the identity.
+        widths: Number of columns of every wanted type in the input.
+        d_out: Number of columns in the output.
+        make: Makes a module from its two widths. The module takes rows and the graph, or is the
+            identity.
     """
 
     def __init__(
@@ -149,9 +153,9 @@ class ByType(nn.Module):
         self.of_types = nn.ModuleList(make(width, d_out) for width in widths.values())
 
     def forward(self, x: Tensor, graph: LayerGraph) -> Tensor:
-        """From rows of a layer's output, Tensor[num_outputs, ...], to Tensor[num_outputs, d_out].
+        """Map rows of a layer's output, Tensor[num_outputs, ...], to Tensor[num_outputs, d_out].
 
-        Collective where the modules are.
+        Collective if the modules are.
         """
         stack, found = stack_graph(graph), dict[str, Tensor]()
         of_type = stack.outputs_by_type(x)
@@ -162,10 +166,11 @@ class ByType(nn.Module):
 
 
 class RelationConv(Conv):
-    """A layer of a graph with types, whose first step moves rows of all relations.
+    """A layer of a graph with types. Its first step moves the rows of all relations.
 
     Parameters:
-        others: As of `Conv`.
+        types: Types and relations that the layer reads.
+        others: Parameters of `Conv`.
     """
 
     by_relation = True
@@ -178,18 +183,21 @@ class RelationConv(Conv):
 
     @property
     def _moving(self) -> LayerStep:
-        """The first step, an `Aggregate` or `GatherNeighbours`."""
+        """The layer's first step: an `Aggregate` or a `GatherNeighbours`."""
         return self.options.steps(self.d_in, self.d_out, self.last)[0]
 
     def _moved(self, stack: StackGraph, x: Tensor) -> Tensor:
-        """Products of all relations, or own and halo rows of all types. Collective."""
+        """Return the products of all relations, or own and halo rows of all types. Collective."""
         step = self._moving
         if isinstance(step, Aggregate):
             return stack.product(x, step.coefficients)
         return stack.columns(x)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """What `_moved` returns: Tensor[rows of the stack, d_in] or Tensor[num_columns, d_in]."""
+        """Return the result of `_moved`: products, Tensor[rows of the stack, d_in], or columns.
+
+        Columns are Tensor[num_columns, d_in].
+        """
         with torch.no_grad():
             return self._moved(stack_graph(graph), x)
 
@@ -199,28 +207,29 @@ class RelationConv(Conv):
         stack, outputs = stack_graph(graph), dict[str, Tensor]()
         moved, own = self._rows(stack, x, fixed)
         for name in self.types.wanted:
-            y = self._of_type(stack, name, own.get(name), moved, rectified)
+            y = self._type_outputs(stack, name, own.get(name), moved, rectified)
             if y is not None:
                 outputs[name] = y
         return stack.joined(outputs, x, self.d_out)
 
     @abstractmethod
-    def _of_type(
+    def _type_outputs(
         self, stack: StackGraph, name: str, own: Tensor | None, moved: list[Tensor], rectified: bool
     ) -> Tensor | None:
-        """The output's rows of a type, from what `_rows` gives; None for zeros."""
+        """Return the output rows of a type, given results of `_rows`; None stands for zeros."""
 
     def _rows(
         self, stack: StackGraph, x: Tensor, fixed: Tensor | None
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """What has moved of every relation, and own rows that are outputs, by type. Collective.
+        """Return the moved rows of every relation, and the output rows of x by type. Collective.
 
-        They have the columns of their type. Own rows of x are there if the layer reads them.
+        Rows have the width of their type. Output rows of x are missing if the layer does not read
+        them.
         """
         widths, relations = self.types.widths, self.types.relations
         if isinstance(self._moving, Aggregate):
             x, rows = stack.fork(x) if self.reads_input else (x, None)
-            parts = stack.by_relation(self._moved(stack, x) if fixed is None else fixed)
+            parts = stack.split_by_relation(self._moved(stack, x) if fixed is None else fixed)
             found = [narrow(parts[each], widths[each[0]]) for each in relations]
             own = {} if rows is None else stack.outputs_by_type(rows)
         else:
@@ -234,9 +243,9 @@ class RelationConv(Conv):
 class RGCNConv(RelationConv):
     """The relational graph convolution of Schlichtkrull et al. (ESWC 2018), Equations 2 and 3.
 
-    z_r W_r for every relation, z_r the mean or sum over its neighbours, and h_v W. It is PyTorch
-    Geometric's RGCNConv on the union: W_r is a sum of `bases` matrices, or a separate one; all
-    types have one matrix of own rows and one bias.
+    h'_v = h_v W + b + the sum of z_r W_r over the relations r; z_r is the mean or sum over the
+    neighbours in r. The layer equals PyTorch Geometric's RGCNConv on the union of all types: W_r is
+    a weighted sum of `bases` matrices, or a separate matrix. All types share W and b.
     """
 
     Options = RGCNOptions
@@ -255,7 +264,7 @@ class RGCNConv(RelationConv):
         self.weight_self = nn.Parameter(glorot(random, d_in, d_out))
         self.bias = self._new_bias()
 
-    def _of_type(
+    def _type_outputs(
         self, stack: StackGraph, name: str, own: Tensor | None, moved: list[Tensor], rectified: bool
     ) -> Tensor | None:
         assert own is not None
@@ -267,7 +276,7 @@ class RGCNConv(RelationConv):
         return y
 
     def _weight(self, k: int) -> Tensor:
-        """The map of the neighbours in relation k."""
+        """Return the map of the neighbours in relation k."""
         if self.coefficient is None:
             return self.weights[k]
         pairs = zip(self.coefficient[k], self.weights, strict=True)
@@ -276,7 +285,7 @@ class RGCNConv(RelationConv):
 
 
 class OptionsPerRelation(ConvOptions):
-    """Options of a convolution for each relation: neighbours travel before they are mapped."""
+    """Options of a layer with a convolution for each relation; rows travel before their map."""
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
         found = super().steps(d_in, d_out, last)
@@ -290,15 +299,15 @@ class OptionsPerRelation(ConvOptions):
 
 
 class PerRelation(RelationConv):
-    """A convolution of one kind for each relation, and their sum: PyTorch Geometric's HeteroConv.
+    """The sum of one convolution for each relation, as in PyTorch Geometric's HeteroConv.
 
-    Rows travel once for all relations. Convolutions get what has come as their `fixed`, and rows of
-    the destination as their input; the sum of their `own_map` multiplies these once, and so does
-    `target_map` of all side by side. A type to which no relation leads has a separate linear map
-    rows if convolutions read these, else zeros.
+    Rows travel once for all relations. A convolution gets the moved rows as its `fixed`, and rows
+    of the destination as its input. The destination's rows are multiplied once by the sum of all
+    `own_map`, and once by all `target_map` side by side. If no relation leads to a type, its output
+    is a separate linear map of its rows if convolutions read these, else zeros.
 
     Attributes:
-        kind: The convolution; `per_relation` makes the class that has it.
+        kind: Class of the convolutions; `per_relation` makes a subclass for it.
     """
 
     kind: ClassVar[type[Conv]]
@@ -309,7 +318,7 @@ class PerRelation(RelationConv):
         closed = isinstance(steps[0], Aggregate) and steps[0].coefficients == "closed-mean"
         if closed or any(isinstance(each, Maximum) for each in steps):
             raise InputError(
-                f"`model` {name}: adds or averages neighbours in a relation: set another "
+                f"`model` {name}: adds or averages neighbours in a relation; choose another "
                 "`aggregator`"
             )
         alone = [each for each in types.wanted if self.reads_input and not types.into(each)]
@@ -323,13 +332,13 @@ class PerRelation(RelationConv):
             for source, _, destination in types.relations
         )
         if any(each.draws for each in self.convs):
-            raise InputError("attention_dropout: is for graphs of one type")
+            raise InputError("attention_dropout: needs a graph of one type; leave it out")
         self._alone, inputs = alone, [widths[name] for name in alone]
         self.weights_alone = nn.ParameterList(
             uniform(random, (d_in, self.d_out), fan_in=d_in) for d_in in inputs
         )
 
-    def _of_type(
+    def _type_outputs(
         self, stack: StackGraph, name: str, own: Tensor | None, moved: list[Tensor], rectified: bool
     ) -> Tensor | None:
         numbers, y = self.types.into(name), None
@@ -357,7 +366,7 @@ class PerRelation(RelationConv):
 
 @cache
 def per_relation(kind: type[Conv]) -> type[PerRelation]:
-    """The class of `PerRelation` with convolutions of this kind."""
+    """Return the subclass of `PerRelation` with convolutions of this kind; made once."""
     name = f"PerRelation({kind.__name__})"
     options = type(kind.Options.__name__, (OptionsPerRelation, kind.Options), {})
     of_kind = {each: getattr(kind, each) for each in ("reads_values", "reads_edges")}
@@ -365,12 +374,12 @@ def per_relation(kind: type[Conv]) -> type[PerRelation]:
 
 
 def stack_graph(graph: LayerGraph) -> StackGraph:
-    """The graph, if it has types; else InputError."""
+    """Return the graph if it has types; else raise InputError."""
     if isinstance(graph, StackGraph):
         return graph
     raise InputError("a layer by relation needs a graph with types")
 
 
 def narrow(x: Tensor, width: int) -> Tensor:
-    """The first columns of x."""
+    """Return the first `width` columns of x."""
     return x if x.shape[1] == width else x[:, :width].contiguous()

@@ -1,11 +1,10 @@
-"""GraphSAGE (Hamilton, Ying and Leskovec, NIPS 2017), with the concatenating update of Wan et al.
-2022.
+"""GraphSAGE (Hamilton, Ying and Leskovec, NIPS 2017), with the update of Wan et al. 2022.
 
-    z_v = AGGREGATE {h_u : u in N(v)},   h'_v = W . CONCAT(z_v, h_v)        (Wan et al. 2022, Eq. 1
-    and 2)
+    z_v = AGGREGATE {h_u : u in N(v)}                                   (Wan et al. 2022, Eq. 1)
+    h'_v = W . CONCAT(z_v, h_v)                                         (Wan et al. 2022, Eq. 2)
 
 N(v) are the columns of row v, without the diagonal that normalising added. The update is computed
-as z W_n + h W_s, so that the concatenation is never built.
+as z W_n + h W_s, without building the concatenation.
 """
 
 from __future__ import annotations
@@ -24,12 +23,13 @@ from plancc_runtime.nn.conv import Conv, Halves, LinearAggregation, glorot, unch
 
 
 class SAGEConv(Conv):
-    """z W_n + h W_s + b; z is the mean, sum or element-wise maximum over N(v), 0 if it is empty.
+    """z W_n + h W_s + b; z is the mean, sum or element-wise maximum over N(v), 0 if N(v) is empty.
 
-    The aggregator "gcn" has z alone, the mean over N(v) and v itself, in place of the concatenation
-    (Hamilton et al., Equation 2). As in PyTorch Geometric's SAGEConv, the map of z is drawn as
-    torch.nn.Linear with a bias, that of h without. With `parametrization` "paper" both are drawn as
-    one Glorot matrix of the concatenation, and there is no b unless asked for.
+    With the aggregator "gcn" the output is z W_n + b, and z is the mean over N(v) and v itself
+    (Hamilton et al., Equation 2). As in PyTorch Geometric's SAGEConv, W_n and b are drawn as a
+    torch.nn.Linear with a bias, and W_s as one without. With `parametrization` "paper", W_n and W_s
+    are drawn as one Glorot matrix of the concatenation, and there is no b unless the option `bias`
+    asks for it.
     """
 
     Options = SAGEOptions
@@ -41,12 +41,12 @@ class SAGEConv(Conv):
         aggregator, d_in, d_out = self.options.aggregator, self.d_in, self.d_out
         both = 1 if aggregator == "gcn" else 2
         own: Tensor
-        if self._as_pyg:
+        if self._is_pyg:
             self.weight, self.bias = self._new_linear(random, d_in)
             width = self.d_target or d_in
             own = uniform(random, (width, d_out), fan_in=width)
         else:
-            weight = glorot(random, both * d_in, d_out)  # of the concatenation
+            weight = glorot(random, both * d_in, d_out)  # W of the concatenation
             self.weight, self.bias = nn.Parameter(weight[:d_in].clone()), self._new_bias()
             own = weight[d_in:].clone()
         self.weight_self = nn.Parameter(own) if both == 2 else None
@@ -56,7 +56,7 @@ class SAGEConv(Conv):
             self._linear = LinearAggregation(order, d_in, d_out, coefficients)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """z: Tensor[num_outputs, d_in]."""
+        """Return z: Tensor[num_outputs, d_in]."""
         if self._linear is not None:
             return self._linear.fixed(graph, x)
         with torch.no_grad():

@@ -14,19 +14,19 @@ from plancc_runtime.transport.base import Transport
 
 
 class Standardization(nn.Module):
-    """(x - mean) scale, column by column; part of a network, which reads nothing else.
+    """(x - mean) scale, column by column; the first part of a network.
 
-    Mean and variance are over all vertices, not over training vertices alone: a network
-    that is trained on a graph reads the features of all its vertices anyway, and of the few
-    vertices of a public split many columns would be constant. The sum of squares is divided by
-    their number, as scikit-learn's StandardScaler does. Constant columns become 0.
+    Mean and variance are taken over all vertices, not over training vertices alone. A network that
+    trains on a graph reads the features of all vertices anyway. On the few training vertices of a
+    public split, many columns would be constant. The sum of squares is divided by the number of
+    vertices, as in scikit-learn's StandardScaler. Constant columns become 0.
 
     Parameters:
         width: Number of columns.
 
     Attributes:
-        mean, scale (Tensor[width]): In float64, saved with the network's weights; the scale is 1 /
-            standard deviation, 0 where a column is constant.
+        mean (Tensor[width]): Means in float64, saved with the network's weights.
+        scale (Tensor[width]): 1 / standard deviation, or 0 for a constant column; likewise.
     """
 
     mean: Tensor
@@ -38,16 +38,15 @@ class Standardization(nn.Module):
         self.register_buffer("scale", torch.ones(width, dtype=torch.float64))
 
     def fit(self, x: Tensor, transport: Transport, first_column: int = 0) -> None:
-        """Take mean and scale from the rows of all ranks. Collective.
+        """Set mean and scale from the rows of all ranks. Collective.
 
-        The deviations are summed once the mean is known, in float64, so that a variance that is
-        small beside the mean keeps its digits (Chan, Golub and LeVeque 1983, the two-pass formula).
+        The squared deviations are summed after the mean is known, in float64, so that a small
+        variance keeps its digits (Chan, Golub and LeVeque 1983, the two-pass formula).
 
         Parameters:
-            x (Tensor[m, d]): Features of this rank. Several ranks may have the same rows, if every
+            x (Tensor[m, d]): Features of this rank. Several ranks may have the same row if every
                 row is on equally many ranks.
-            first_column: The first of the columns that this rank has, where ranks have slices of
-                them.
+            first_column: Number of the first column of x, if ranks have slices of the columns.
         """
         width, own = len(self.mean), slice(first_column, first_column + x.shape[1])
         sums, bounds = np.zeros((2, width)), np.full((2, width), -np.inf)
@@ -66,14 +65,17 @@ class Standardization(nn.Module):
             squares[own] += _numbers((rows.double() - center).square_().sum(0))
         transport.allreduce_sum(squares)
         deviation = np.sqrt(squares / count)
-        # by its numbers, as rounding leaves a constant column some variance
+        # Extremes tell whether a column is constant: rounding leaves a constant column a variance.
         varies = (bounds[0] > -bounds[1]) & (deviation > 0)
         scale = np.divide(1, deviation, out=np.zeros(width), where=varies)
         self.mean.copy_(torch.from_numpy(mean))
         self.scale.copy_(torch.from_numpy(scale))
 
     def forward(self, x: Tensor, first_column: int = 0) -> Tensor:
-        """Standardised rows, computed in float64: Tensor[m, d] of the type of x; not collective."""
+        """Return standardised rows, computed in float64: Tensor[m, d] in the type of x.
+
+        Not collective.
+        """
         own = slice(first_column, first_column + x.shape[1])
         mean, scale = self.mean[own].double(), self.scale[own].double()
         out = torch.empty_like(x)
@@ -92,12 +94,16 @@ class StandardizationByType(nn.Module):
         )
 
     def fit(self, x: Tensor, transport: Transport, row_type: Tensor) -> None:
-        """Fit every type to its rows; row_type has their types' numbers, int64[m]. Collective."""
+        """Fit the standardisation of every type to the rows of the type. Collective.
+
+        Parameters:
+            row_type (int64[m]): Number of every row's type.
+        """
         for k, each in enumerate(self.of_types):
             each.fit(x[row_type == k], transport)
 
     def forward(self, x: Tensor, row_type: Tensor) -> Tensor:
-        """Standardised rows: Tensor[m, d] of the type of x; not collective."""
+        """Return standardised rows: Tensor[m, d] in the type of x. Not collective."""
         out = torch.empty_like(x)
         for k, each in enumerate(self.of_types):
             out[row_type == k] = each(x[row_type == k])

@@ -1,8 +1,8 @@
-"""Where rows are in what a function returns: read off shapes alone, on which it is run once.
+"""The axes of rows in a function's result, found by running the function once on shapes alone.
 
-A function of `calls.BY_ROW` treats each row by itself if all axes of rows that it is given are one
-axis of its result: with many rows in each of them it runs, and with other numbers of rows in each
-it fails.
+A function of `calls.ROW_BY_ROW` treats each row by itself if all axes of rows in its arguments
+become one axis of its result: it runs if these axes have equally many rows, and fails if they have
+different numbers of rows.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from plancc_runtime.pyg.marks import Count, Mark, Spread
 from plancc_runtime.pyg.trees import all_in
 
 MANY = 1_000_003
-"""A prime, as the number of rows: no other axis has a multiple of it."""
+"""Number of rows in trial runs: a prime, so that no other axis has a multiple of it."""
 KEPT = 10_000
-"""Calls of other shapes whose results are kept."""
+"""Largest number of calls whose results are kept."""
 
 _found: dict[tuple[Any, ...], list[RowAxis] | None] = {}
 
 
 class RowAxis(NamedTuple):
-    """Axis `axis` of a tensor has `each` entries for every row, one row after another."""
+    """An axis of a tensor with `each` entries for every row, one row after another."""
 
     axis: int
     each: int
 
 
 def places_of_rows(call: Call) -> list[RowAxis] | None:
-    """Where rows are in every tensor that a function returns: the same on all ranks.
+    """Return the axis of rows of every tensor that a function returns. The same on all ranks.
 
     Returns:
-        Empty if the result has no rows; None if the function mixes rows, or reads tensors that only
-        happen to have as many entries.
+        An empty list if the result has no rows. None if the function mixes rows, or reads tensors
+        that have as many entries as rows by chance.
     """
     key = call.name, *_shapes((*call.args, *call.kwargs.items()))
-    with suppress(KeyError):  # ranks that are threads may clear it meanwhile
+    with suppress(KeyError):  # another rank, if ranks are threads, may clear it meanwhile
         return _found[key]
     if len(_found) >= KEPT:
         _found.clear()
@@ -51,10 +51,10 @@ def places_of_rows(call: Call) -> list[RowAxis] | None:
 
 
 def _shapes(values: Iterable[Any]) -> Iterator[Any]:
-    """What the places depend on; hashable."""
+    """Yield hashable values that determine the places."""
     for x in values:
         if isinstance(x, Spread):
-            of = x.of and x.of.name  # graphs may go before what is kept here
+            of = x.of and x.of.name  # the key keeps no graph alive
             yield x.axis, x.shape[: x.axis], x.shape[x.axis + 1 :], of, x.each, x.dtype
         elif isinstance(x, Tensor):
             yield x.shape, x.dtype
@@ -72,7 +72,7 @@ def _places(call: Call) -> list[RowAxis] | None:
     first, *others = all_in([call.args, call.kwargs], Mark)
     assert isinstance(first, Spread)
     apart = [tuple(range(len(others) + 1))] * bool(others)
-    if call.name in PRODUCTS:  # whose axes of rows may be two, of several tensors each
+    if call.name in PRODUCTS:  # a product may have two axes of rows, each of several tensors
         if len(others) > 3:
             return None
         apart = [*product((0, 1), repeat=len(others) + 1)][1 : 2 ** len(others)]
@@ -80,7 +80,7 @@ def _places(call: Call) -> list[RowAxis] | None:
         for more in apart:
             with suppress(*FAILS):
                 _on_shapes(call, first, more)
-                return None  # every row of one with every row of another
+                return None  # the function pairs every row of a tensor with all rows of another
         out, given = _on_shapes(call, first, repeat(0))
         if isinstance(out, Tensor) and out.numel() % MANY:
             return []
@@ -90,10 +90,11 @@ def _places(call: Call) -> list[RowAxis] | None:
 
 
 def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Tensor]:
-    """What the function returns for tensors of many rows, and what was given for the first.
+    """Run the function on shapes of many rows; return its result and the first tensor with rows.
 
     Parameters:
-        more: How many rows above `MANY` each tensor has.
+        first: The first tensor with rows in the call.
+        more: Number of rows above `MANY` in each tensor with rows.
     """
     left, given = iter(more), []
 
@@ -116,7 +117,7 @@ def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Ten
 
 
 def _place(x: Tensor, given: Tensor, first: Spread) -> RowAxis:
-    """The one axis of rows; ValueError unless the entries of a row stay together."""
+    """Return the one axis of rows of x; ValueError unless the entries of a row stay together."""
     [place] = [
         RowAxis(k, size // MANY) for k, size in enumerate(x.shape) if size and size % MANY == 0
     ]

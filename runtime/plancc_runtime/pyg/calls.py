@@ -1,4 +1,4 @@
-"""Calls of functions of torch, and which functions treat their arguments alike."""
+"""Calls of torch's functions, and tables of functions that treat their arguments alike."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ ASKED = names(
     "is_quantized is_nested is_mkldnn get_device _version names has_names is_meta is_cpu "
     "is_inference requires_grad_ retain_grad __repr__ __format__ __hash__ names"
 )
-"""Questions about a tensor."""
+"""Functions that ask for a property of a tensor."""
 SIZED = names("view reshape expand repeat broadcast_to unflatten narrow __getitem__ __setitem__")
-"""Functions, besides `MADE`, that are given sizes."""
+"""Functions, besides `MADE`, that take sizes."""
 SIZES = names("size shape numel __len__")
 SAME = names(
     "to type type_as float double half bfloat16 long int bool cpu cuda contiguous clone detach"
 )
-"""Copies of their first argument."""
+"""Functions that copy their first argument."""
 SUMS = names("sum mean var std max min amax amin any all norm")
 PRODUCTS = names("matmul mm bmm rmatmul einsum")
-"""Products, which may be sums over rows."""
+"""Products; a product may be a sum over rows."""
 ALONG: dict[str, tuple[int, Any]] = {
     **dict.fromkeys(SUMS, (1, None)),
     **dict.fromkeys(names("softmax log_softmax logsumexp cumsum cumprod prod"), (1, None)),
@@ -61,35 +61,37 @@ ALONG: dict[str, tuple[int, Any]] = {
     **dict.fromkeys(names("roll repeat_interleave norm"), (2, None)),
 }  # fmt: skip
 """Functions along one axis: the place of `dim` in the arguments, and its default."""
-BY_ROW = PRODUCTS | names("repeat stack linear one_hot gru_cell lstm_cell addmm baddbmm")
-"""Functions that treat each row by itself if all shapes fit; so do functions that torch makes of
-pointwise operations and of `KEEP_ROWS`, and `ALONG` along another axis."""
+ROW_BY_ROW = PRODUCTS | names("repeat stack linear one_hot gru_cell lstm_cell addmm baddbmm")
+"""Functions that treat each row by itself if all shapes fit.
+
+So do functions that torch makes of pointwise operations and of `KEEP_ROWS`, and functions in
+`ALONG` along another axis."""
 KEEP_ROWS = names(
     "transpose permute t view _unsafe_view unsqueeze expand alias clone copy fill zero zeros_like "
     "ones_like full_like empty_like floor_divide hardswish log_sigmoid_forward _prelu_kernel "
     "identity"
 )
-"""Operations of torch that treat each row by itself, beside those that it calls pointwise."""
+"""Operations that treat each row by itself, beside operations that torch tags as pointwise."""
 SAME_AS = {"concat": "cat", "concatenate": "cat", "multiply": "mul", "rmul": "mul"}
 SAME_AS |= {"not_equal": "ne", "linalg_matmul": "matmul"}
-"""Other names of functions that the tables above and the rules name."""
+"""Other names of functions, and the names in the tables above and in the rules."""
 ALIASES = {"dim": ("dim", "axis", "dims"), "keepdim": ("keepdim", "keepdims")}
 """Other names of arguments."""
 KEPT = names("view reshape unsqueeze repeat expand expand_as view_as")
-"""Functions of numbers of rows that give such numbers."""
+"""Functions that map row numbers to row numbers."""
 FAILS = (RuntimeError, TypeError, ValueError, IndexError)
-"""What functions raise whose arguments do not fit."""
+"""Errors of functions whose arguments do not fit."""
 INTO_SUMS = {"scatter_add", "index_add"}
 SCATTERED = INTO_SUMS | {"scatter_reduce", "scatter", "index_reduce", "index_copy"}
 LIKE_ROWS = MADE | names("dim ndim dtype device layout is_cuda is_cpu is_floating_point is_sparse")
-"""Functions to which rows of a tensor are as good as others of it."""
-ENDS = "computes with numbers of this rank's rows, as ends of edges and ranges of rows are"
+"""Functions whose result does not depend on the numbers in a message: its rows do as well."""
+ENDS = "computes with row numbers of this rank, such as ends of edges and ranges of rows"
 SPECIAL = names("squeeze embedding nonzero unique lstm gru batch_norm instance_norm")
-"""Functions that a method of `TorchRules` of their name treats."""
+"""Functions that have a method of their own in `TorchRules`, called by their name."""
 
 
 class Call(NamedTuple):
-    """A call of a function of torch."""
+    """A call of a function of torch, by the function's name in the tables of this module."""
 
     name: str
     func: Callable[..., Any]
@@ -97,24 +99,24 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
 
     def run(self) -> Any:
-        """What torch returns, without marks except of tensors that it changes in place."""
+        """Run the function. Its result has no marks, except on tensors changed in place."""
         return self.func(*self.args, **self.kwargs)
 
     def get(self, place: int, name: str, default: Any = None) -> Any:
-        """An argument by its place and name."""
+        """Return an argument by its place or name; `default` if it is missing."""
         if place < len(self.args):
             return self.args[place]
         named = [k for k in ALIASES.get(name, (name,)) if k in self.kwargs]
         return self.kwargs[named[0]] if named else default
 
     def dims(self, place: int, default: Any, ndim: int) -> set[int]:
-        """The axes, from 0, that the argument `dim` names; None: all."""
+        """Return the axes, from 0, that the argument `dim` names; None names all axes."""
         found = self.get(place, "dim", default)
         if self.name == "flip" and isinstance(found, int):
             found = self.args[1:]
         if self.name in ("layer_norm", "rms_norm"):
             found = range(-len(self.get(1, "normalized_shape")), 0)
-        if isinstance(found, bool):  # whether `var` and `std` of all are unbiased
+        if isinstance(found, bool):  # this argument is `unbiased` of `var` and `std`
             found = None
         found = range(ndim) if found is None or found == () else found
         return {k % ndim for k in ([found] if isinstance(found, int) else found)} if ndim else set()
@@ -123,14 +125,14 @@ class Call(NamedTuple):
 def refuse(call: Call, why: str) -> NoReturn:
     """Raise InputError: a function whose result would depend on the number of ranks."""
     raise InputError(
-        f"`{call.name}` {why}, which would give other numbers on other numbers of ranks: move it "
-        "out of the network, or replace the layer"
+        f"`{call.name}` {why}, so its result would depend on the number of ranks: move it out of "
+        "the network, or replace the layer"
     )
 
 
 @cache
 def name_of(func: Any) -> str:
-    """What a function is called; properties by their own name, operators without underscores."""
+    """Return the name under which the tables of this module list a function."""
     name: str = func.__name__ if hasattr(func, "__name__") else type(func).__name__
     if name == "__get__":
         return str(func.__self__.__name__)
@@ -140,7 +142,7 @@ def name_of(func: Any) -> str:
 
 
 class _Operations(TorchDispatchMode):
-    """Notes the operations that torch makes of functions, whatever these are called."""
+    """Records the operations of torch that functions run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,9 +156,12 @@ class _Operations(TorchDispatchMode):
 
 
 def _is_pointwise(operation: Any) -> bool:
-    """Whether torch calls an operation pointwise, or another of its name, unless these may sum."""
+    """Return whether torch tags an operation as pointwise, or another overload of its name.
+
+    Other overloads do not count for names in `SUMS`.
+    """
     name = operation.overloadpacket.__name__.rstrip("_")
-    if name == "scalar_tensor":  # a number
+    if name == "scalar_tensor":  # makes a tensor of a number
         return True
     packet = getattr(torch.ops.aten, name, operation.overloadpacket)
     each = [operation] if name in SUMS else [getattr(packet, k) for k in packet.overloads()]
@@ -167,11 +172,11 @@ _beyond_pointwise: dict[tuple[Any, ...], frozenset[str]] = {}
 
 
 MOST_AXES = 16
-"""Whole numbers below it may be axes, which decide what a function does."""
+"""A whole number below this may be an axis, on which the operations of a function depend."""
 
 
 def _decides(value: Any) -> Any:
-    """What an argument tells of the operations that torch makes of a function."""
+    """Return the part of an argument on which the operations of a function may depend."""
     if isinstance(value, Tensor):
         return Tensor, value.ndim, value.dtype
     if isinstance(value, list | tuple):
@@ -181,10 +186,10 @@ def _decides(value: Any) -> Any:
 
 
 def beyond_pointwise(call: Call) -> frozenset[str]:
-    """Names of torch's operations that make a function, except what torch calls pointwise.
+    """Return the names of the operations that a function runs, without pointwise operations.
 
-    They are seen as the function runs on shapes alone, once for every kind of arguments; {""} if it
-    fails, or returns none of its arguments without an operation.
+    The function runs on shapes alone, once for every kind of arguments. The result is {""} if it
+    fails, or if it runs no operation and returns none of its arguments.
     """
     given = (*call.args, *chain.from_iterable(sorted(call.kwargs.items())))
     key = (call.name, *map(_decides, given))

@@ -1,8 +1,8 @@
-"""Whether a network gives on all ranks what it gives on one: the proof for a model of one's own.
+"""Check that a network gives the same results on all ranks as on one rank.
 
-A small part of the graph, with vertices of every rank, is computed in float64 by each rank alone,
-as torch does without `Distributed`, and by all together, forward and backward. Both leave out
-dropout, whose masks torch draws otherwise.
+The check computes a small part of the graph, with vertices of every rank, in float64, forward and
+backward: each rank alone, as torch does without `Distributed`, and all ranks together. Both leave
+out dropout, since torch draws other masks.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.typed import TypedGraph
 
 Entry = tuple[str, Key]
-"""What entries of a tensor are of: "rows" or "edges", and the type or relation."""
+"""Kind of a tensor's entries: "rows" or "edges", and the type or relation."""
 VERTICES = 512
 CLOSE = 1e-9
 ROUNDING = 1e-3
-"""Share of the largest gradient below which another is compared with that share."""
+"""Gradients below this share of the largest gradient are compared with the share instead."""
 ROUNDS = 64
-"""Steps from the first vertices, at most."""
+"""Largest number of steps from the first vertices."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Largest differences between all ranks and one, over the largest value on one.
+    """Largest differences between all ranks and one rank, divided by the largest value on one.
 
     Attributes:
-        vertices, edges (int): Of the part that was computed.
-        outputs (float): Of the network's outputs.
-        gradients: Of every parameter, and of arguments by their name or place.
-        first_layer: The first layer, in the order of the forward pass, whose output differs by more
-            than 1e-9; "" if none does.
+        vertices, edges (int): Numbers of vertices and edges in the part that was computed.
+        outputs (float): Difference of the network's outputs.
+        gradients: Differences of the gradients of every parameter, and of arguments by name or
+            place.
+        first_layer: The first layer in the forward pass whose output differs by more than 1e-9; ""
+            if there is none.
     """
 
     vertices: int
@@ -60,7 +61,7 @@ class Agreement:
 
     @property
     def exact(self) -> bool:
-        """Whether nothing differs by more than 1e-9."""
+        """Whether outputs and gradients differ by at most 1e-9."""
         return max(self.outputs, *self.gradients.values(), 0.0) <= CLOSE
 
     def __str__(self) -> str:
@@ -69,27 +70,27 @@ class Agreement:
             f"{self.vertices} vertices, {self.edges} edges: outputs differ by {self.outputs:.1e}, "
             f"gradients by {self.gradients.get(worst, 0.0):.1e} ({worst})"
         )
-        return found + (f"; it begins in layer '{self.first_layer}'" if self.first_layer else "")
+        return found + (f"; first in layer '{self.first_layer}'" if self.first_layer else "")
 
 
 def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any) -> Agreement:
-    """How far a network on all ranks is from the same network on one. Collective.
+    """Compare a network on all ranks with the same network on one rank. Collective.
 
     Parameters:
-        model: As of `distributed`; it stays as it is.
-        args, kwargs: What the network is called with, as of `Distributed`.
+        model: The network, as in `distributed`; it does not change.
+        args, kwargs: Arguments of the network, as in `Distributed`.
 
     Returns:
-        The same on all ranks.
+        The same agreement on all ranks.
 
     Raises:
-        InputError: As of `Distributed`.
+        InputError: See `distributed`.
     """
     named: dict[Any, Any] = dict(enumerate(args)) | kwargs
     kinds = Distributed(deepcopy(model), graph, 0).kinds_of(named)
     union = graph.union if isinstance(graph, TypedGraph) else graph
     rows, edges = _chosen(union)
-    small = _of_rank(union, rows)
+    small = _small_graph(union, rows)
     entries = _entries_of(graph, small, rows, edges)
     part = TypedGraph(small) if isinstance(graph, TypedGraph) else small
     together = _run(model, named, kinds, _Side(entries, union.transport, part))
@@ -100,7 +101,7 @@ def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any
 def _entries_of(
     graph: Graph | TypedGraph, small: Graph, rows: Tensor, edges: Tensor
 ) -> dict[Entry, _Entries]:
-    """Rows and edges of the part: all of them (""), and by type and relation. Collective."""
+    """Return the rows and edges of the part: all (""), and by type and relation. Collective."""
     union = graph.union if isinstance(graph, TypedGraph) else graph
     of_edge = torch.zeros(len(edges)).long() if union.edge_type is None else union.edge_type.cpu()
     vertices = small.vertices.long()[None]
@@ -123,15 +124,15 @@ def _entries_of(
 
 
 def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Whether own rows and edges are in the part: some of every rank, and neighbours.
+    """Choose the part: some rows of every rank, and their neighbours. Collective.
 
     Returns:
-        bool[num_rows] and bool[edges]
+        bool[num_rows], bool[edges]: Whether each own row and each edge is in the part.
     """
     column, row = graph.edge_index
     chosen = torch.zeros(graph.num_rows, dtype=torch.bool)
     first = row[column >= graph.num_rows][:1]
-    chosen[first if len(first) else slice(0, 2)] = True  # a norm needs two
+    chosen[first if len(first) else slice(0, 2)] = True  # a norm needs two rows
     drawn = (mixed(graph.vertices.long()) >> 33).double() / 2**31 + 0.5
     for _ in range(ROUNDS):
         at_columns = torch.zeros(graph.num_rows + graph.num_halo, 1, dtype=graph.dtype)
@@ -147,12 +148,12 @@ def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
 
 
 def _at_columns(chosen: Tensor, graph: Graph) -> Tensor:
-    """The same of own and of halo rows. Collective."""
+    """Return whether each own and halo row is chosen: bool[num_columns]. Collective."""
     return graph.columns(chosen[:, None].to(graph.dtype))[:, 0] > 0
 
 
-def _of_rank(graph: Graph, chosen: Tensor) -> Graph:
-    """The graph of the chosen rows, on the same ranks. Collective."""
+def _small_graph(graph: Graph, chosen: Tensor) -> Graph:
+    """Return the graph of the chosen rows, on the same ranks. Collective."""
     part, own = graph.plan_part, chosen.numpy()
     columns = _at_columns(chosen, graph).numpy()
     row = np.repeat(np.arange(part.num_rows), np.diff(part.row_ptr))
@@ -180,11 +181,11 @@ class _Entries(NamedTuple):
     """Rows or edges of the part.
 
     Attributes:
-        chosen: bool[entries of this rank].
-        keys (int64[1 or 3, n]): Vertices of all ranks, or relations, sources and targets, in
-            ascending order of the last.
-        order (int64[n]): Their places in the order of rank after rank.
-        mine (int64[...]): Places of this rank's among them.
+        chosen (bool[entries of this rank]): Whether each entry is in the part.
+        keys (int64[1 or 3, n]): Vertices of all ranks, or relations, sources and targets of edges;
+            sorted by the last row, then by the rows before.
+        order (int64[n]): Places of the sorted entries in the order of rank after rank.
+        mine (int64[...]): Places of this rank's entries among the sorted entries.
     """
 
     chosen: Tensor
@@ -194,7 +195,12 @@ class _Entries(NamedTuple):
 
     @classmethod
     def of(cls, chosen: Tensor, keys: Tensor, transport: Transport) -> _Entries:
-        """This rank's rows, in their order. Collective."""
+        """Return the entries of all ranks. Collective.
+
+        Parameters:
+            chosen: Whether each entry of this rank is in the part.
+            keys: Keys of this rank's chosen entries, in their order.
+        """
         of_ranks = transport.gather(keys.numpy())
         whole = np.concatenate(of_ranks, axis=1)
         order = np.lexsort(whole)
@@ -207,9 +213,10 @@ class _Output(NamedTuple):
     """A tensor that a layer returns.
 
     Attributes:
-        layer: Its name; "" of the network itself.
-        of: What the entries of an axis are of; None: the tensor is the same on all ranks.
-        axis: That axis.
+        layer: Name of the layer; "" for the network itself.
+        of: Kind of the entries of an axis; None: the tensor is the same on all ranks.
+        axis: The axis of these entries.
+        x: The tensor.
     """
 
     layer: str
@@ -219,14 +226,14 @@ class _Output(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """The part on this rank as one of all (`graph`), or whole on this rank alone (None)."""
+    """One side of the comparison: `graph` is the part on all ranks, or None on this rank alone."""
 
     entries: Mapping[Entry, _Entries]
     transport: Transport
     graph: Graph | TypedGraph | None
 
     def taken(self, x: Tensor, entry: Entry) -> Tensor:
-        """The entries of the part in a tensor. Collective."""
+        """Return the entries of the part in a tensor. Collective."""
         here = x[self.entries[entry].chosen.to(x.device)].cpu()
         if self.graph is not None:
             return here
@@ -234,7 +241,7 @@ class _Side(NamedTuple):
         return torch.from_numpy(np.concatenate(found))[self.entries[entry].order]
 
     def ends(self, key: Key) -> Tensor:
-        """Sources and targets of the edges of the part. Collective."""
+        """Return sources and targets of the edges of the part. Collective."""
         if self.graph is not None:
             return spaces_of(self.graph)[1][key].index
         types = (key[0], key[2]) if isinstance(key, tuple) else ("", "")
@@ -243,7 +250,7 @@ class _Side(NamedTuple):
         return torch.stack(rows)
 
     def share_of_sum(self, out: _Output) -> Tensor:
-        """This rank's share of a sum of an output with weights by vertex, or without."""
+        """Return this rank's share of the sum of an output, weighted by vertices if it has rows."""
         x = out.x
         if out.of is None:
             return x.sum() / (1 if self.graph is None else self.transport.size)
@@ -254,7 +261,7 @@ class _Side(NamedTuple):
 
 
 class _Passes(NamedTuple):
-    """Tensors of one pass; of gradients of arguments what their entries are of, or None."""
+    """Tensors of one pass. Gradients of arguments have the kind of their entries, or None."""
 
     outputs: list[_Output]
     gradients: dict[str, tuple[Entry | None, Tensor]]
@@ -281,11 +288,11 @@ def _run(
     side: _Side,
     known: Sequence[_Output] = (),
 ) -> _Passes:
-    """One forward and backward pass in float64; the loss is a fixed sum of all outputs.
+    """Run a forward and a backward pass in float64; the loss is a fixed sum of all outputs.
 
     Parameters:
-        named: The arguments of the whole graph; those without names by their places.
-        known: Outputs of all ranks, which say what the rows of outputs on one rank are of.
+        named: Arguments for the whole graph by name, or by place if they have no name.
+        known: Outputs on all ranks, from which the outputs on one rank get the kinds of their rows.
     """
     inner = _without_caches(model).double().train()
     outputs: list[_Output] = []
@@ -332,7 +339,7 @@ def _run(
 
 
 def _without_caches(model: nn.Module) -> nn.Module:
-    """A copy of a network whose layers have cached nothing of another graph."""
+    """Return a copy of a network without the tensors that its layers cached of another graph."""
     found = deepcopy(model)
     for layer in found.modules():
         for name in [k for k in vars(layer) if k.startswith("_cached")]:
@@ -353,7 +360,10 @@ def _compared(
     def apart(
         found: Tensor, expected: Tensor, of: Entry | None = None, least: float = 1e-30
     ) -> float:
-        """The largest difference on any rank; `expected` is of all rows or edges, or the same."""
+        """Return the largest difference on any rank, relative to the largest expected value.
+
+        `expected` has the entries of all ranks; if `of` is None, it is the same on all ranks.
+        """
         expected = expected if of is None else expected[entries[of].mine]
         if found.shape != expected.shape:
             found = torch.full_like(expected, torch.inf)
@@ -364,7 +374,7 @@ def _compared(
         transport.allreduce_max(both)
         return float(both[0] / both[1])
 
-    # a gradient may be 0 but for rounding
+    # A gradient may be 0 up to rounding: small gradients are compared with the largest.
     least = max((float(x.abs().max()) for x in alone.parameters.values() if x.numel()), default=0.0)
     parameters = {}
     for name, value in together.parameters.items():

@@ -1,8 +1,8 @@
 """A network, unchanged, on this rank's rows of a plan.
 
-What messages read of sources, and nothing else, travels: `propagate` and `edge_updater` of
-PyTorch Geometric announce it, so that one exchange brings all of it; plain indexing by sources
-brings what it takes.
+Only the tensors of sources that messages read travel. `propagate` and `edge_updater` of PyTorch
+Geometric announce these tensors, so one exchange brings all. Plain indexing by sources brings the
+tensor that it indexes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ALONE = names(
     "Linear NonDynamicallyQuantizableLinear ModuleList LayerNorm MultiheadAttention LSTM GRU "
     "GRUCell"
 )
-"""Modules of torch that treat each row by itself, as aggregations use them."""
+"""Modules of torch that treat each row by itself in aggregations."""
 Enter = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 DRAWS = (
     "the network draws random numbers of Python or numpy, which differ between ranks: seed both "
@@ -65,11 +65,12 @@ DRAWS = (
 
 
 class ArgumentKind(NamedTuple):
-    """What a tensor in arguments is.
+    """Kind of a tensor in the arguments of a network.
 
     Attributes:
-        what: "rows", "inner rows" (behind samples), "edges" (an entry for each), "ends", or "".
-        key: The type or relation; "" of a graph without types.
+        what: "rows" (first axis), "inner rows" (last axis but one), "edges" (an entry for each
+            edge), "ends" (an edge index), or "" for others.
+        key: The type or relation; "" for a graph without types.
     """
 
     what: str
@@ -77,49 +78,50 @@ class ArgumentKind(NamedTuple):
 
 
 def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 0) -> Distributed:
-    """A network that computes on this rank's rows what `model` does on the whole graph.
+    """Return a network that computes, on this rank's rows, what `model` computes on the graph.
 
         net = distributed(Net(...), graph)
         out = net(graph.features, graph.edge_index)
 
-    Call it as the model is called. Tensors whose first axis (or, of three axes and more, the last
-    but one) has this rank's rows are taken for rows, whole numbers [2, edges] for edges in the
-    numbering of `graph.edge_index`, and entries per edge stay in their order. Outputs have this
-    rank's rows. The parameters are the model's own. Collective, also backward.
+    Call it like the model. A tensor whose first axis has this rank's rows is taken for rows; so is
+    a tensor of three and more axes whose last axis but one has them. Whole numbers [2, edges] are
+    taken for edges, numbered as in `graph.edge_index`. Tensors with an entry per edge have the
+    order of these edges. Outputs have this rank's rows. The network shares the parameters of the
+    model. Collective, also backward.
 
-    Of a graph with types arguments are dicts, whose keys say what is in them: rows of a type, or
-    edges of a relation.
+    For a graph with types, arguments are dicts. Their keys are types, for rows, or relations, for
+    edges.
 
         graph = plancc_runtime.open_typed("plan.h5")
         out = distributed(HeteroNet(...), graph)(graph.x_dict, graph.edge_index_dict)
 
     Parameters:
-        model: Any module; its parameters must be alike on all ranks (`Graph.sync_parameters`).
-        graph: Of a row plan.
-        seed: Of the masks of dropout, which do not depend on the ranks.
+        model: Any module; its parameters must be equal on all ranks (`Graph.sync_parameters`).
+        graph: Graph of a row plan.
+        seed: Seed of the dropout masks, which do not depend on the ranks.
 
     Raises:
-        InputError: If the plan is no row plan. When it is called: if something in the model cannot
-            be exact on several ranks; the sentence names the layer.
+        InputError: If the plan is not a row plan. Also when the network is called, if a part of the
+            model cannot be exact on several ranks; the message names the layer.
     """
     if (graph.union if isinstance(graph, TypedGraph) else graph).folds:
         raise InputError(
-            "an edge plan spreads the edges of a row over ranks: compile a row plan, such as that "
-            "of model hp"
+            "the plan is an edge plan, which spreads the edges of a row over ranks: compile a row "
+            "plan, for example with model hp"
         )
     return Distributed(model, graph, seed)
 
 
 class Distributed(nn.Module):
-    """What `distributed` returns.
+    """A network on this rank's rows, as `distributed` returns it.
 
     Parameters:
-        is_alike: Whether the numbers in the network are known to be equal on all ranks.
+        is_alike: Whether all numbers in the network are known to be equal on all ranks.
 
     Attributes:
-        model: The network that was given.
-        step (int): Forward passes of training so far, by which masks of dropout differ.
-        recompute (bool): Whether the backward pass computes layers that pass messages again.
+        model: The wrapped network.
+        step (int): Number of training passes so far; every pass has its own dropout masks.
+        recompute (bool): Whether the backward pass computes message-passing layers again.
     """
 
     def __init__(
@@ -132,13 +134,13 @@ class Distributed(nn.Module):
         self._kinds: dict[tuple[Any, ...], list[ArgumentKind]] = {}
         self._held = _constants_of(model) if is_alike else {}
         self._stamps = _stamps(self._held) if is_alike else None
-        self._passed: set[bool] = set()  # modes in which a first pass was compared
+        self._passed: set[bool] = set()  # modes (training or not) whose first pass was compared
         self._arguments = [*signature(model.forward).parameters]
         self._rows, self._edges = spaces_of(graph)
         self._in_dicts = "" if "" in self._rows else ", in a dict by type or relation"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model returns, for this rank's rows. Collective."""
+        """Return the output of the model for this rank's rows. Collective."""
         named = dict(enumerate(args)) | kwargs
         made = self._marked(named)
         args = tuple(made.pop(k) for k in range(len(args)))
@@ -148,7 +150,7 @@ class Distributed(nn.Module):
         rules = TorchRules(graph.transport, self._patterns, mask, graph.num_vertices)
         is_graded, is_first = torch.is_grad_enabled(), self.model.training not in self._passed
         drawn = _random_state() if is_first else 0
-        try:  # tensors of inference mode do not tell when they change
+        try:  # inference tensors do not count their changes
             running = self._running(self.model, rules)
             with torch.inference_mode(False), torch.set_grad_enabled(is_graded), running:
                 out = self.model(*args, **made)
@@ -165,7 +167,7 @@ class Distributed(nn.Module):
 
     @contextmanager
     def _running(self, layer: nn.Module, rules: TorchRules) -> Iterator[None]:
-        """A context in which a layer and those in it run by the rules."""
+        """Context in which a layer and the layers inside it run by the rules."""
         with ExitStack() as after:
             for inner in layer.modules():
                 for hook in self._hooked(inner, rules):
@@ -181,7 +183,7 @@ class Distributed(nn.Module):
     def _recomputed(
         self, layer: nn.Module, rules: TorchRules, forward: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """What `forward` of a layer returns; the backward pass computes it again. Collective."""
+        """Return the output of a layer; the backward pass computes it again. Collective."""
         then, given = copy(rules), all_in((args, kwargs), Tensor)
         then.columns, versions = rules.columns.copy(), [version(x) for x in given]
         state = _cloned(_state_of(layer))
@@ -190,11 +192,11 @@ class Distributed(nn.Module):
         def again() -> Iterator[None]:
             if versions != [version(x) for x in given]:
                 raise InputError(
-                    f"`recompute`: what a {type(layer).__name__} of the network has read changes "
+                    f"`recompute`: an argument of a {type(layer).__name__} of the network changes "
                     "in place before the backward pass: change a copy"
                 )
             with ExitStack() as after, self._running(layer, then):
-                after.callback(_put, _state_of(layer))  # nothing is updated twice
+                after.callback(_put, _state_of(layer))  # running statistics are updated once
                 _put(_cloned(state))
                 yield
 
@@ -206,9 +208,9 @@ class Distributed(nn.Module):
         return checkpoint(run, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
 
     def _compare_passes(self, calls: list[str], drawn: int) -> None:
-        """Refuse a first pass that differs between ranks, or draws numbers that do. Collective."""
+        """Refuse a first pass whose calls or random draws differ between ranks. Collective."""
         transport = self._graph.transport
-        shared = isinstance(transport, LocalTransport)  # whose threads draw in turns
+        shared = isinstance(transport, LocalTransport)  # threads draw from one generator
         state = transport.rank if shared else drawn
         found = transport.gather((calls, state if drawn != _random_state() else None))
         if len({of_rank for _, of_rank in found}) > 1:
@@ -223,7 +225,7 @@ class Distributed(nn.Module):
         self._passed.add(self.model.training)
 
     def _named(self, error: InputError) -> InputError:
-        """The error with the innermost layer, and line of the user's, that it came from."""
+        """Return the error with the innermost layer and the line of the user's code at fault."""
         names = {id(module): name for name, module in self.model.named_modules()}
         layer = line = ""
         for frame, number in walk_tb(error.__traceback__):
@@ -236,7 +238,11 @@ class Distributed(nn.Module):
         return InputError(f"{line}{layer}{error}")
 
     def _check_alike(self, numbers: Mapping[str, Any]) -> None:
-        """Refuse networks that differ between ranks, by name. Collective."""
+        """Raise InputError if numbers of the network differ between ranks. Collective.
+
+        Parameters:
+            numbers: Tensors, arrays and floats of the network, by name.
+        """
         of_rank = {}
         for name, x in numbers.items():
             if is_lazy(x):
@@ -250,48 +256,48 @@ class Distributed(nn.Module):
                 raise InputError(
                     f"rank {rank} has other numbers in '{name}' of the network than rank 0: seed "
                     "torch alike before it is made, or call `graph.sync_parameters(model)`, and "
-                    "give what is of rows as an argument"
+                    "give tensors of rows as arguments"
                 )
 
-    # What arguments are
+    # Kinds of arguments
 
     def _marked(self, named: Mapping[Any, Any]) -> dict[Any, Any]:
-        """The arguments, with marks."""
+        """Return the arguments with marks. Collective."""
         found = tensors_in(named)
         shapes = tuple((path, *x.shape, x.dtype) for path, x in found)
         held = _constants_of(self.model)
         new = torch.tensor([shapes not in self._kinds, _stamps(held) != self._stamps])
         are_new, are_held_new = largest(new.long(), self._graph.transport)
-        if are_held_new:  # on any rank: then all gather
+        if are_held_new:  # on some rank, so all ranks compare
             is_whole = self._stamps is None
             self._check_alike(self.model.state_dict() | held if is_whole else held)
-            self._held, self._stamps = held, _stamps(held)  # kept, so that no other has their `id`
+            self._held, self._stamps = held, _stamps(held)  # held objects keep their `id`
         if are_new:
             self._kinds[shapes] = self.kinds_of(named)
         kinds = iter(self._kinds[shapes])
-        made: dict[Any, Any] = changed(named, Tensor, lambda x: self._as_kind(x, next(kinds)))
+        made: dict[Any, Any] = changed(named, Tensor, lambda x: self._mark_kind(x, next(kinds)))
         return made
 
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
-        """Whether each tensor has rows, is of edges, or neither; alike on all ranks. Collective.
+        """Return the kind of each tensor in the arguments; the same on all ranks. Collective.
 
-        A shape alone may fit by chance; the ranks agree on what fits on all of them.
+        On one rank a shape may fit a kind by chance. So a tensor has a kind that fits on all ranks.
 
         Raises:
-            InputError: If a tensor of no rows and edges has other shapes on other ranks, numbers of
-                vertices are beyond this rank's, or nothing has rows.
+            InputError: If the shape of a tensor without rows and edges differs between ranks, if
+                row numbers are beyond this rank's rows, or if no tensor has rows.
         """
         names = {k: f"argument {k}" for k in named if isinstance(k, int)}
         names |= enumerate(self._arguments)
         named = {names.get(k, k): value for k, value in named.items()}
-        tensors = [(_in_words(path), self._key_of(path), x) for path, x in tensors_in(named)]
+        tensors = [(_path_text(path), self._key_of(path), x) for path, x in tensors_in(named)]
         found = [
             ([*x.shape], _fitting(x, self._rows.get(key), self._edges.get(key)))
             for _, key, x in tensors
         ]
         whole = self._graph.transport.gather(found)
         if len({len(each) for each in whole}) > 1:
-            raise InputError("the ranks give the network other numbers of tensors")
+            raise InputError("the ranks give the network different numbers of tensors")
         kinds: list[ArgumentKind] = []
         for (name, key, x), of_ranks in zip(tensors, zip(*whole, strict=True), strict=True):
             shapes, fits = zip(*of_ranks, strict=True)
@@ -318,10 +324,10 @@ class Distributed(nn.Module):
         return kinds
 
     def _key_of(self, path: Path) -> Key:
-        """The type or relation that a tensor in arguments is of: the innermost key."""
+        """Return the type or relation of a tensor in the arguments: the innermost key."""
         return next((k for k in reversed(path) if k in self._rows or k in self._edges), "")
 
-    def _as_kind(self, x: Tensor, kind: ArgumentKind) -> Tensor:
+    def _mark_kind(self, x: Tensor, kind: ArgumentKind) -> Tensor:
         if kind.what == "ends":
             return self._edges[kind.key].marked(x)
         if not kind.what:
@@ -332,15 +338,15 @@ class Distributed(nn.Module):
     # Messages of PyTorch Geometric
 
     def _hooked(self, layer: Any, rules: TorchRules) -> list[Any]:
-        """Hooks of a layer that passes messages; no hooks for another."""
+        """Register and return the hooks of a layer; an ordinary layer has none."""
         is_script = isinstance(layer, torch.jit.ScriptModule)
         if is_script or layer._backward_hooks or layer._backward_pre_hooks:
             raise InputError(
                 f"a {type(layer).__name__} of the network is a script or has backward hooks, in "
-                "which sums over rows would be of this rank alone: leave them out"
+                "which sums over rows would cover this rank only: leave these out"
             )
-        if type(layer).__name__ == "HeteroLinear":  # sorts rows, and treats each by itself
-            return _around(layer, _as_one_function)
+        if type(layer).__name__ == "HeteroLinear":  # sorts rows, but treats each by itself
+            return _around(layer, _enter_unmarked)
         if type(layer).__name__ == "HGTConv":
             return self._on_columns(layer, rules)
         if type(layer).__name__ == "WLConv":
@@ -355,10 +361,11 @@ class Distributed(nn.Module):
         ]
 
     def _on_columns(self, layer: Any, rules: TorchRules) -> list[Any]:
-        """Hooks of HGTConv, which puts the rows of all types below each other.
+        """Return hooks of HGTConv, which puts the rows of all types below each other.
 
-        Inside tensors have no marks, and halo rows behind own ones. Keys and values of halo rows
-        come from their owners, once for all relations; what else they have is 0 or left out.
+        Inside the layer, tensors have no marks, and have halo rows behind own rows. Keys and values
+        of halo rows come from the owners, once for all relations; other entries of halo rows are 0
+        or are dropped.
         """
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
@@ -393,7 +400,7 @@ class Distributed(nn.Module):
         return [*_around(layer, enter), layer.kqv_lin.register_forward_hook(bring)]
 
     def _with_colours(self, layer: Any, rules: TorchRules) -> list[Any]:
-        """Hooks of WLConv, which numbers hashes of neighbourhoods as it meets them: by vertex."""
+        """Return hooks of WLConv, which numbers new hashes of neighbourhoods by vertex."""
 
         def enter(inputs: tuple[Spread, EdgeEnds], given: dict[str, Any]) -> Any:
             x, edges = inputs
@@ -415,12 +422,13 @@ class Distributed(nn.Module):
         return _around(layer, enter)
 
     def _on_own_rows(self, layer: Any) -> list[Any]:
-        """Hooks of an aggregation at own rows: all edges of an own row are here.
+        """Return hooks of an aggregation at own rows, whose edges are all on this rank.
 
-        One that treats each row by itself has no marks inside; the rules see what others do.
+        Tensors have no marks inside an aggregation that treats each row by itself. Inside other
+        aggregations the rules apply.
         """
         pads = _pads(layer.__class__)
-        is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # of messages
+        is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # take messages
         is_alone = not is_sum and all(map(_is_alone, layer.modules()))
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
@@ -430,15 +438,15 @@ class Distributed(nn.Module):
                 inputs, given = plain(inputs), {k: plain(v) for k, v in given.items()}
                 given["dim_size"] = int.__index__(size) if isinstance(size, Count) else size
             if pads and not all_in([inputs, given], Mark):
-                # of all ranks, as rows are padded to the most edges of one
+                # Rows are padded to the most edges of a row on any rank.
                 most = given["index"].bincount(minlength=1).max()
                 given = {**given, "max_num_elements": int(largest(most, self._graph.transport))}
 
-            def of_rows(x: Tensor) -> Tensor:
+            def mark_rows(x: Tensor) -> Tensor:
                 axis = dim % x.ndim
                 return spread(x, axis, of) if of and x.shape[axis] == of.num_rows else x
 
-            return inputs, given, lambda out: changed(out, Tensor, of_rows)
+            return inputs, given, lambda out: changed(out, Tensor, mark_rows)
 
         return _around(layer, enter)
 
@@ -447,7 +455,13 @@ class Distributed(nn.Module):
     def _dropped(
         self, key: tuple[int, int], x: Tensor, rate: float, number: Tensor | None, draw: int
     ) -> Tensor:
-        """x, with zeros by (number of the entry, column); without numbers as they are counted."""
+        """Return x after dropout, whose mask is a function of (key, draw, entry, column).
+
+        Parameters:
+            key: Seed and step.
+            number: Number of every entry of x; None: their places.
+            draw: Number of the draw in the pass.
+        """
         axis = x.axis if isinstance(x, Spread) else 0
         moved = plain(x).movedim(axis, 0) if x.ndim else x
         if number is None:
@@ -461,7 +475,7 @@ class Distributed(nn.Module):
 
 
 def _fetching(layer: nn.Module, rules: TorchRules, names: str) -> Any:
-    """A hook that brings, in one exchange, what messages read of sources."""
+    """Return a hook that fetches, in one exchange, the tensors of sources that messages read."""
     of_sources = "_j" if getattr(layer, "flow", "") != "target_to_source" else "_i"
     read = sorted({k[:-2] for k in getattr(layer, names, ()) if k.endswith(of_sources)})
 
@@ -477,11 +491,11 @@ def _fetching(layer: nn.Module, rules: TorchRules, names: str) -> Any:
 
 
 State = list[tuple[nn.Module, dict[str, Tensor | None], dict[str, Any]]]
-"""Modules with their buffers and their attributes that are numbers."""
+"""Modules, each with its buffers and its attributes that are numbers."""
 
 
 def _state_of(layer: nn.Module) -> State:
-    """What a layer, and those in it, may change in their forward pass."""
+    """Return the state that a layer and the layers inside it may change in a forward pass."""
     return [
         (
             each,
@@ -493,7 +507,7 @@ def _state_of(layer: nn.Module) -> State:
 
 
 def _cloned(state: State) -> State:
-    """The same with copies of the buffers."""
+    """Return the state with copies of the buffers."""
     return [
         (each, {k: x if x is None else x.detach().clone() for k, x in buffers.items()}, numbers)
         for each, buffers, numbers in state
@@ -501,14 +515,14 @@ def _cloned(state: State) -> State:
 
 
 def _put(state: State) -> None:
-    """Give modules these buffers and numbers; the tensors that they had stay as they are."""
+    """Set buffers and numbers of modules to this state. Their old tensors do not change."""
     for module, buffers, numbers in state:
         module._buffers.update(buffers)
         vars(module).update(numbers)
 
 
 def _constants_of(model: nn.Module) -> dict[str, Any]:
-    """Tensors and arrays that modules have beside parameters and buffers, and floats, by name."""
+    """Return tensors, arrays and floats of modules beside parameters and buffers, by name."""
     return {
         ".".join(map(str, (*filter(None, [name]), each, *path))): x
         for name, layer in model.named_modules()
@@ -524,17 +538,20 @@ def _is_array(x: Any) -> bool:
 
 
 def _stamps(constants: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """What differs once a constant is another object, or was changed in place."""
+    """Return a stamp for every constant; it changes if the constant is replaced or changed."""
     return {name: (id(x), version(x)) for name, x in constants.items()}
 
 
 def _random_state() -> int:
-    """A number that differs once Python or numpy has drawn; of their generators for all."""
+    """Return a number that changes when Python's or numpy's global generator has drawn."""
     return crc32(pickle.dumps((random.getstate(), np.random.get_state())))  # noqa: NPY002  users draw so
 
 
 def _around(layer: nn.Module, enter: Enter) -> list[Any]:
-    """Hooks of a layer: `enter` gives its arguments, and what changes its output after that."""
+    """Return hooks of a layer that change its arguments and its output.
+
+    `enter` returns the new arguments, and a function that maps the output.
+    """
     left: list[Callable[[Any], Any]] = []
 
     def before(_: Any, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
@@ -548,20 +565,20 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
     ]
 
 
-def _as_one_function(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """Arguments of a layer that treats each row by itself, by functions that do not."""
+def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """Enter a layer that treats each row by itself by functions that mix rows; see `_around`."""
     x = next(iter(all_in(inputs, Mark)), None)
     return plain(inputs), given, lambda out: out if x is None else alike(out, x)
 
 
 @cache
 def _pads(kind: type[nn.Module]) -> bool:
-    """Whether an aggregation pads all rows to the most edges of one."""
+    """Return whether an aggregation pads all rows to the most edges of a row."""
     return "max_num_elements" in signature(kind.forward).parameters
 
 
 def _is_alone(layer: Any) -> bool:
-    """Whether a part of an aggregation is known to treat each row by itself."""
+    """Return whether a part of an aggregation is known to treat each row by itself."""
     kind = type(layer)
     *package, module = kind.__module__.split(".")
     is_own = package == ["torch_geometric", "nn", "aggr"] and module != "equilibrium"
@@ -570,10 +587,10 @@ def _is_alone(layer: Any) -> bool:
 
 
 def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
-    """The tensors in a value, with the ways to them.
+    """Return the tensors in a value, with their paths.
 
     Raises:
-        InputError: If an object that is no list, tuple, dict or dataclass has a tensor.
+        InputError: If an object has a tensor and is not a list, tuple, dict or dataclass.
     """
     leaves = [*leaves_of(value)]
     for _, each in leaves:
@@ -586,13 +603,16 @@ def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
     return [(path, each) for path, each in leaves if isinstance(each, Tensor)]
 
 
-def _in_words(path: Path) -> str:
-    """What an argument, or a tensor in it, is called."""
+def _path_text(path: Path) -> str:
+    """Return the name of an argument, or of a tensor in it, in messages."""
     return str(path[0]) + "".join(f"[{key!r}]" for key in path[1:])
 
 
 def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[str]:
-    """What a tensor of this shape may be."""
+    """Return the kinds that a tensor of this shape may have.
+
+    "beyond" is added if it has row numbers beyond this rank's rows.
+    """
     found = []
     if x.ndim and edges is not None:
         if x.ndim == 2 and len(x) == 2 and x.dtype == torch.int64:

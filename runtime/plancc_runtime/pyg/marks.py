@@ -1,9 +1,9 @@
-"""Marks on tensors: which of their axes are rows of the graph, and which numbers name rows.
+"""Marks on tensors: an axis has rows of the graph, or the numbers in a tensor are row numbers.
 
-Marks say of which `TypeRows`: of all vertices, or of the vertices of a type.
+A mark names its `TypeRows`: the rows of all vertices, or of the vertices of a type.
 
-A mark is a class and an attribute, and changes nothing that torch computes: outside of
-`rules.TorchRules` a marked tensor is an ordinary one, and results of functions have no marks.
+A mark is a subclass of Tensor with attributes. It does not change what torch computes: outside of
+`rules.TorchRules` a marked tensor acts like any tensor, and results of functions have no marks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Mark(Tensor):
     """A tensor with a mark."""
 
-    # torch's own way to give a subclass no rules; torch declares a class method
+    # Torch disables a subclass's own rules so; mypy expects a class method.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
@@ -35,16 +35,18 @@ class Mark(Tensor):
         return alike(self, self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Save the plain tensor: the mark is of this run."""
+        """Save the plain tensor: the mark is valid in this run only."""
         return plain(self).__reduce_ex__(protocol)
 
 
 class Spread(Mark):
-    """The entries of the axis `axis` are spread over the ranks, each entry on one rank.
+    """A tensor whose axis `axis` is spread over the ranks, each entry on one rank.
 
     Attributes:
-        of: TypeRows: one for each of them; None: any others, such as one for each local edge.
-        each: Entries for each of these, one after another.
+        axis: The spread axis, from 0.
+        of: Rows that the entries belong to; None: the entries do not belong to rows, such as one
+            entry for each local edge.
+        each: Number of entries for each row, one after another.
     """
 
     axis: int
@@ -53,11 +55,12 @@ class Spread(Mark):
 
 
 class RowNumbers(NamedTuple):
-    """What numbers of rows are.
+    """The meaning of row numbers.
 
     Attributes:
-        of: The rows.
-        is_source: Whether columns of the rows, [own rows | halo rows], are numbered, or own rows.
+        of: The numbered rows.
+        is_source: Whether the numbers count columns, [own rows | halo rows]; else they count own
+            rows.
     """
 
     of: TypeRows
@@ -65,10 +68,10 @@ class RowNumbers(NamedTuple):
 
 
 class EdgeEnds(Mark):
-    """int64[...]: numbers of rows, such as one end of edges; or int64[2, edges]: both ends.
+    """Row numbers: int64[...] for one end of edges, or int64[2, edges] for both ends.
 
     Attributes:
-        ends: What is in each row; of one end alone, once.
+        ends: Meaning of the numbers in each row of the tensor; one item for one end.
         relations: Numbers of the relations that have the edges.
     """
 
@@ -82,28 +85,29 @@ class EdgeEnds(Mark):
 
     @property
     def of(self) -> TypeRows:
-        """The rows of the first end."""
+        """Rows that the first end numbers."""
         return self.ends[0].of
 
     @property
     def source_row(self) -> int:
-        """The row that has sources, of both ends."""
+        """Row of the tensor that has the sources, if it has both ends."""
         return int(self.ends[1].is_source)
 
     @property
     def sources(self) -> TypeRows:
-        """The rows that sources are of."""
+        """Rows that the sources number."""
         return self.ends[self.source_row].of
 
 
 class Message(Spread):
-    """rows[source], or that times `factors`, without numbers until something reads them (`formed`).
+    """rows[source], or rows[source] * factors. `formed` computes the values when they are read.
 
     Attributes:
         rows (Tensor[columns, ...]): Own and halo rows.
-        source: Numbers of columns, one for each edge.
-        factors (Tensor[edges, ...] or None): Numbers of edges, of as many axes as the message.
-        made (Tensor or None): The numbers, once they are formed.
+        source: Column of every edge's source.
+        factors (Tensor[edges, ...] or None): Factors of edges, with as many axes as the message.
+        made (Tensor or None): Values of the message; None until `formed` computes them.
+        versions: Versions of `rows` and `factors` when the message was made.
     """
 
     rows: Tensor
@@ -114,7 +118,7 @@ class Message(Spread):
 
     @classmethod
     def of_rows(cls, rows: Tensor, source: EdgeEnds, factors: Tensor | None = None) -> Message:
-        """A message of no numbers: any kernel refuses its device, if one is given it."""
+        """Return a message without values. Its device is "meta", which every kernel refuses."""
         empty = torch.empty(len(source), *rows.shape[1:], dtype=rows.dtype, device="meta")
         if not torch.is_grad_enabled():
             rows, factors = rows.detach(), None if factors is None else factors.detach()
@@ -123,17 +127,17 @@ class Message(Spread):
         return marked(found, cls, **vars(found), **what, versions=[version(rows), version(factors)])
 
     def read(self) -> tuple[Tensor, Tensor | None]:
-        """The rows and factors; InputError if they have changed since they were taken."""
+        """Return rows and factors; InputError if they changed since the message was made."""
         if [version(self.rows), version(self.factors)] != self.versions:
             raise InputError(
-                "the network changes rows in place between reading and summing them: change a copy"
+                "the network changes rows in place between reading and summing: change a copy"
             )
         return self.rows, self.factors
 
     def formed(self) -> Tensor:
-        """The numbers."""
+        """Return the values, Tensor[edges, ...]; computed once."""
         if self.made is None:
-            with torch.enable_grad():  # what has no gradient is detached
+            with torch.enable_grad():  # rows without gradient are detached already
                 rows, factors = self.read()
                 found = rows.index_select(0, plain(self.source))
                 self.made = found if factors is None else found * factors
@@ -141,23 +145,23 @@ class Message(Spread):
 
 
 def version(x: Any) -> int:
-    """How often a tensor was changed in place, where it tells; 0 of others."""
+    """Return how often a tensor was changed in place; 0 for inference tensors and other objects."""
     return 0 if not isinstance(x, Tensor) or x.is_inference() else x._version
 
 
 class Unknown(Mark):
-    """int64[...]: places among all rows, which no rank knows; whatever reads them is refused."""
+    """int64[...]: places among the rows of all ranks, which no rank knows. Reading is refused."""
 
 
 class Count(int):
-    """The size of a spread axis: tensors that are made with it have such an axis.
+    """The size of a spread axis. A tensor that is made with it has such an axis.
 
-    As a size it is this rank's number; divided by, as a power, compared, printed or as a float it
-    is that of all ranks, which a mean wants.
+    As a size of a tensor it is this rank's number of entries. In quotients, powers, comparisons,
+    texts and as a float it is the number of all ranks, as a mean needs.
 
     Attributes:
-        of: As of `Spread`.
-        total: Returns the number of all ranks. Collective.
+        of: Rows that the entries belong to, or None, as in `Spread`.
+        total: Function that returns the number of all ranks. Collective.
     """
 
     of: TypeRows | None
@@ -172,8 +176,8 @@ class Count(int):
 
     def _refused(self, *_: Any) -> Any:
         raise InputError(
-            "the network computes with this rank's number of rows or edges: only as a size, and "
-            "in products, quotients and powers it is known what is meant"
+            "the network computes with this rank's number of rows or edges: use this number only "
+            "as a size, or in products, quotients and powers"
         )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __floordiv__ = __rfloordiv__ = _refused
@@ -182,74 +186,74 @@ class Count(int):
     __or__ = __ror__ = __and__ = __rand__ = __xor__ = __rxor__ = _refused
 
 
-def _of_total(operation: Callable[..., Any]) -> Callable[..., Any]:
+def _on_totals(operation: Callable[..., Any]) -> Callable[..., Any]:
     return lambda count, *others: operation(count.total(), *map(totals, others))
 
 
-_OF_TOTALS: dict[str, Callable[..., Any]] = {
+_TOTAL_OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: getattr(operator, name) for name in ("truediv", "pow", "eq", "ne", "lt", "le")},
     **{"gt": operator.gt, "ge": operator.ge, "float": float, "bool": bool, "str": str},
     "format": format,
     "rtruediv": lambda total, other: other / total,
     "rpow": lambda total, other: other**total,
 }
-"""Operations that compute with the number of all ranks' rows."""
-for _name, _operation in _OF_TOTALS.items():
-    setattr(Count, f"__{_name}__", _of_total(_operation))
+"""Operations of `Count` that compute with the number of all ranks."""
+for _name, _operation in _TOTAL_OPERATIONS.items():
+    setattr(Count, f"__{_name}__", _on_totals(_operation))
 
 M = TypeVar("M", bound=Mark)
 
 
 def marked(x: Tensor, kind: type[M], **what: Any) -> M:
-    """An alias of x with a mark; the gradient passes."""
+    """Return an alias of x with a mark; gradients pass through it."""
     found = x.as_subclass(kind)
     vars(found).update(what)
     return found
 
 
 def alike(x: Tensor, mark: M, **what: Any) -> M:
-    """An alias of x with the mark of another tensor, but for attributes that are given."""
+    """Return an alias of x with the mark of another tensor, changed by the given attributes."""
     return marked(x, type(mark), **{**vars(mark), **what})
 
 
 def spread(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Spread:
-    """An alias of x, whose axis `axis` (from 0) is marked as spread."""
+    """Return an alias of x, whose axis `axis` (from 0) is marked as spread."""
     return marked(x, Spread, axis=axis, of=of, each=each)
 
 
 def mark_in_place(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Tensor:
-    """Mark the tensor object x itself, which a function has changed in place."""
+    """Mark the tensor object x itself, after a function changed it in place, and return it."""
     x.__class__ = Spread
     vars(x).update(axis=axis, of=of, each=each)
     return x
 
 
 def counted(size: int, of: TypeRows | None, total: Callable[[], int]) -> Count:
-    """The size of an axis that is spread."""
+    """Return the size of a spread axis as a `Count`."""
     found = Count(size)
     found.of, found.total = of, total
     return found
 
 
 def totals(x: Any) -> Any:
-    """x with the number of all ranks for every `Count` in it."""
+    """Return x with every `Count` in it replaced by the number of all ranks."""
     return changed(x, Count, lambda count: count.total())
 
 
 def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
-    """Whether x has one entry for each own row, in this axis if one is given."""
+    """Return whether x has one entry for each own row, in this axis if one is given."""
     if not isinstance(x, Spread):
         return False
     return x.of is not None and x.each == 1 and axis in (None, x.axis)
 
 
 def is_end(x: Any, is_source: bool | None = None) -> TypeGuard[EdgeEnds]:
-    """Whether x is one end of edges: the source, the target, or (None) either."""
+    """Return whether x is one end of edges: sources (True), targets (False) or either (None)."""
     return isinstance(x, EdgeEnds) and len(x.ends) == 1 and is_source in (None, x.ends[0].is_source)
 
 
 def plain(x: Any) -> Any:
-    """x without marks on what is in it; messages with their numbers."""
+    """Return x without marks on the tensors in it; messages are replaced by their values."""
     return changed(
         x,
         Mark,

@@ -1,7 +1,7 @@
-"""What comes from other ranks, differentiably: halo rows, sums and maxima over rows.
+"""Differentiable exchanges with other ranks: halo rows, sums and maxima over rows.
 
-Every rank computes the loss of its rows, and the loss is the sum over ranks. So the gradient of
-a sum over ranks is the sum of what the ranks find.
+Every rank computes the loss of its rows, and the loss is the sum over ranks. So the gradient of a
+sum over ranks is the sum of the ranks' gradients.
 """
 
 from __future__ import annotations
@@ -22,26 +22,30 @@ from plancc_runtime.transport.base import Transport
 
 
 class FetchedColumns:
-    """Own and halo rows of tensors, each fetched once. Collective.
+    """Own and halo rows of tensors; each halo row is fetched once. Collective.
 
-    A type's halo rows that edges of one relation do not read come when edges of another do.
+    Edges of a relation fetch only the halo rows that they read. Edges of another relation fetch
+    missing rows later.
     """
 
     def __init__(self) -> None:
         self._kept: Any = WeakTensorKeyDictionary()  # version, columns, relations of a tensor
 
     def of(self, x: Spread, read: frozenset[int]) -> Tensor:
-        """The rows of x that edges of relations have as sources, at their places among columns.
+        """Return own rows of x and the halo rows that are sources of edges of these relations.
 
-        Tensor[..., num_columns, ...], in the axis of rows; fewer columns where no halo row is here.
+        Tensor[..., num_columns, ...] in the axis of rows; own rows only if no halo row is here.
+
+        Parameters:
+            read: Numbers of the relations.
         """
         self.fetch([x], read)
         return self._found(x)[0]
 
     def fetch(self, tensors: Sequence[Spread], read: frozenset[int]) -> None:
-        """Bring the halo rows of the same rows that relations read, where they are not here yet.
+        """Fetch missing halo rows that relations read, for tensors on the same rows.
 
-        In one exchange, unless dtypes differ, or what is here.
+        One exchange serves all tensors of one dtype that miss the same rows.
         """
         new: dict[Any, dict[int, Spread]] = {}
         for x in tensors:
@@ -52,20 +56,20 @@ class FetchedColumns:
             self._fetch(list(of_kind.values()), read, here)
 
     def _found(self, x: Spread) -> tuple[Tensor, frozenset[int]]:
-        """The columns of x that are here, and the relations that read them."""
+        """Return the columns of x that are here, and the relations whose edges read them."""
         at, columns, read = self._kept.get(x, (None, x, ()))
         if at != version(x) or (
             torch.is_grad_enabled() and x.requires_grad > columns.requires_grad
-        ):  # it changed since, or they came under no_grad
+        ):  # x has changed since, or its columns were fetched under no_grad
             return plain(x), frozenset()
         return columns, read
 
     def forget(self, x: Tensor) -> None:
-        """Drop the rows of x, which has changed."""
+        """Drop the columns of x, since x has changed."""
         self._kept.pop(x, None)
 
     def copy(self) -> FetchedColumns:
-        """The same rows, which stay when these are forgotten."""
+        """Return a copy that keeps columns which this object forgets."""
         found = FetchedColumns()
         found._kept = self._kept.copy()
         return found
@@ -78,26 +82,26 @@ class FetchedColumns:
         if graph.transport.size > 1:
             flat = [_flat(x[: rows.num_rows]) for x in found]
             sent = torch.cat(flat, dim=1)
-            halo = graph.halo(_as_sent(sent, graph)).to(sent.dtype)
+            halo = graph.halo(_sendable(sent, graph)).to(sent.dtype)
             parts = halo.split([each.shape[1] for each in flat], dim=1)
             came = [y.reshape(len(y), *x.shape[1:]) for x, y in zip(found, parts, strict=True)]
             found = [_with_rows(x, y, places, rows) for x, y in zip(found, came, strict=True)]
         for x, columns in zip(tensors, found, strict=True):
             columns = columns.movedim(0, x.axis)
-            if not torch.is_grad_enabled():  # an alias would still say that it requires gradients
+            if not torch.is_grad_enabled():  # an alias would still require gradients
                 columns = columns.detach()
             self._kept[x] = version(x), columns, here | read
 
 
 def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -> Tensor:
-    """x with rows that came at their places among columns; None: behind own rows."""
-    if places is None:  # x may have zeros there
+    """Return x with fetched rows at their places among columns; None: behind own rows."""
+    if places is None:  # x may have rows of zeros behind own rows
         return torch.cat([x[: rows.num_rows], came])
     return with_zeros(x, len(rows.vertices)).index_copy(0, places, came)
 
 
 def with_zeros(x: Tensor, size: int) -> Tensor:
-    """x with rows of zeros behind it, up to `size` rows."""
+    """Return x with rows of zeros behind it, up to `size` rows."""
     return x if len(x) == size else torch.cat([x, x.new_zeros(size - len(x), *x.shape[1:])])
 
 
@@ -105,8 +109,11 @@ def _flat(x: Tensor) -> Tensor:
     return x.reshape(len(x), prod(x.shape[1:]))
 
 
-def _as_sent(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
-    """x in the graph's type, which must hold its numbers, or their `sums`. Collective."""
+def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
+    """Return x in the graph's dtype; InputError if that cannot hold its numbers or `sums`.
+
+    Collective.
+    """
     dtype = graph.resources.dtype
     if x.dtype.is_floating_point:
         if x.dtype.itemsize > dtype.itemsize:
@@ -116,25 +123,25 @@ def _as_sent(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
             )
         return x.to(dtype)
     if x.is_complex():
-        raise InputError("complex numbers travel: compute with `torch.view_as_real` of them")
+        raise InputError("complex numbers cannot travel: use `torch.view_as_real` of them")
     whole = x.long().abs()
     most = whole.sum() if sums else whole.max() if x.numel() else whole.new_zeros(())
     limit = 2**24 if dtype == torch.float32 else 2**53
     if (summed(most, graph.transport) if sums else largest(most, graph.transport)) > limit:
         raise InputError(
-            f"whole numbers above {limit} travel, which {dtype} does not hold: open the plan "
-            "with dtype=torch.float64"
+            f"whole numbers above {limit} cannot travel as {dtype}: open the plan with "
+            "dtype=torch.float64"
         )
     return x.to(dtype)
 
 
 def returned(y: Tensor, axis: int, index: EdgeEnds, largest: bool = False) -> Tensor:
-    """Own rows of y and, added, what other ranks have of them. Collective.
+    """Return own rows of y plus the other ranks' rows for them. Collective.
 
     Parameters:
-        y (Tensor[..., num_columns, ...]): With columns of ``index.of`` as its axis `axis`; those
-            that `index` does not name are 0.
-        largest: The maximum in place of the sum, and without gradient.
+        y (Tensor[..., num_columns, ...]): Its axis `axis` has the columns of ``index.of``; columns
+            that `index` does not contain are 0.
+        largest: Whether to return the maximum instead of the sum, without gradient.
 
     Returns:
         Tensor[..., num_rows, ...]
@@ -144,14 +151,14 @@ def returned(y: Tensor, axis: int, index: EdgeEnds, largest: bool = False) -> Te
     if graph.transport.size > 1:
         if places is not None:
             first = torch.cat([first[: index.of.num_rows], first[places]])
-        sent = _as_sent(_flat(first), graph, sums=not largest)
+        sent = _sendable(_flat(first), graph, sums=not largest)
         flat = (graph.largest_returned if largest else graph.returned)(sent).to(y.dtype)
         first = flat.reshape(len(flat), *first.shape[1:])
     return first.movedim(0, axis)
 
 
 def summed(x: Tensor, transport: Transport) -> Tensor:
-    """The sum of x over the ranks; so is its gradient. Collective."""
+    """Return the sum of x over the ranks. Its gradient is summed over the ranks too. Collective."""
     if x.dtype == torch.bool:
         x = x.long()
     found: Tensor = _Summed.apply(x, transport)
@@ -172,7 +179,7 @@ class _Summed(torch.autograd.Function):
 
 
 def largest(x: Tensor, transport: Transport) -> Tensor:
-    """The maximum of x over the ranks, without gradient. Collective."""
+    """Return the maximum of x over the ranks, without gradient. Collective."""
     found = x.detach().clone(memory_format=torch.contiguous_format)
     transport.allreduce_max(found)
     return found

@@ -30,13 +30,13 @@ from plancc_runtime.transport.base import Transport
 
 
 class OverRanks(TorchFunctionMode):
-    """Functions whose result is of the entries of all ranks.
+    """Functions whose result depends on the entries of all ranks.
 
     Parameters:
-        patterns: Of the graph's edges.
-        mask (callable): From (tensor, rate, numbers of its entries or None, number of the draw) to
+        patterns: Patterns of the graph's edges.
+        mask (callable): Maps (tensor, rate, numbers of its entries or None, number of the draw) to
             the tensor after dropout.
-        num_vertices: Of the graph.
+        num_vertices: Number of vertices of the graph.
     """
 
     def __init__(
@@ -49,18 +49,18 @@ class OverRanks(TorchFunctionMode):
         super().__init__()
         self.transport, self.patterns, self.mask = transport, patterns, mask
         self.columns, self.num_vertices = FetchedColumns(), num_vertices
-        self.calls: list[str] = []  # of functions of rows or edges
-        self.draws = 0  # of masks of dropout
+        self.calls: list[str] = []  # names of called functions of rows or edges
+        self.draws = 0  # number of dropout masks drawn
         self.inside: Any = None  # rows and edges of the HGTConv that runs
         self.edges: EdgeEnds | None = None  # the edges that ends were last taken from
 
-    def _by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
-        """Entries of all ranks, in bins: sources of edges, or groups such as a batch's graphs."""
-        transport, of_rows = self.transport, is_end(index, True)
+    def _reduce_by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
+        """Reduce entries of all ranks in bins: sources of edges, or groups (batched graphs)."""
+        transport, is_source = self.transport, is_end(index, True)
         whole, at = plain(call.args[0]), plain(index)
         src = plain(src) if isinstance(src, Tensor) else whole.new_tensor(src).expand(at.shape)
         shape = list(whole.shape)
-        if of_rows:
+        if is_source:
             shape[dim] = len(index.of.vertices)
         if call.name.startswith("index"):
             at = at.view(-1, *[1] * (src.ndim - dim - 1)).expand_as(src)
@@ -69,14 +69,14 @@ class OverRanks(TorchFunctionMode):
 
         def total(x: Tensor) -> Tensor:
             here = whole.new_zeros(shape).scatter_add(dim, at, x.to(whole.dtype))
-            return returned(here, dim, index) if of_rows else summed(here, transport)
+            return returned(here, dim, index) if is_source else summed(here, transport)
 
         def most(x: Tensor) -> Tensor:
             here = x.new_full(shape, least(x)).scatter_reduce(dim, at, x, "amax")
-            return returned(here, dim, index, True) if of_rows else largest(here, transport)
+            return returned(here, dim, index, True) if is_source else largest(here, transport)
 
         def at_entries(x: Tensor) -> Tensor:
-            x = self.columns.of(spread(x, dim, index.of), index.relations) if of_rows else x
+            x = self.columns.of(spread(x, dim, index.of), index.relations) if is_source else x
             return x.gather(dim, at)
 
         own = call.get(5, "include_self", True)
@@ -92,8 +92,8 @@ class OverRanks(TorchFunctionMode):
             return refuse(call, f"takes '{reduce}' over entries of all ranks")
         return torch.where(count > 0, found, whole)
 
-    def _by_axes(self, call: Call, x: Spread, dims: set[int]) -> Any:
-        """Entries of all ranks, over axes of which one is spread."""
+    def _reduce_axes(self, call: Call, x: Spread, dims: set[int]) -> Any:
+        """Reduce entries of all ranks over axes, one of which is spread."""
         name, axes, whole = call.name, tuple(sorted(dims)), plain(x)
         flag = next((k for k in call.args[1:] if isinstance(k, bool)), None)
         keep = bool(call.get({"var": 3, "std": 3, "norm": 3}.get(name, 2), "keepdim", False))
@@ -112,31 +112,34 @@ class OverRanks(TorchFunctionMode):
             wanted = bins.total(whole.bool() == (name == "any")) > 0
             found = wanted if name == "any" else ~wanted
         elif name == "norm":
-            refuse(call, "takes another norm than the root of the sum of squares")
+            refuse(call, "computes a norm other than the root of the sum of squares")
         else:
             with_places = name in ("max", "min") and call.get(1, "dim") is not None
             pick = partial(self._first, call, x, bins) if with_places else None
             found = extreme(whole, name, bins, pick)
         found = found if keep else found.squeeze(axes)
-        if name in ("max", "min") and call.get(1, "dim") is not None:  # with places, unknown here
+        if name in ("max", "min") and call.get(1, "dim") is not None:  # no rank knows the places
             kind = type(torch.zeros(1).max(0) if name == "max" else torch.zeros(1).min(0))
             return kind((found, marked(torch.full_like(found, -1, dtype=torch.int64), Unknown)))
         return found
 
     def _first(self, call: Call, x: Spread, bins: Bins, ties: Tensor) -> Tensor:
-        """Which of equal extremes is the first in one process: its place has the gradient."""
+        """Return which of equal extremes is the first in one process; it gets the gradient."""
         number = self._numbers(x)
         at = [-1 if k == x.axis else 1 for k in range(x.ndim)]
         order = torch.zeros(1).long() if number is None else -number.view(at)
         order = torch.where(ties, order, least(order))
         ties = ties & (order == bins.most(order))
         if (bins.total(ties) > 1).any():
-            refuse(call, "has equal extremes, and torch gives the gradient to the first")
+            refuse(call, "has equal extremes, and torch gives the gradient to the first of them")
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:
-        """int64[entries]: ascending in one process, and alike on any number of ranks: of vertices,
-        or of edges, by target and source; None: of neither."""
+        """Return a number for every entry that does not depend on the ranks: int64[entries].
+
+        Numbers ascend in one process. Rows have their vertices as numbers, edges a number made of
+        target and source. None if the entries are neither rows nor edges.
+        """
         of, edges = x.of, self.edges
         if of is not None and is_rows(x):
             return of.vertices[: of.num_rows]
@@ -147,7 +150,7 @@ class OverRanks(TorchFunctionMode):
         return edges.sources.vertices[ends[row]] + self.num_vertices * target
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:
-        """One bin for all entries along axes."""
+        """Return bins that each hold all entries along these axes."""
         transport = self.transport
 
         def most(x: Tensor) -> Tensor:
@@ -158,11 +161,14 @@ class OverRanks(TorchFunctionMode):
         return Bins(lambda x: summed(x.sum(axes, keepdim=True), transport), most, lambda x: x)
 
     def _total(self, size: int, of: TypeRows | None) -> int:
-        """Entries of all ranks, of which this one has `size`. Collective but for rows."""
+        """Return the number of entries on all ranks; this rank has `size`.
+
+        Collective if `of` is None.
+        """
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
-        """Entries of all ranks in these axes."""
+        """Return the number of entries of all ranks along these axes."""
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
@@ -175,7 +181,7 @@ class OverRanks(TorchFunctionMode):
 
     def _batch_norm(self, call: Call, x: Spread) -> Tensor:
         if x.axis == 1 and x.ndim > 1:
-            refuse(call, "takes rows for channels")
+            refuse(call, "takes rows as channels")
         if not call.get(5, "training", False):
             return alike(call.run(), x)
         return self._normalized(call, x, (0, *range(2, x.ndim)))
@@ -186,11 +192,11 @@ class OverRanks(TorchFunctionMode):
         ):
             return alike(call.run(), x)
         if x.axis < 2 or x.shape[0] != 1:
-            refuse(call, "takes statistics of this rank")
+            refuse(call, "computes statistics of this rank's entries")
         return self._normalized(call, x, (0, *range(2, x.ndim)))
 
     def _normalized(self, call: Call, x: Spread, axes: tuple[int, ...]) -> Tensor:
-        """(x - mean) / sqrt(variance + eps), both over all ranks, by channel (axis 1)."""
+        """Return (x - mean) / sqrt(variance + eps) by channel (axis 1), over all ranks."""
         scale, shift = call.get(3, "weight"), call.get(4, "bias")
         momentum, eps = call.get(6, "momentum", 0.1), call.get(7, "eps", 1e-5)
         mean, variance = self._mean(x, axes), self._variance(x, axes, 0)
@@ -207,12 +213,12 @@ class OverRanks(TorchFunctionMode):
 
 
 class Bins(NamedTuple):
-    """Entries of all ranks in bins.
+    """Maps between the entries of all ranks and bins of entries.
 
     Attributes:
-        total (callable): From entries to the sum of every bin, differentiably.
-        most (callable): From entries to the largest of every bin.
-        at (callable): From bins to that of every entry.
+        total (callable): Maps entries to the sum of every bin, differentiably.
+        most (callable): Maps entries to the largest entry of every bin.
+        at (callable): Maps values of bins to the value of every entry's bin.
     """
 
     total: Callable[[Tensor], Tensor]
@@ -228,16 +234,18 @@ def extreme(
     base: Tensor | None = None,
     own: bool = False,
 ) -> Tensor:
-    """The largest ("max" in its name) or least of every bin.
+    """Return the largest (if `name` contains "max") or least entry of every bin.
 
-    Its gradient goes to all that are, in equal shares, or to the ones that `pick` leaves.
+    Equal extremes share the gradient equally; with `pick`, only the entries that it selects do.
 
     Parameters:
-        base: What is in the bins beforehand; part of them if `own`. torch counts it among those
-            that share a gradient even where it is none.
+        pick: Maps bool[entries], which are extremes, to those that get the gradient.
+        base: Numbers in the bins beforehand. torch counts an equal `base` among the entries that
+            share the gradient, also without `own`.
+        own: Whether `base` is one of the entries.
     """
     sign = 1 if "max" in name else -1
-    wide = x.detach() if x.is_floating_point() else x.long()  # which holds their negatives
+    wide = x.detach() if x.is_floating_point() else x.long()  # int64 holds the negatives too
     best = (sign * bins.most(sign * wide)).to(x.dtype)
     if base is not None and own:
         best = (torch.maximum if sign > 0 else torch.minimum)(best, base.detach())
@@ -254,7 +262,7 @@ def extreme(
 
 
 def root(x: Tensor) -> Tensor:
-    """The square root; its gradient at 0 is 0, as of `std` and `norm`."""
+    """Return the square root; its gradient at 0 is 0, like that of `std` and `norm`."""
     return torch.where(x > 0, x, 1).sqrt() * (x > 0)
 
 
@@ -263,5 +271,5 @@ def least(x: Tensor) -> float:
 
 
 def with_gradient(value: Tensor, like: Tensor) -> Tensor:
-    """`value` with the gradient of `like`."""
+    """Return `value` with the gradient of `like`."""
     return torch.where(value == like, like, like + (value - like).detach())

@@ -1,4 +1,4 @@
-"""A class of the user's in the place of `nn.network.Network`: a run calls either alike."""
+"""Networks of the user's own class, with the interface of `nn.network.Network`."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from plancc_runtime.typed import TypedGraph
 
 
 class OwnNetwork(Network):
-    """A network of a user's class; parameters as of `Network`.
+    """A network of a user's class. The parameters are those of `Network`.
 
     Attributes:
         dims: Widths of features and outputs.
         model: The object of the user's class.
-        recompute: As of `Distributed`.
+        recompute: Whether the backward pass computes message-passing layers again.
 
     Raises:
         InputError: If the class cannot be found or made.
@@ -57,7 +57,7 @@ class OwnNetwork(Network):
         self.options, self.dims, self._seed = options, [dims[0], dims[-1]], seed
         self.convs, self.recompute = (), False
         random = np.random.default_rng(seed)
-        with LOCK:  # torch's own decoders draw too, before they get numbers of `random`
+        with LOCK:  # making a decoder draws from torch's generator
             self.model = _made(options, self.dims, seed)
             self.decoder = DECODERS[options.decoder](dims[-1], random) if options.decoder else None
         self.to(dtype)
@@ -72,11 +72,13 @@ class OwnNetwork(Network):
         step: int = 0,
         kept: dict[int, Tensor] | None = None,
     ) -> Tensor:
-        """Outputs of own rows; parameters of `Network.forward`, and the graph is the first.
+        """Return the outputs of own rows. The parameters are those of `Network.forward`.
+
+        Only the first graph is used.
 
         Raises:
-            InputError: For an error of the class, with its traceback as a note, and for outputs of
-                another shape. As `Distributed`.
+            InputError: If the class raises an error, which is added as a note, or returns outputs
+                of another shape; see also `distributed`.
         """
         union, name = graphs[0], self.options.model
         assert isinstance(union, EdgeGraph)
@@ -99,7 +101,7 @@ class OwnNetwork(Network):
         if not isinstance(out, Tensor) or out.shape != (rows, width):
             found = f"shape {[*out.shape]}" if isinstance(out, Tensor) else type(out).__name__
             raise InputError(
-                f"`model` {name}: its forward returns {found}, and needed is a tensor of shape "
+                f"`model` {name}: its forward returns {found}, but must return a tensor of shape "
                 f"{[rows, width]}, a row of {width} for each vertex{of}"
             )
         if not isinstance(graph, TypedGraph):
@@ -107,22 +109,33 @@ class OwnNetwork(Network):
         others = {k: out.new_zeros(graph.num_rows(k), width) for k in graph.types.names}
         return torch.cat([*(others | {target: out}).values()])
 
+    def backward(self, loss: Tensor) -> None:
+        """Run the backward pass of this rank's share of the loss. Collective.
+
+        Raises:
+            InputError: For an error that is not raised in this package, with its traceback as a
+                note.
+        """
+        file = file_of(type(self.model))
+        with users_errors(f"`model` {self.options.model}: its backward pass fails", file, True):
+            loss.backward()
+
     def seen(self, union: EdgeGraph) -> EdgeGraph | TypedGraph:
-        """The graph as the class takes it. Collective."""
+        """Return the graph in the form that the class takes: typed or plain. Collective."""
         is_typed = union.types is not None and is_by_type(type(self.model))
         return TypedGraph(cast(Graph, union)) if is_typed else union
 
     def arguments(self, graph: EdgeGraph | TypedGraph) -> dict[str, Any]:
-        """What `forward` takes of the graph beside the features, by name. Collective.
+        """Return the arguments of `forward` from the graph, without the features. Collective.
 
         Raises:
-            InputError: If it needs what the plan lacks.
+            InputError: If `forward` needs an argument that the plan lacks.
         """
         union, kind = graph.union if isinstance(graph, TypedGraph) else graph, type(self.model)
         there = available(union.plan_header, union.block, kind)
         names = forward_arguments(self.options.model, kind, there)
         given = {name: getattr(graph, name) for name in names}
-        if "edge_type" in given:  # weights that are read may number relations otherwise
+        if "edge_type" in given:  # weights from a file may number relations in another order
             assert union.types is not None
             relations = TypesOfNetwork.parse(self.options.types).relations
             numbers = torch.tensor([relations.index(each) for each in union.types.relations])
@@ -130,7 +143,7 @@ class OwnNetwork(Network):
         return given
 
     def features(self, graph: EdgeGraph | TypedGraph, x: Tensor) -> Any:
-        """Features x of all own rows as the class takes them: by type, each with its width."""
+        """Return features x of own rows as the class takes them: x, or a dict by type."""
         if not isinstance(graph, TypedGraph):
             return x
         widths = self.options.types["widths"]
@@ -138,16 +151,19 @@ class OwnNetwork(Network):
 
     @property
     def draws(self) -> bool:
-        """True: dropout and norms of the class are not known."""
+        """True, since dropout and norms of the class are unknown."""
         return True
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
-        """No steps: what the class moves is counted as it moves."""
+        """Return no steps: the words of the class are counted when they are sent."""
         return BothWays((), ())
 
 
 def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
-    """An object of the class, by torch's generator at this seed, which then stands as before."""
+    """Return an object of the class, made with torch's generator at this seed.
+
+    The state of the generator is restored.
+    """
     name, kind = options.model, class_of(options.model)
     widths: list[Any] = [*dims]
     of_graph = dict[str, Any]()
@@ -158,7 +174,7 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
         widths[0] = dict(types.widths) if is_by_type(kind) else dims[0]
     given = constructor_options(name, kind, options.conv, widths, of_graph)
     with LOCK, torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # and no GPU's
+        torch.default_generator.manual_seed(seed)  # generators of GPUs are not seeded
         with users_errors(f"`model` {name}: cannot be made", file_of(kind)):
             model = kind(**given)
             if any(map(is_lazy, model.parameters())):
@@ -167,7 +183,7 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
         if is_lazy(value):
             raise InputError(
                 f"`model` {name}: '{parameter}' has no size yet: let its constructor take "
-                "in_channels and out_channels, which the plan gives"
+                "in_channels and out_channels, whose values the plan gives"
             )
     return model
 
@@ -175,10 +191,11 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
 def _give_sizes(
     model: nn.Module, width: int | Mapping[str, int], relations: Sequence[Relation]
 ) -> None:
-    """Run a row of each type without edges, by which PyTorch Geometric's lazy layers get sizes.
+    """Run the model on one row of each type without edges, so that its lazy layers get sizes.
 
     Parameters:
-        width: Of the features; by type where `forward` takes these in a dict.
+        width: Width of the features; widths by type if `forward` takes features in a dict.
+        relations: Relations of the graph.
     """
     without = {"index": torch.zeros(2, 0).long(), "type": torch.zeros(0).long()}
     without["weight"] = torch.zeros(0)
@@ -195,7 +212,7 @@ def _give_sizes(
 
 
 def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]:
-    """What of `own_class.OF_GRAPH` a plan has for a class."""
+    """Return the names in `own_class.INPUTS` that a plan has for a class."""
     by_type = is_by_type(model)
     there = {
         "edge_index": header.types is not None or not by_type,
@@ -207,7 +224,7 @@ def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]
 
 
 def check_own(network: Network, union: Graph, x: Tensor) -> Agreement:
-    """`check` of a network of a class of the user's, called with features x. Collective."""
+    """Return `check` of a network of a user's class on features x. Collective."""
     assert isinstance(network, OwnNetwork)
     model, graph = network.model, network.seen(union)
     first = next(iter(signature(model.forward).parameters))

@@ -1,7 +1,8 @@
-"""Messages that are summed by sparse products, which form no number for each edge and column.
+"""Sums of messages as sparse products, which need no memory for each edge and column.
 
-A row of a source that a network takes by `index_select`, as PyTorch Geometric does, is a
-`marks.Message`; times numbers of edges it is another one. Its sum at targets is a product.
+If a network takes the rows of sources by `index_select`, as PyTorch Geometric does, the result is a
+`marks.Message`. A message times factors of edges is a message again. The sum of a message at the
+targets is a sparse product.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from plancc_runtime.pyg.marks import EdgeEnds, Message, Spread, is_end, is_rows,
 
 
 def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
-    """Whether ``x.index_select(dim, index)`` is a message that products serve."""
+    """Return whether ``x.index_select(dim, index)`` is a message that products can sum."""
     return (
         is_rows(x, 0)
         and dim == 0
@@ -28,17 +29,18 @@ def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
         and index.ndim == 1
         and x.of == index.of
         and x.ndim > 1
-        and prod(x.shape[1:]) > 0  # rows or none: alike on all ranks
+        and prod(x.shape[1:]) > 0  # without len(x): all ranks must decide alike
         and x.dtype in (torch.float32, torch.float64)
         and x.device.type == "cpu"
-        and not x.is_inference()  # whose changes nobody counts
+        and not x.is_inference()  # inference tensors do not count their changes
     )
 
 
 def times_message(x: Any, y: Any) -> Message | None:
-    """The product of a message and numbers of its edges; None if products do not serve it.
+    """Return a message times factors of its edges; None if products cannot sum the result.
 
-    The numbers have as many axes as the message, the first ones of its sizes, the others of 1.
+    The factors must have as many axes as the message. Their first sizes must equal the message's,
+    and the other sizes must be 1.
     """
     message, values = (x, y) if isinstance(x, Message) else (y, x)
     if (
@@ -59,7 +61,7 @@ def times_message(x: Any, y: Any) -> Message | None:
 
 
 def is_message_sum(call: Call) -> bool:
-    """Whether a function adds all of a message at targets of its edges."""
+    """Return whether a call adds a whole message at the targets of its edges."""
     out, index = call.args[0], call.get(2, "index")
     src = call.get(3, "source" if "index" in call.name else "src")
     return (
@@ -76,7 +78,10 @@ def is_message_sum(call: Call) -> bool:
 
 
 class _KeptPattern(NamedTuple):
-    """A pattern of edges, copies of their ends, and their order by targets; None: as they are."""
+    """A pattern of edges, with copies of their ends, and their order by target.
+
+    `order` is None if the edges are sorted by target.
+    """
 
     ends: Tensor
     pattern: Pattern
@@ -84,7 +89,7 @@ class _KeptPattern(NamedTuple):
 
 
 class Patterns:
-    """Patterns of edges in a forward pass; patterns of the last pass are kept for the next."""
+    """Patterns of edges in a forward pass; patterns of the last pass are kept for the next pass."""
 
     def __init__(self) -> None:
         self._last: list[_KeptPattern] = []
@@ -95,7 +100,7 @@ class Patterns:
         self._last, self._now = self._now, []
 
     def total(self, message: Message, targets: EdgeEnds) -> Tensor:
-        """The sum of a message at every own row: Tensor[num_rows, ...]."""
+        """Return the sum of a message at every own row: Tensor[num_rows, ...]."""
         rows, factors = message.read()
         at = plain(targets).flatten(1)[:, 0] if targets.ndim > 1 else plain(targets)
         ends = torch.stack([plain(message.source), at])

@@ -1,10 +1,10 @@
-"""What functions of torch do where axes of tensors are rows of a graph that ranks share.
+"""Rules for torch's functions on tensors whose axes are rows of a graph that ranks share.
 
 While a network runs, `TorchRules` sees every call of torch. A function that treats each row by
-itself runs as it is, and its result is marked. Sources index own and halo rows, which
-are fetched; sums by sources return to the owners; sums, means and maxima over rows or edges are of
-all ranks. Whatever else reads marked tensors is refused: its result would depend on the number of
-ranks without a word.
+itself runs unchanged, and its result is marked. Sources index own and halo rows, so the halo rows
+are fetched. Sums by sources return to the owners. Sums, means and maxima over rows or edges cover
+all ranks. Any other function of marked tensors is refused, since its result would silently depend
+on the number of ranks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
-    """The rules while a network runs; parameters as of `OverRanks`."""
+    """The rules while a network runs. The parameters are those of `OverRanks`."""
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -76,7 +76,7 @@ class TorchRules(OverRanks):
             elif not found and name in ("expand", "repeat", "broadcast_to"):
                 return self._made(call)
             elif not found or name not in calls.SIZED:
-                refuse(call, "makes numbers of this rank's rows")
+                refuse(call, "makes row numbers of this rank")
             if not found:
                 return call.run()
         if Unknown in kinds:
@@ -99,9 +99,10 @@ class TorchRules(OverRanks):
         return self._call_on_spread(call, found)
 
     def _call_on_messages(self, call: Call) -> Any:
-        """Functions of messages: a product with numbers of edges, or a sum at targets, forms none.
+        """Run a function of messages.
 
-        Others are given the numbers, or rows of the same kind where these do not matter.
+        A product with factors of edges, and a sum at targets, compute no values of the message.
+        Other functions get the values, or the rows if they ask only for type or device.
         """
         if call.name in calls.SIZES:
             return self._sizes(call, call.args[0])
@@ -124,24 +125,24 @@ class TorchRules(OverRanks):
         return self.__torch_function__(call.func, None, args, kwargs)
 
     def _on_any(self, found: Tensor) -> bool:
-        """Whether anything is true on any rank. Collective."""
+        """Return whether any entry is true on any rank. Collective."""
         return bool(summed(found.any().long(), self.transport) > 0)
 
     def _sizes(self, call: Call, x: Any) -> Any:
-        """The shape of a tensor with a mark, or its length in one axis or in all."""
+        """Return the shape of a marked tensor, its size in one axis, or its number of entries."""
         here, of = x.shape[x.axis], x.of if is_rows(x) else None
         others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
         if call.name == "numel":
             return counted(here * others, None, lambda: self._total(here, of) * others)
         if call.name == "__len__" and x.axis == 0:
-            refuse(call, "counts this rank's rows or edges (`size(0)` divides as that of all)")
+            refuse(call, "counts this rank's rows or edges (as a divisor, use `size(0)`)")
         size = counted(here, of, lambda: self._total(here, of))
         sizes = [*x.shape[: x.axis], size, *x.shape[x.axis + 1 :]]
         dim = {"size": call.get(1, "dim"), "__len__": 0}.get(call.name)
         return torch.Size(sizes) if dim is None else sizes[dim]
 
     def _copied(self, call: Call, x: Tensor) -> Any:
-        """A copy, perhaps of another type; numbers of rows stay what they are."""
+        """Return a copy, perhaps of another type, with the mark; row numbers keep their type."""
         out = call.run()
         if isinstance(x, EdgeEnds) and out.dtype != x.dtype:
             refuse(call, calls.ENDS)
@@ -150,7 +151,7 @@ class TorchRules(OverRanks):
         return alike(out, x)
 
     def _made(self, call: Call) -> Any:
-        """New tensors, spread where their size says so; or the numbers of all own rows."""
+        """Make a tensor; it is spread if a size is a `Count`. `arange` may number all own rows."""
         sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]
         flat = [k for each in sizes for k in (each if isinstance(each, list | tuple) else [each])]
         numbers, found = [k for k in flat if isinstance(k, int)], call.run()
@@ -160,11 +161,11 @@ class TorchRules(OverRanks):
         if call.name == "arange":
             of, begins = counts[0].of, call.args[:-1] in ((), (0,)) and "step" not in call.kwargs
             if of is None or not begins or call.args[-1:] != (counts[0],):
-                refuse(call, "makes numbers of this rank's rows")
+                refuse(call, "makes row numbers of this rank")
             return marked(found, EdgeEnds, ends=(RowNumbers(of, False),))
         places = [k for k, each in enumerate(numbers[: found.ndim]) if isinstance(each, Count)]
         if len(counts) > 1 or not places:
-            refuse(call, "has two axes of rows or edges, or numbers of this rank's rows")
+            refuse(call, "makes two axes of rows or edges, or row numbers of this rank")
         [place] = places
         old = place - len(numbers) + call.args[0].ndim if call.name == "repeat" else 0
         if call.name == "repeat" and old >= 0 and call.args[0].shape[old] != 1:
@@ -181,7 +182,7 @@ class TorchRules(OverRanks):
             refuse(call, "changes its argument in place")
         number = self._numbers(x) if isinstance(x, Spread) else None
         if isinstance(x, Spread) and number is None:
-            refuse(call, "drops some of what has neither an entry per row nor per edge")
+            refuse(call, "drops entries that are neither entries per row nor entries per edge")
         self.draws += 1
         found = self.mask(x, rate, number, self.draws - 1)
         return alike(found, x) if isinstance(x, Spread) else found
@@ -189,7 +190,7 @@ class TorchRules(OverRanks):
     # Ends of edges
 
     def _call_on_ends(self, call: Call, found: Sequence[Mark]) -> Any:
-        """Functions of one end of edges or of both, where these are no index."""
+        """Run a function of one or both ends of edges that does not use them as an index."""
         name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds))
         ends = [*x.ends]
         if name in ("eq", "ne") and all(map(is_end, call.args)):
@@ -198,10 +199,10 @@ class TorchRules(OverRanks):
         if name == "max" and len(call.args) == 1 and not call.kwargs:
             of = _only(call, (end.of for end in ends))
             assert of is not None
-            # PyTorch Geometric makes a size of it, others may divide by it
+            # PyTorch Geometric makes a size of the maximum; other code may divide by it.
             if not str(_getframe(2).f_globals.get("__name__")).startswith("torch_geometric."):
                 refuse(call, f"{calls.ENDS} (the number of rows is `x.size(0)`)")
-            return plain(x).new_tensor(of.num_rows - 1)  # vertices that it may index
+            return plain(x).new_tensor(of.num_rows - 1)  # the last row that may be indexed
         if name in ("cat", "stack"):
             return self._joined_ends(call, call.args[0])
         if name in ("unbind", "__iter__") and len(ends) == 2:
@@ -214,7 +215,10 @@ class TorchRules(OverRanks):
         return _with_ends(call, call.run(), ends, x.relations)
 
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
-        """One end below another, or ends behind ends: sources where any are, as own rows may be."""
+        """Stack one end below another, or append ends to ends.
+
+        The result has sources if any part has sources, since own rows may be sources.
+        """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)
         of_parts = [each.ends for each in parts]
@@ -230,7 +234,7 @@ class TorchRules(OverRanks):
         return _with_ends(call, call.run(), ends, relations)
 
     def _index_ends(self, call: Call, x: EdgeEnds, key: Any) -> Tensor:
-        """Part of the edges, or of their ends."""
+        """Return some of the edges, or one of their ends."""
         keys = key if isinstance(key, tuple) else (key,)
         ends, others = [*x.ends], [*keys]
         if len(ends) == 2:
@@ -273,7 +277,7 @@ class TorchRules(OverRanks):
         return refuse(call, "picks entries by several indices")
 
     def _masked(self, call: Call, x: Tensor, mask: Spread) -> Tensor:
-        """Entries where a mask of the first axes, one of them spread, is true."""
+        """Return the entries at which a mask of the first axes, one of them spread, is true."""
         if (
             not isinstance(x, Spread)
             or (x.axis, x.of, x.each) != (mask.axis, mask.of, mask.each)
@@ -286,17 +290,17 @@ class TorchRules(OverRanks):
         return alike(found, x, axis=0) if whole else spread(found, 0, None)
 
     def _at(self, call: Call, x: Any, dim: int, index: Any) -> Tensor:
-        """``x.index_select(dim, index)``, for an index of any number of axes if `dim` is 0."""
+        """Return ``x.index_select(dim, index)``; the index may have any axes if `dim` is 0."""
         along = isinstance(x, Spread) and x.axis == dim
         if is_end(index, True):
             if not is_rows(x, dim) or x.of != index.of:
                 shape = [*x.shape]
-                refuse(call, f"takes by sources of a tensor {shape} that has no axis of their rows")
+                refuse(call, f"takes sources of a tensor {shape} that has no axis of their rows")
             x = self.columns.of(x, index.relations)
         elif along != is_end(index, False) or (along and not (is_rows(x) and x.of == index.of)):
             refuse(call, "picks entries by number")
         if isinstance(x, Spread) and isinstance(index, Spread):
-            refuse(call, "takes all rows or edges for each of them")
+            refuse(call, "pairs every row or edge with all rows or edges")
         taken, at = plain(x), plain(index)
         found = taken[at] if dim == 0 and at.ndim != 1 else taken.index_select(dim, at)
         if isinstance(index, Spread):
@@ -306,7 +310,7 @@ class TorchRules(OverRanks):
         return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
-        """Indices that leave the spread axis whole, or take edges by a stride."""
+        """Index a spread tensor by keys that keep the spread axis whole, or stride over edges."""
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, Mark) for k in keys):
             refuse(call, "picks entries by number")
@@ -327,7 +331,7 @@ class TorchRules(OverRanks):
         return self._row_by_row(taken, [x])
 
     def _check_stride(self, call: Call, x: Spread, at: Any) -> None:
-        """Refuse, unless every row has a multiple of the stride of edges, one after another."""
+        """Refuse the call unless every row has a multiple of `step` edges, one after another."""
         edges = self.edges
         if (
             edges is None
@@ -344,7 +348,7 @@ class TorchRules(OverRanks):
             refuse(call, "picks some of the entries")
 
     def _set(self, call: Call) -> None:
-        """``x[key] = value``: of columns, of edges by stride, by a mask, or at own rows."""
+        """Run ``x[key] = value`` for columns, edges by stride, a mask, or own rows."""
         x, key, value = call.args
         keys = key if isinstance(key, tuple) else (key,)
         first = keys[0]
@@ -364,7 +368,7 @@ class TorchRules(OverRanks):
         call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
-        """Sums, means and extremes by an index: of edges at one end, or of entries in groups."""
+        """Run sums, means and extremes by an index: of edges at an end, or of entries in groups."""
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
         src = call.get(3, "source" if base.startswith("index") else "src")
@@ -374,13 +378,13 @@ class TorchRules(OverRanks):
         if is_end(index) and (
             out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
         ):
-            refuse(call, "puts edges to entries that are not rows of their ends")
+            refuse(call, "scatters edges to entries that are not rows of their ends")
         if isinstance(src, Message):
             found = plain(out) + self.patterns.total(src, index)
         elif is_end(index, False):
             found = call.run()
         elif is_end(index) or any(isinstance(k, Spread) and k.axis == dim for k in (index, src)):
-            found = self._by_index(call, dim, index, src, reduce)
+            found = self._reduce_by_index(call, dim, index, src, reduce)
             if not is_end(index):
                 return out.copy_(found) if in_place else found
         elif isinstance(out, Spread) and out.axis == dim:
@@ -398,7 +402,7 @@ class TorchRules(OverRanks):
     # Rows and entries of edges
 
     def _call_on_spread(self, call: Call, found: list[Spread]) -> Any:
-        """Functions of entries that are spread."""
+        """Run a function of spread tensors."""
         name, x = call.name, found[0]
         if name in calls.SPECIAL:
             return getattr(self, f"_{name}")(call, x)
@@ -406,25 +410,25 @@ class TorchRules(OverRanks):
         if name in calls.ALONG and not of_two:
             axes = call.dims(*calls.ALONG[name], x.ndim)
             if x.axis in axes and name in calls.SUMS:
-                return self._by_axes(call, x, axes)
+                return self._reduce_axes(call, x, axes)
             if x.axis in axes and name == "cat":
                 return self._joined(call, found)
             if x.axis in axes:
                 refuse(call, "goes along all rows or edges")
-        elif not (name in calls.BY_ROW or beyond_pointwise(call) <= calls.KEEP_ROWS):
+        elif not (name in calls.ROW_BY_ROW or beyond_pointwise(call) <= calls.KEEP_ROWS):
             refuse(call, "is not known to treat each row by itself")
         return self._row_by_row(call, found)
 
     def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
-        """What a function returns that treats each row by itself; or a product over all rows."""
+        """Run a function that treats each row by itself, or a product that sums over all rows."""
         of = _only(call, (each.of for each in found))
         places = places_of_rows(call)
         if places is None:
-            call.run()  # which says it if the shapes do not fit at all
+            call.run()  # raises torch's error if the shapes do not fit
         if places == [] and call.name in calls.PRODUCTS:
             return summed(call.run(), self.transport)
         if not places:
-            refuse(call, "mixes rows or edges, or reads numbers that are not known to be of them")
+            refuse(call, "mixes rows or edges, or reads tensors that may have other entries")
         out = call.run()
         if out is call.args[0]:
             self.columns.forget(out)
@@ -434,7 +438,7 @@ class TorchRules(OverRanks):
         return made[0] if isinstance(out, Tensor) else type(out)(made)
 
     def _joined(self, call: Call, found: list[Spread]) -> Tensor:
-        """Entries of edges behind others."""
+        """Concatenate tensors along their axis of rows or edges."""
         x, parts = found[0], call.args[0]
         if len(found) < len(parts):
             refuse(call, "puts entries behind rows or edges")
@@ -448,7 +452,7 @@ class TorchRules(OverRanks):
         given = call.get(1, "dim") is not None
         dims = call.dims(1, None, x.ndim)
         if given and x.axis in dims:
-            refuse(call, "leaves out the axis of rows or edges")
+            refuse(call, "drops the axis of rows or edges")
         left = tuple(k for k in dims - {x.axis} if x.shape[k] == 1)
         return alike(plain(x).squeeze(left), x, axis=x.axis - sum(k < x.axis for k in left))
 
@@ -465,7 +469,7 @@ class TorchRules(OverRanks):
     def _unique(self, call: Call, x: Spread) -> Tensor:
         asked = [*call.args[2:], *(v for k, v in call.kwargs.items() if k != "sorted")]
         if x.is_floating_point() or any(each not in (False, None) for each in asked):
-            refuse(call, "tells more of values than which whole numbers there are")
+            refuse(call, "asks for more than the distinct whole numbers")
         lists = self.transport.gather(plain(x).unique().tolist())
         return plain(x).new_tensor(sorted({each for of_rank in lists for each in of_rank}))
 
@@ -482,7 +486,7 @@ class TorchRules(OverRanks):
 
 
 def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
-    """The rows that all are of; None if some are of no rows."""
+    """Return the `TypeRows` that all arguments have; None if some have none."""
     first, *others = rows
     if all(each is first for each in others):
         return first
@@ -500,7 +504,10 @@ def _joined_end(call: Call, ends: Sequence[RowNumbers]) -> RowNumbers:
 def _with_ends(
     call: Call, x: Tensor, ends: Sequence[RowNumbers], relations: frozenset[int]
 ) -> Tensor:
-    """The mark of one end, or of both: with sources, or own rows in their place, in one row."""
+    """Return x marked as one end or as both ends of edges.
+
+    Of both ends, one row must have targets. The other row has sources; own rows count as sources.
+    """
     if len(ends) != 1:
         row = int(ends[1].is_source)
         if x.shape[:-1] != (2,) or len(ends) > 2 or ends[1 - row].is_source:
@@ -510,6 +517,6 @@ def _with_ends(
 
 
 def _is_whole(key: Any) -> bool:
-    """Whether an index takes all of an axis, on every rank."""
+    """Return whether an index takes a whole axis on every rank."""
     start = isinstance(key, slice) and key.start in (None, 0) and key.step in (None, 1)
     return start and (key.stop is None or isinstance(key.stop, Count))

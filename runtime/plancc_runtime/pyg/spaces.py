@@ -1,4 +1,4 @@
-"""Rows of a graph or of one of its types, as a network computes on them, and edges between them."""
+"""Rows of a graph or of one of its types, and edges between rows, for networks of PyTorch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plancc_runtime.pyg.marks import EdgeEnds, RowNumbers, marked
 from plancc_runtime.typed import TypedGraph
 
 Key = str | tuple[str, ...]
-"""What names rows or edges in arguments that are dicts: a type or a relation."""
+"""Key of rows or edges in arguments that are dicts: a type or a relation."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,9 @@ class TypeRows:
     """This rank's rows of all vertices or of one type. Columns are [own rows | halo rows].
 
     Attributes:
-        name: The type; "" of a graph without types.
-        num_rows, total (int): Own rows, and rows of all ranks.
+        graph: The graph of the rows.
+        name: The type; "" for a graph without types.
+        num_rows, total (int): Number of own rows, and of rows on all ranks.
         vertices (int64[num_columns]): Vertex of every column.
     """
 
@@ -35,7 +36,7 @@ class TypeRows:
     def halo(
         self, read: frozenset[int], here: frozenset[int] = frozenset()
     ) -> tuple[LocalGraph, Tensor | None]:
-        """As of `TypedGraph.halo_of`."""
+        """See `TypedGraph.halo_of`."""
         if isinstance(self.graph, TypedGraph):
             return self.graph.halo_of(self.name, read, here)
         return self.graph, None
@@ -43,7 +44,13 @@ class TypeRows:
 
 @dataclass(frozen=True, eq=False)
 class TypeEdges:
-    """This rank's edges of one relation, of sources and targets."""
+    """This rank's edges of one relation.
+
+    Attributes:
+        index (int64[2, edges]): Sources and targets.
+        sources, targets: Rows that sources and targets number.
+        relation: Number of the relation.
+    """
 
     index: Tensor
     sources: TypeRows
@@ -51,13 +58,13 @@ class TypeEdges:
     relation: int
 
     def marked(self, index: Tensor) -> EdgeEnds:
-        """Sources and targets of some of these edges with marks."""
+        """Return sources and targets of some of these edges, int64[2, m], with marks."""
         ends = RowNumbers(self.sources, True), RowNumbers(self.targets, False)
         return marked(index, EdgeEnds, ends=ends, relations=frozenset({self.relation}))
 
 
 def spaces_of(graph: EdgeGraph | TypedGraph) -> tuple[dict[Key, TypeRows], dict[Key, TypeEdges]]:
-    """Rows by type, and edges by relation; without types by "". Collective."""
+    """Return rows by type and edges by relation; the key is "" without types. Collective."""
     rows: dict[Key, TypeRows] = {}
     edges: dict[Key, TypeEdges] = {}
     if not isinstance(graph, TypedGraph):

@@ -1,4 +1,4 @@
-"""Values in lists, tuples, dicts and dataclasses, such as arguments of a network or a function."""
+"""Nested lists, tuples, dicts and dataclasses, such as arguments of a network or a function."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from torch import Tensor
 
 T = TypeVar("T")
 Path = tuple[Any, ...]
-"""Keys, places and names from a value to what is in it."""
+"""Path from a value to an object in it: keys, places and names of attributes."""
 
 SINGLE = (Tensor, int, float, str, type(None), slice, torch.dtype, torch.device)
-"""Most values: first, for speed."""
+"""Classes of most objects; they are tested first for speed."""
 
 
 def _parts(value: Any) -> list[tuple[Any, Any]] | None:
-    """What a value has, by key, place or name; None if it is no list, tuple, dict or dataclass."""
+    """Return the items of a list, tuple, dict or dataclass, with keys; None for other values."""
     if isinstance(value, SINGLE):
         return None
     if isinstance(value, list | tuple):
         return [*zip(getattr(value, "_fields", count()), value, strict=False)]
-    if isinstance(value, (dict, Mapping)):  # dict first: for speed
+    if isinstance(value, (dict, Mapping)):  # dict is tested first for speed
         return [*value.items()]
     if is_dataclass(value) and not isinstance(value, type):
         return [(each.name, getattr(value, each.name, None)) for each in fields(value)]
@@ -32,7 +32,7 @@ def _parts(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def leaves_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """What is no list, tuple, dict or dataclass itself, with the way to it."""
+    """Yield the objects in a value that are not lists, tuples, dicts or dataclasses, with paths."""
     parts = _parts(value)
     if parts is None:
         yield path, value
@@ -41,7 +41,7 @@ def leaves_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def all_in(value: Any, kind: type[T] | tuple[type[T], ...]) -> list[T]:
-    """The objects of a class, or of several, in a value."""
+    """Return the objects of a class, or of several classes, in a value."""
     if isinstance(value, kind):
         return [value]
     if isinstance(value, SINGLE):
@@ -51,7 +51,7 @@ def all_in(value: Any, kind: type[T] | tuple[type[T], ...]) -> list[T]:
 
 
 def changed(value: Any, kind: type[T], change: Callable[[T], Any]) -> Any:
-    """value with every object of a class in it changed; the same object if there is none."""
+    """Return the value with every object of a class in it changed; the value itself without any."""
     if isinstance(value, kind):
         return change(value)
     parts = _parts(value) or []

@@ -1,4 +1,4 @@
-"""What a run learns, each as one value: its data, refusals, learner, remarks and predictions."""
+"""The task of a run: its data, checks of options, learner, remarks and predictions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from plancc_runtime.options import TrainOptions
 if TYPE_CHECKING:
     from plancc_runtime.tasks.base import LearningTask
 
-OF_LINKS = ("decoder", "negatives", "exclude_links")
+LINK_OPTIONS = ("decoder", "negatives", "exclude_links")
 
 
 def task_of(header: Header, options: TrainOptions) -> LearningTask:
-    """What is learnt; not collective, and errors as of `learns_links`."""
+    """Return the task of these options; not collective. Raises the errors of `learns_links`."""
     if learns_links(header, options):
         from plancc_runtime.tasks.links import LinkPairs
 
@@ -30,10 +30,11 @@ def task_of(header: Header, options: TrainOptions) -> LearningTask:
 
 
 def learns_links(header: Header, options: TrainOptions) -> bool:
-    """Whether links are what is learnt; not collective.
+    """Return whether the task is link prediction; not collective.
 
     Raises:
-        InputError: If the plan has none, or an option is of what is not learnt.
+        InputError: If the task is link prediction and the plan has no links, or if an option
+            belongs to the other kind of task.
     """
     links = options.task == "links" or (options.task == "auto" and header.links is not None)
     if links and header.links is None:
@@ -41,7 +42,7 @@ def learns_links(header: Header, options: TrainOptions) -> bool:
             "`task` links: the plan has no links; compile it with `link_split` or `links`"
         )
     for name in options.chosen(("split", "class_weights", "classes")) if links else ():
-        raise InputError(f"`{name}`: is of vertices, and links are learnt; leave it out")
-    for name in () if links else options.chosen(OF_LINKS):
-        raise InputError(f"{options.setting(name)}: is for links, and vertices are learnt")
+        raise InputError(f"`{name}`: is of vertices, and the task is link prediction; leave it out")
+    for name in () if links else options.chosen(LINK_OPTIONS):
+        raise InputError(f"{options.setting(name)}: is for link prediction; leave it out")
     return links

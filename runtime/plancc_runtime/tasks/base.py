@@ -1,15 +1,14 @@
-"""Classes or numbers of vertices, the task of most plans; others change what is theirs."""
+"""The task of most plans: predict classes or numbers of vertices. Other tasks derive from it."""
 
 from __future__ import annotations
 
 from os import fspath
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from plancc.errors import InputError
 from plancc.plan.parts import Part
-from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
 from plancc_runtime.data import LocalData, load_data
 from plancc_runtime.layouts.block import Block
@@ -22,14 +21,17 @@ from plancc_runtime.options import WATCHFUL, TrainOptions
 from plancc_runtime.predictions import known_of
 from plancc_runtime.remarks import WITH_LABELS, data_remarks
 
+if TYPE_CHECKING:
+    from plancc.plan.reader import PlanFile
+
 
 class LearningTask:
-    """Learn what is known of all vertices.
+    """Predict the labels or targets of vertices.
 
     Attributes:
         network (dict of str to object): Fields of `NetworkOptions` that the task gives.
-        learnt (slice): The vertices that predictions are of.
-        target: Type of these vertices, if the plan has types.
+        learnt (slice): The vertices that the run predicts.
+        target: Type of these vertices; None if the plan has no types.
     """
 
     learner: type[Learner] = Learner
@@ -46,29 +48,29 @@ class LearningTask:
         self.target: str | None = None
 
     def model(self, name: str) -> type[Conv]:
-        """The model of this name for the plan; InputError if it is for others."""
+        """Return the model of this name; InputError if the model does not fit the plan."""
         return model_of(name, self.has_types)
 
     def check(self) -> None:
-        """InputError for options that the plan does not train with."""
+        """Raise InputError for options that the plan cannot train with."""
         if self.options.target is not None:
             raise InputError(f"{self.options.setting('target')}: needs a plan with types")
 
     def joined(self, part: Part, plan: str) -> Part:
-        """The slice with data of all vertices; not collective. `plan` is its name."""
+        """Return the slice with data of all vertices; not collective. `plan` is the plan's name."""
         return part
 
     def ordered(self, part: Part) -> Part:
-        """The slice with its rows as layers need them."""
+        """Return the slice with its rows in the order that layers need."""
         return part
 
     def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
-        """What this rank's rows train with. Collective; errors as of `data.load_data`."""
+        """Return the training data of this rank's rows. Collective; errors of `data.load_data`."""
         options, device = self.options, resources.device
         return load_data(part, resources.transport, resources.dtype, options, device, plan)
 
     def check_data(self, data: LocalData, plan: str) -> None:
-        """InputError for options that these data do not serve."""
+        """Raise InputError for options that these data do not allow."""
         path = self.options.predict
         if data.random_labels and path is not None:
             raise InputError(
@@ -78,10 +80,10 @@ class LearningTask:
             )
 
     def is_validated(self, data: LocalData) -> bool:
-        """Whether the best validation loss is kept.
+        """Return whether the run keeps the best validation loss.
 
         Raises:
-            InputError: If an option needs one, and there are no validation vertices.
+            InputError: If an option needs a validation loss, and no vertex is for validation.
         """
         options, there = self.options, data.split_sizes.get("val", 0) > 0
         needed = [f"`patience` {options.patience}"] * (options.patience is not None)
@@ -91,25 +93,25 @@ class LearningTask:
         return there and (bool(needed) or options.checkpoint is not None)
 
     def remarks(self) -> list[str]:
-        """Sentences on what is learnt, before data are read."""
+        """Return remarks on the task, before data are read."""
         return []
 
     def remarks_on(self, data: LocalData) -> list[str]:
-        """Sentences on data that teach little or nothing."""
+        """Return remarks on data that teach little or nothing."""
         return data_remarks(data.random_features, data.random_labels, self.words)
 
     def graph(self, block: Block, resources: Resources) -> LocalGraph:
-        """What layers take of rows of the plan. Collective."""
+        """Return the graph that layers compute with. Collective."""
         return LocalGraph(block, resources)
 
     def checked(self, block: Block, resources: Resources) -> Block:
-        """The rows of a rank, with all that `graph` needs. Collective."""
+        """Return the block with all that `graph` needs, checked. Collective."""
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """The type to learn by an open plan, if there are several; errors as of `joined`."""
+        """Return the target type of an open plan; None without types. Raises errors of `joined`."""
         return None
 
     def known(self, data: LocalData) -> dict[str, np.ndarray]:
-        """Columns of what is known of all rows of this rank."""
+        """Return columns of the labels and splits of this rank's rows."""
         return known_of(data.labels, data.splits)

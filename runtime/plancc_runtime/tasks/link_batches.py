@@ -1,6 +1,6 @@
-"""Links of mini-batches: each on the rank of its source, which asks others for targets.
+"""Links of mini-batches. The rank of a link's source holds the link, and asks others for targets.
 
-The ends of links and negatives are the seeds of a batch, wherever they are.
+The seeds of a batch are the ends of its links and negatives, on any rank.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from plancc_runtime.transport.row_numbers import Rounds, send_numbers, sending_l
 class LinkBatch(Seeds):
     """This rank's share of the links of a mini-batch.
 
-    Its rows are ends of links and negatives of any rank; it is drawn for links, and negatives count
-    as these do.
+    Its rows are ends of links and of negatives of any rank. The batch is drawn for its links, and
+    every negative counts like a link.
 
     Attributes:
         ends: Links, then negatives, whose sources are rows of this rank; as places among `rows`.
-        num_links: How many of them are links.
-        apart (int64[2, k] or None): Row of the slice, and vertex, of nonzeros that carry no
-            messages.
+        num_links: Number of links in `ends`.
+        apart (int64[2, k] or None): Nonzeros that carry no messages: a row of the slice, and a
+            vertex.
     """
 
     ends: Ends
@@ -42,7 +42,7 @@ class LinkBatch(Seeds):
     apart: Int64Array | None = None
 
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
-        """The block without the nonzeros `apart`."""
+        """Return the block without the nonzeros `apart`."""
         if self.apart is None:
             return block
         vertex = vertices[column[block.nonzeros]]
@@ -57,11 +57,11 @@ class LinkBatch(Seeds):
 
 
 class LinkBatches:
-    """The training links of a slice, drawn batch after batch. Collective to make.
+    """The training links of a slice, drawn batch by batch. Making it is collective.
 
     Parameters:
         part: The slice of a row plan.
-        options: With `exclude_links` the links of a batch carry no messages in it, either way.
+        options: With `exclude_links` a batch's links carry no messages in the batch, either way.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class LinkBatches:
         halo = send_numbers(exchange, sent, transport)
         own = np.stack([np.arange(part.num_rows), part.global_id], axis=1)
         ranks = [np.full(part.num_rows, transport.rank), exchange.receive.peer_of_row()]
-        chosen = np.flatnonzero(links.kind == 0)  # by number
+        chosen = np.flatnonzero(links.kind == 0)  # training links, in order of their numbers
         self._number, self._source = links.number[chosen], links.source[chosen].astype(np.int64)
         target = links.target[chosen]
         self._rank = np.concatenate(ranks)[target].astype(np.int64)
         self._row, self._target = np.concatenate([own, halo])[target].T.astype(np.int64)
 
     def drawn(self, sampler: Any, number: int) -> Rounds[LinkBatch]:
-        """This rank's share of the links of a batch. Collective."""
+        """Draw this rank's share of the links of a batch. Collective."""
         rows = self._num_rows
         links, negatives, epoch = sampler.numbers(self._seed, number)
         _, own = _found(links, self._number)
@@ -118,9 +118,9 @@ class LinkBatches:
         return LinkBatch(seeds, len(links), pairs, ends, len(own), apart)
 
     def _ends_of(self, negatives: Int64Array, total: int, epoch: int) -> tuple[Int64Array, ...]:
-        """Rows of sources here of some negatives; rank and row of their targets. Collective.
+        """Return the own rows of sources of negatives, and rank and row of their targets.
 
-        `total`: negatives of an epoch.
+        Collective. `total`: number of negatives of an epoch.
         """
         n = self._directory.num_vertices
         source, target = ends_of_negatives(negatives, n, total, (self._seed, epoch))
@@ -132,7 +132,7 @@ class LinkBatches:
     def _set_apart(
         self, own: Int64Array, column: Int64Array, exchange: Exchange
     ) -> Rounds[Int64Array]:
-        """`LinkBatch.apart` of links of this rank, and of those whose targets are here."""
+        """Return `LinkBatch.apart` for links with their source or their target on this rank."""
         source, target = self._source[own], self._target[own]
         vertex, rows = self._vertices[source], self._num_rows
         here, away = column < rows, np.flatnonzero(column >= rows)
@@ -147,16 +147,16 @@ class LinkBatches:
         pairs = [
             np.stack([column[here], vertex[here]]),
             np.stack([np.repeat(exchange.send.row, np.diff(ptr)), told]),
-            np.stack([source, target]),  # the reverse tells of the link, in a directed graph too
+            np.stack([source, target]),  # also the reverse edge of the link, in directed graphs too
         ]
         found: Int64Array = np.concatenate(pairs, axis=1).astype(np.int64)
-        if self._header.self_loops:  # the diagonal is no edge
+        if self._header.self_loops:  # a diagonal entry is no edge
             found = found[:, self._vertices[found[0]] != found[1]]
         return found
 
 
 def _found(numbers: Int64Array, ascending: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Which of some numbers are among others, and their places there: int64[k] each."""
+    """Return indices of the `numbers` that are in `ascending`, and places there: int64[k] each."""
     at = np.searchsorted(ascending, numbers)
     inside = np.flatnonzero(at < len(ascending))
     found = inside[ascending[at[inside]] == numbers[inside]]

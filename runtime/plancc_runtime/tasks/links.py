@@ -1,6 +1,6 @@
-"""Learning links: a network, and a decoder of the outputs of both ends.
+"""Link prediction: a network, and a decoder that scores the outputs of both ends of a link.
 
-Positive links come from the plan. Negatives of training are drawn anew in every epoch.
+Positive links come from the plan. Every epoch draws new negatives for training.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from plancc_runtime.transport.row_numbers import send_numbers
 from plancc_runtime.views import View, place_of
 
 MANY_EDGES = 0.05
-"""Share of the pairs of vertices that are edges above which negatives are often links."""
+"""If a larger share of the pairs of vertices are edges, negatives are often links."""
 
 
 class LinkPairs(LearningTask):
-    """Learn which pairs of vertices are links."""
+    """Predict which pairs of vertices are links."""
 
     between = LearningTask.between[:-1]  # outputs are as wide as `hidden`
     words = "links"
@@ -47,7 +47,7 @@ class LinkPairs(LearningTask):
         self.learner, self.network = LinkLearner, {"decoder": options.decoder}
 
     def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
-        """What a rank trains with: every row counts, and has no label. Collective.
+        """Return a rank's training data: every row counts, and no row has a label. Collective.
 
         Split sizes count links without negatives.
         """
@@ -77,14 +77,17 @@ class LinkPairs(LearningTask):
         )
 
     def remarks_on(self, data: LocalData) -> list[str]:
-        return [*super().remarks_on(data), *of_negatives(self.header, data.split_sizes["train"])]
+        return [
+            *super().remarks_on(data),
+            *negative_remarks(self.header, data.split_sizes["train"]),
+        ]
 
     def known(self, data: LocalData) -> dict[str, np.ndarray]:
         return self._known
 
 
 class LinkLearner(Learner):
-    """The network and its decoder, and how a pass changes them; `hold` comes before the first."""
+    """A learner of a network with its decoder; `hold` is called before the first epoch."""
 
     exchanges = True
 
@@ -119,7 +122,7 @@ class LinkLearner(Learner):
         self._drawn: dict[int, Ends] = {}
 
     def words(self, epoch: int) -> int:
-        """Words that all ranks send in an epoch beside the layers' words. Collective."""
+        """Return the words that all ranks send in an epoch beside layers' words. Collective."""
         asked = np.unique(self._drawn_in(epoch)[1])
         others = np.count_nonzero(~np.isin(asked, self._vertices))
         width = 2 * self.options.hidden  # forward and back
@@ -129,28 +132,28 @@ class LinkLearner(Learner):
         return int(found[0])
 
     def _drawn_in(self, epoch: int) -> tuple[Int64Array, Int64Array]:
-        """The negatives of an epoch whose sources are rows of this rank."""
+        """Return the negatives of an epoch whose sources are rows of this rank."""
         n, seed = self.directory.num_vertices, self.options.seed
         return drawn_negatives(self._vertices, n, self._negatives, (seed, epoch))
 
     def _negative_ends(self, epoch: int) -> Ends:
-        """The negatives of an epoch. Collective."""
+        """Return the ends of an epoch's negatives. Collective."""
         if epoch not in self._drawn:
             drawn = self._drawn_in(epoch)
-            first = self._drawn.get(0)  # evaluations score these
+            first = self._drawn.get(0)  # evaluations score the negatives of epoch 0
             self._drawn = {} if first is None else {0: first}
             self._drawn[epoch] = self.directory.ends(*drawn, self._num_rows, self._resources)
         return self._drawn[epoch]
 
     def score(self, x: Tensor, pairs: Int64Array) -> tuple[Int64Array, Tensor]:
-        """Scores of those pairs whose sources are rows of this rank. Collective.
+        """Score the pairs whose sources are rows of this rank. Collective.
 
         Parameters:
             x (Tensor[num_rows, width]): Outputs.
             pairs: int64[m, 2], vertices.
 
         Returns:
-            Their places among the pairs, and Tensor[places].
+            The places of these pairs among `pairs`, int64[k], and their scores, Tensor[k].
         """
         places = np.flatnonzero(np.isin(pairs[:, 0], self._vertices))
         order = np.argsort(self._vertices)
@@ -162,16 +165,16 @@ class LinkLearner(Learner):
 
     def restore(self, state: list[Tensor]) -> None:
         super().restore(state)
-        self._drawn = {}  # an epoch that is executed again draws again
+        self._drawn = {}  # an epoch that runs again draws its negatives again
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
         return False
 
-    def _of_split(self, split: str, x: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
-        """Scores of the links of a split, and after them of its negatives. Collective.
+    def _split_scores(self, split: str, x: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
+        """Return scores of the links of a split, followed by scores of its negatives. Collective.
 
         Returns:
-            Tensor[m], and bool[m]: which are links.
+            Tensor[m], and bool[m]: whether each score belongs to a link.
         """
         numbers, ends = self._fixed[split]
         found, links = self._decoder(*ends.rows(x)), len(numbers[0])
@@ -189,13 +192,13 @@ class LinkLearner(Learner):
             scores = self._decoder(*given.ends.rows(x))
             truth = torch.arange(len(scores), device=scores.device) < given.num_links
         else:
-            scores, truth = self._of_split("train", x, step)
+            scores, truth = self._split_scores("train", x, step)
         return data.target.share_of_loss(scores, truth, data.totals["train"])
 
-    def _of_splits(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
-        """Scores of all splits; for training by the negatives of epoch 0. Collective."""
+    def _split_outputs(self, outputs: Tensor, view: View, data: LocalData) -> Splits:
+        """Return the scores of all splits; training uses epoch 0's negatives. Collective."""
         with torch.no_grad():
-            return {split: self._of_split(split, outputs, 0) for split in data.split_sizes}
+            return {split: self._split_scores(split, outputs, 0) for split in data.split_sizes}
 
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
         arrays = [[each.cpu().numpy() for each in pair] for pair in splits.values()]
@@ -211,7 +214,7 @@ class LinkLearner(Learner):
     def _among_own(
         self, split: str, scores: npt.NDArray[Any], truth: npt.NDArray[np.bool_]
     ) -> Float64Array:
-        """Sums of 1 / rank and of hits of links among their own negatives, over all ranks."""
+        """Return sums of 1 / rank and of hits over all ranks, each link among its negatives."""
         number, _ = self._fixed[split][0]
         by_link = scores[~truth].reshape(len(number), self._per_link)
         own = scores[truth][:, None]
@@ -221,11 +224,11 @@ class LinkLearner(Learner):
         return sums
 
 
-def of_negatives(header: Header, num_links: int) -> list[str]:
-    """Sentences on negatives of training that are edges, where there are many.
+def negative_remarks(header: Header, num_links: int) -> list[str]:
+    """Return a remark if many negatives of training are edges, else no remark.
 
     Parameters:
-        num_links: Training links.
+        num_links: Number of training links.
     """
     n = header.num_vertices
     edges = header.num_nonzeros - n * header.self_loops
@@ -234,5 +237,5 @@ def of_negatives(header: Header, num_links: int) -> list[str]:
         return []
     return [
         f"{share:.0%} of all pairs of vertices are edges, and so about {share:.0%} of the "
-        "negatives that training draws: the loss calls these links wrong too"
+        "negatives that training draws: the loss counts these edges as no links"
     ]

@@ -1,4 +1,4 @@
-"""The samplers of mini-batches of every task, and what they draw from without the pattern."""
+"""The samplers of mini-batches of every task, and their populations without the pattern."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Plan = str | PathLike[str] | Slice
 def task_sampler(
     task: LearningTask, plan: Plan, given: dict[str, Any]
 ) -> tuple[Sampler, Population]:
-    """The sampler of a task, and what it draws from without the pattern; not collective.
+    """Return the sampler of a task, and its population without the pattern; not collective.
 
     Parameters:
-        given: Options of samplers; None: as the plan was compiled for.
+        given: Options of samplers; for None the value that the plan was compiled for.
     """
     _check_fanouts(task, task.has_types)
     options, n = task.options, task.header.num_vertices
@@ -78,7 +78,7 @@ def _link_sampler(task: LinkPairs, plan: Plan, given: dict[str, Any]) -> tuple[S
 def _relation_sampler(
     task: TypedVertices, plan: Plan, given: dict[str, Any]
 ) -> tuple[Sampler, Population]:
-    """The sampler of a plan with types: neighbours are drawn in every relation by themselves."""
+    """Return the sampler of a plan with types, which draws each relation's neighbours apart."""
     sampler, population = task_sampler.dispatch(LearningTask)(task, plan, given)
     _check_fanouts(task, type(sampler) is NeighbourSampler)
     if type(sampler) is not NeighbourSampler:
@@ -101,10 +101,10 @@ def _relation_sampler(
 def task_seeds(
     task: LearningTask, learner: Any, part: Part, resources: Resources
 ) -> SeedDraws | None:
-    """The seeds of mini-batches, if their sampler does not draw them. Collective.
+    """Return draws of a batch's seeds; None if the sampler draws the seeds. Collective.
 
     Parameters:
-        learner: Of the task, after `hold`.
+        learner: The task's learner, after `hold`.
     """
     return None
 

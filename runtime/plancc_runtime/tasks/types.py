@@ -1,4 +1,4 @@
-"""Classes or numbers of the vertices of one type: data of all types stand in the union."""
+"""The task that predicts classes or numbers of the vertices of one type in a plan with types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plancc.plan.values import Header
 from plancc.text import shown
 from plancc_runtime.data import DEFAULT_FEATURES, SPLITS, LocalData, load_data
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import halo_vertices
+from plancc_runtime.layouts.halo import halo_vertices
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import reordered
 from plancc_runtime.layouts.relation import TypedBlock
@@ -35,7 +35,7 @@ LABELS = ("targets", "labels")
 
 
 class TypedVertices(LearningTask):
-    """Learn what is known of the vertices of one type, the target."""
+    """Predict the labels or targets of the vertices of one type, the target."""
 
     has_types = True
 
@@ -58,17 +58,16 @@ class TypedVertices(LearningTask):
             raise InputError(f"{options.setting(wanted[0])}: is for plans of one type of vertices")
 
     def joined(self, part: Part, plan: str) -> Part:
-        """The slice with vertex data of the union; not collective.
+        """Return the slice with vertex data of the union of types; not collective.
 
-        Features are as wide as the widest; narrower ones are filled up with zeros. Labels
-        and masks belong to the target.
+        Features are as wide as the widest type's; narrower features are filled up with zeros.
+        Labels and masks are the target's.
 
         Parameters:
-            plan: Its name, for messages.
+            plan: The plan's name, for messages.
 
         Raises:
-            InputError: If no type is the target, or a type that a layer reads
-                has no features.
+            InputError: If no type is the target, or if a type that a layer reads has no features.
         """
         if self.network:
             return part
@@ -129,7 +128,7 @@ class TypedVertices(LearningTask):
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Choose the type to learn of an open plan; errors as of `joined`."""
+        """Choose the target type of an open plan, and return it. Raises the errors of `joined`."""
         labelled = []
         for k, name in enumerate(self.types.names):
             labelled += [name] * any(file.has(f"vertex_data/{key}_of_{k}") for key in LABELS)
@@ -137,7 +136,7 @@ class TypedVertices(LearningTask):
         return self.target
 
     def _choose(self, labelled: list[str], plan: str) -> None:
-        """Choose the type to learn."""
+        """Choose the target type."""
         types, target = self.types, self.options.target
         self.target = labelled[0] if target is None and len(labelled) == 1 else target
         if target is not None:
@@ -157,16 +156,16 @@ class TypedVertices(LearningTask):
         raise InputError(f"{plan}: {said}")
 
     def _describe(self, widths: Mapping[str, int], plan: str) -> TypesOfNetwork:
-        """What a network knows of types with features of these widths, and its `network`."""
+        """Describe types with features of these widths for a network, and set `network`."""
         types, options, target = self.types, self.options, self.target
         assert target is not None
-        if not widths:  # random ones
-            widths = dict.fromkeys(types.names, options.features or DEFAULT_FEATURES)
+        if not widths:  # features are random
+            widths = dict.fromkeys(types.names, options.random_features or DEFAULT_FEATURES)
         known = {name: widths.get(name, 1) for name in types.names}
         network = _as_saved(TypesOfNetwork(known, types.relations, target), options.init)
-        # all, or as far as known
+        # the number of layers; as many as types if a user's model does not tell its number
         depth = len(types.names) if is_own(options.model) else options.layers
-        first = network.of_layers([1] * (depth + 1))[0]
+        first = network.types_of_layers([1] * (depth + 1))[0]
         read = {*first.wanted, *(source for source, *_ in first.relations)}
         for name in (each for each in types.names if each in read and each not in widths):
             raise InputError(
@@ -182,15 +181,15 @@ class TypedVertices(LearningTask):
 def with_weights(
     convolution: Convolution, file: PlanFile, dims: Sequence[int], target: str | None
 ) -> Convolution:
-    """The convolution of a network for this plan with types, whose weights are counted.
+    """Return the convolution with the number of weights of a network for this plan with types.
 
     Parameters:
-        dims: d_0..d_L.
+        dims: Widths d_0..d_L.
 
     Raises:
-        InputError: As of `TypedVertices.joined`.
+        InputError: See `TypedVertices.joined`.
     """
-    options = TrainOptions(target=target, features=dims[0], layers=len(dims) - 1)
+    options = TrainOptions(target=target, random_features=dims[0], layers=len(dims) - 1)
     task = TypedVertices(file.header, options)
     task.find_target(file)
     features = (f"vertex_data/features_of_{k}" for k in range(len(task.types.names)))
@@ -205,7 +204,7 @@ def with_weights(
 
 
 def _as_saved(network: TypesOfNetwork, init: str | PathLike[str] | None) -> TypesOfNetwork:
-    """What saved weights know of the same types and relations, in their order."""
+    """Return the saved weights' description if types and relations agree, with their order."""
     saved = read_description(init)[0] if init is not None else None
     if not saved or not isinstance(saved.get("types"), dict) or not saved["types"]:
         return network

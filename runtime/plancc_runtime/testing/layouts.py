@@ -1,6 +1,6 @@
-"""What every layout must do beside the dense matrix; its author inherits it.
+"""Checks of every layout against the dense matrix, which the author of a layout inherits.
 
-All ranks draw the same rows from a seed, so each knows what it must find.
+All ranks draw the same rows from a seed, so that each rank knows the right results.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from plancc_runtime.transport.local import run_ranks
 
 Float64Array = npt.NDArray[np.float64]
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
-"""Largest error of a product, over the largest number in it if that is above 1."""
+"""Largest error of a product, relative to its largest number, or to 1 if that is larger."""
 TIMEOUT = 180.0
-"""Seconds for the ranks of a check."""
+"""Most seconds for the ranks of one check."""
 COUNTED = {
     **{"messages_sent": 0, "words_sent": 1, "messages_received": 3, "words_received": 4},
     **{"reductions": 6, "words_reduced": 7},
 }
-"""What a graph tells, and its place in what a transport counts."""
+"""Counters that a graph predicts, and their places among a transport's counters."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Layout:
     """A layout of a matrix on some ranks.
 
     Attributes:
-        make: A rank's share; collective.
-        dense (mapping of str to float64[n, n]): The matrix with the values of every name in
-            `plancc.plan.layers.COEFFICIENTS` that it has, rows and columns by vertex.
-        share: What a rank's gradients are of whole ones, where several ranks compute the same loss.
-        options: Other `Resources` than the usual ones, by name.
-        width, columns: Shape of the weight that rows are multiplied by; every rank of a grid that
-            splits columns must have one of either.
+        make: Function that makes a rank's share; collective.
+        dense (mapping of str to float64[n, n]): The dense matrix by the names of its values in
+            `plancc.plan.layers.COEFFICIENTS`; rows and columns are vertices.
+        share: A rank's share of the gradients if several ranks compute the same loss, else 1.
+        options: `Resources` other than the default, by name.
+        width, columns: Shape of the weight that rows are multiplied by. Every rank of a grid that
+            splits columns must get at least one of each.
     """
 
     num_ranks: int
@@ -57,9 +57,10 @@ class Layout:
 
 
 class _Answer(NamedTuple):
-    """What a rank has and finds: rows by vertex, and columns; what was counted and told, both ways.
+    """A rank's rows (vertices), its columns, its results, and its counters forward and backward.
 
-    `weight`: its share of the gradient of the weight, of what has one.
+    `weight`: the rank's share of the weight's gradient; zeros if the product has no weight.
+    `counted`: counters of the transport; `told`: counters that the graph predicts.
     """
 
     rows: npt.NDArray[np.int32]
@@ -72,9 +73,9 @@ class _Answer(NamedTuple):
 
 
 class LayoutTests:
-    """What every layout must do; `layout` is a fixture of the subclass.
+    """Tests that every layout must pass; `layout` is a fixture of the subclass.
 
-    With the scope of a class, what several tests look at is computed once.
+    If the fixture has the scope of a class, results that several tests read are computed once.
     """
 
     @pytest.fixture(scope="class")
@@ -134,7 +135,7 @@ class LayoutTests:
 def _operands(
     layout: Layout, how: str = "product"
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """H, a weight, and the gradient of the result."""
+    """Return H, a weight, and the gradient of the result."""
     n = len(next(iter(layout.dense.values())))
     random = np.random.default_rng(n)
     h, g = random.standard_normal((2, n, layout.width))
@@ -143,7 +144,7 @@ def _operands(
 
 
 def _steps(layout: Layout, name: str, how: str) -> list[LayerStep]:
-    """What `LayerGraph` says of a method."""
+    """Return the steps that `LayerGraph` documents for a method."""
     if how == "product":
         return [Aggregate(layout.width, name)]
     linear = Linear(layout.width, layout.columns)
@@ -159,7 +160,7 @@ def _answers(
     dtype: torch.dtype = torch.float64,
     overlap: bool = True,
 ) -> list[_Answer]:
-    """What all ranks find, at the second product: exchanges are played again."""
+    """Return the answers of all ranks at the second product, so that exchanges are played again."""
     asked = (name, how, dtype, overlap)
     if asked in layout._known:
         return layout._known[asked]

@@ -1,6 +1,6 @@
-"""Checks that the authors of transports inherit, or call on every rank.
+"""Checks of transports, which an author of a transport inherits, or calls on every rank.
 
-All ranks draw the same messages from a seed, so each knows what it must receive.
+All ranks draw the same messages from a seed, so that each rank knows what it must receive.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from plancc_runtime.transport.base import Channel, Transport
 
 ROUNDS = 3
 KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.float16, np.float32, np.int64)
-"""Types of the numbers in messages."""
+"""Dtypes of the numbers in messages."""
 
 
 def check_transport(transport: Transport, device: str = "cpu") -> None:
-    """All checks, with tensors on `device`. Collective."""
+    """Run all checks, with tensors on `device`. Collective."""
     check_small_talk(transport)
     for check in (check_exchanges, check_reductions, check_groups, check_pieces):
         check(transport, device=device)
 
 
 def empty(words: int, kind: Any, device: str = "cpu") -> Any:
-    """A tensor, or an array for a dtype of numpy."""
+    """Return a tensor, or an array if the dtype is numpy's."""
     if isinstance(kind, torch.dtype):
         return torch.zeros(words, dtype=kind, device=device)
     return np.zeros(words, kind)
 
 
 def content(words: int, *key: int) -> npt.NDArray[np.int64]:
-    """Small integers, which all kinds of numbers hold exactly."""
+    """Return small integers, which all dtypes hold exactly."""
     return np.random.default_rng(key).integers(-100, 100, words)
 
 
@@ -55,7 +55,7 @@ def check_exchanges(
     make: Callable[..., Channel] | None = None,
     device: str = "cpu",
 ) -> None:
-    """Several exchanges under way at once, each for several rounds, in every way to wait."""
+    """Check several exchanges under way at once, several rounds each, in every way to wait."""
     make, rank, size = make or transport.exchange, transport.rank, transport.size
     random = np.random.default_rng(seed)
     cases = []
@@ -70,7 +70,7 @@ def check_exchanges(
         receives = [(m, empty(m[3], kind, device)) for m in messages if m[1] == rank]
         exchange = make([(m[1], b) for m, b in sends], [(m[0], b) for m, b in receives])
         cases.append((case, exchange, sends, receives))
-    own = np.random.default_rng([seed, rank])  # the order of sends is each rank's own
+    own = np.random.default_rng([seed, rank])  # every rank has its own order of sends
     for turn in range(ROUNDS):
         before = transport.traffic.as_array()
         expected = np.zeros(6, np.int64)
@@ -105,7 +105,7 @@ def check_exchanges(
 def check_reductions(
     transport: Transport, lengths: tuple[int, ...] = (0, 1, 1000), device: str = "cpu"
 ) -> None:
-    """Sums and maxima of arrays and tensors, and what they count."""
+    """Check sums and maxima of arrays and tensors, and the counters of reductions."""
     rank, size = transport.rank, transport.size
     for dtype in (np.float32, np.float64, np.int64, np.int8):
         for words in lengths:
@@ -125,7 +125,7 @@ def check_reductions(
 
 
 def check_small_talk(transport: Transport) -> None:
-    """Numbers, objects and errors that the ranks tell each other."""
+    """Check numbers, objects and errors that the ranks tell each other."""
     rank, size = transport.rank, transport.size
     arrived = transport.alltoall(np.array([100 * rank + k for k in range(size)]))
     assert arrived.tolist() == [100 * k + rank for k in range(size)]
@@ -151,7 +151,7 @@ def check_small_talk(transport: Transport) -> None:
 
 
 def check_groups(transport: Transport, device: str = "cpu") -> None:
-    """Every collective of all ranks, and of those with even and with odd numbers."""
+    """Check every collective in the group of all ranks, and in groups of even and odd ranks."""
     for members in (range(transport.size), range(transport.rank % 2, transport.size, 2)):
         group = transport.subgroup(members)
         me, size, before = group.rank, group.size, transport.traffic.as_array()
@@ -191,7 +191,7 @@ def check_groups(transport: Transport, device: str = "cpu") -> None:
 
 
 def check_pieces(transport: Transport, device: str = "cpu") -> None:
-    """Messages longer than the transport takes at once."""
+    """Check messages that are longer than the transport sends at once."""
     transport.max_words, usual = 3, transport.max_words
     check_exchanges(transport, 2, device=device)
     check_reductions(transport, (0, 1, 10), device)
@@ -199,10 +199,10 @@ def check_pieces(transport: Transport, device: str = "cpu") -> None:
 
 
 class TransportTests:
-    """Inherit, and start ranks."""
+    """Tests of a transport: inherit them, and give a method `run` that starts ranks."""
 
     def run(self, ranks: int, work: Callable[[Transport], None]) -> None:
-        """Call ``work(transport)`` on this number of ranks, and raise what one of them raises."""
+        """Call ``work(transport)`` on this number of ranks; raise an exception of any rank."""
         raise NotImplementedError
 
     @pytest.mark.parametrize("ranks", [1, 2, 3])

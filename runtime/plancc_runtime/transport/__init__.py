@@ -1,4 +1,4 @@
-"""Moves contiguous buffers between ranks."""
+"""Transports, which move contiguous buffers between ranks."""
 
 from plancc_runtime.transport.base import Channel, Transport, TransportError
 from plancc_runtime.transport.messages import Traffic

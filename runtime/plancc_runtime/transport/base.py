@@ -1,40 +1,41 @@
-"""What every transport offers.
+"""The interface of all transports, channels and groups.
 
 A *buffer* is a C-contiguous numpy array or tensor; it belongs to the caller, who leaves it alone
-while a round is under way. An exchange is made once for its buffers and played any number of times:
+while a round is under way. A channel is made once for its buffers and plays any number of rounds:
 
-    exchange = transport.exchange(sends, receives)    lists of (peer, buffer); nothing moves yet
-    exchange.start()                                  a round begins: its receives are posted
-    exchange.send(k)                                  sends[k] is packed; never blocks; any order
+    channel = transport.exchange(sends, receives)     lists of (peer, buffer); nothing moves yet
+    channel.start()                                   begins a round: posts its receives
+    channel.send(k)                                   packs sends[k]; never blocks; any order
     ...                                               compute
-    for k in exchange.arrivals(): ...                 receives[k] is complete (order of arrival)
-    exchange.finish()                                 all is here, the send buffers are free again
+    for k in channel.arrivals(): ...                  receives[k] is complete (order of arrival)
+    channel.finish()                                  ends the round; the send buffers are free
 
 Every send of a round is handed over before the first call of `arrivals`: transports that move all
 messages of a round in one group (NCCL) launch it with the last send. If the order of arrival does
 not matter, call `finish` alone.
 
 A *group* is made once by all of its members (`Transport.subgroup`), and used any number of times.
-All its methods are collective among the members, who call the same ones in the same order; buffers
-are contiguous, and of the same size where the operation says so. Operations that `start` begins are
-finished by `wait`; a member may have several under way, and finishes them in the order in which it
-started them. Two ranks with several groups in common, or with messages of an exchange under way,
-begin all that they do together in the same order.
+All methods of a group are collective: its members call the same methods in the same order. Buffers
+are contiguous. Where an operation says so, all members' buffers have the same size. A method
+`start_...` begins an operation, and `wait` ends it. A member may have several operations under
+way, and ends them in the order in which it began them. Two ranks with several groups in common, or
+with messages of an exchange under way, begin all of this common work in the same order.
 
-A group counts in `Transport.traffic` what has to arrive, however the library routes it; g members:
+A group counts in `Transport.traffic` the words that must arrive, however the library routes them.
+With g members:
 
-    broadcast(m words)        the root sends m words to each of the g - 1 others, who receive them
-    reduce_sum                the same backward: every other member sends m words to the root
-    allgather                 every member sends its own words to each of the others
-    reduce_scatter_sum        the same backward
-    alltoall                  as an exchange of messages
-    allreduce_sum(m words)    one reduction of m words at every member (as `Transport`'s)
+    broadcast(m words)        the root sends m words to each of the g - 1 other members
+    reduce_sum                every other member sends m words to the root
+    allgather                 every member sends its own words to each other member
+    reduce_scatter_sum        every member receives its own words from each other member
+    alltoall                  counts like an exchange of messages
+    allreduce_sum(m words)    one reduction of m words at every member (as in `Transport`)
 
-A message is one buffer from one rank to another, or several when it has more than
-`Transport.max_words`; empty ones do not count, and none travels from a member to itself.
+A message is one buffer from one rank to another; a buffer of more than `Transport.max_words` words
+is several messages. Empty buffers do not count. No message travels from a member to itself.
 
-No wait is for ever: after `Transport.timeout` seconds a rank says whom it still waits for, and the
-job ends (see `transport.watchdog`).
+No wait lasts for ever: after `Transport.timeout` seconds a rank names the ranks that it still waits
+for, and the job ends (see `transport.watchdog`).
 """
 
 from __future__ import annotations
@@ -67,9 +68,9 @@ from plancc_runtime.transport.values import packed, unpacked
 
 TIMEOUT = 600.0  # seconds
 MOST_DIFFERENCES = 3
-"""Options that differ between ranks and are named in one sentence."""
+"""Most options that one sentence names when the ranks have different values."""
 MOST_VALUES = 4
-"""Values of such an option that are named."""
+"""Most values that the sentence names for such an option."""
 MAX_WORDS_PER_MESSAGE = 2**31 - 1  # counts of MPI and NCCL are C ints
 
 
@@ -90,15 +91,15 @@ class Channel(ABC):
 
     @abstractmethod
     def arrivals(self) -> Iterator[int]:
-        """Yield the number of every receive, each as soon as it is complete."""
+        """Yield the number of every receive as soon as the receive is complete."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Wait until every message of the round is done, received or sent."""
+        """Wait until all messages of the round are received and sent."""
 
 
 class Pending:
-    """An operation under way; `wait` ends it, and does nothing when called again."""
+    """An operation under way. `wait` ends it; a second call of `wait` does nothing."""
 
     def __init__(self, finish: Callable[[], None] | None = None) -> None:
         self._finish = finish
@@ -113,15 +114,15 @@ class Pending:
 class Group(ABC):
     """Some ranks of a transport.
 
-    A member raises ValueError by itself for a buffer that is not contiguous, for more or fewer
-    buffers than members, and for a root that is no member's place.
+    A member raises ValueError, without the other members, if a buffer is not contiguous, if the
+    number of buffers is not the number of members, and if the root is no member's place.
 
     The methods with an underscore get flat buffers and count nothing. They are called only if the
-    member sends or receives something; single buffers of several may be empty.
+    member sends or receives words; some of several buffers may be empty.
 
     Attributes:
-        ranks: The members' ranks in the transport; ascending and distinct.
-        rank (int): This member's place among them.
+        ranks: The members' ranks in the transport, ascending and distinct.
+        rank (int): This member's place among the members.
         size (int): Number of members.
     """
 
@@ -132,14 +133,14 @@ class Group(ABC):
         self.rank, self.size = self.ranks.index(transport.rank), len(self.ranks)
 
     def start_broadcast(self, buffer: Buffer, root: int) -> Pending:
-        """Give every member the root's `buffer`. `root` is a place among the members."""
+        """Copy the root's `buffer` to every member. `root` is a place among the members."""
         [data] = self._checked([buffer], 1, root)
         to_others = [(k, data) for k in self._others()]
         sends, receives = (to_others, []) if self.rank == root else ([], [(root, data)])
         return self._broadcast(data, root) if self._counted(sends, receives) else Pending()
 
     def start_reduce_sum(self, buffer: Buffer, root: int) -> Pending:
-        """Replace the root's `buffer` by the sum over the members; the others' become undefined."""
+        """Replace the root's `buffer` by the sum over the members; the others become undefined."""
         [data] = self._checked([buffer], 1, root)
         from_others = [(k, data) for k in self._others()]
         sends, receives = ([], from_others) if self.rank == root else ([(root, data)], [])
@@ -153,7 +154,10 @@ class Group(ABC):
             self._allreduce_sum(data)
 
     def start_allgather(self, pieces: Sequence[Buffer]) -> Pending:
-        """``pieces[k]`` of member k goes to all; sizes may differ, and are the same everywhere."""
+        """Copy ``pieces[k]`` of member k to all members.
+
+        The pieces may differ in size; ``pieces[k]`` has the same size at all members.
+        """
         data, others = self._checked(pieces, self.size), self._others()
         sends, receives = [(k, data[self.rank]) for k in others], [(k, data[k]) for k in others]
         return self._allgather(data) if self._counted(sends, receives) else Pending()
@@ -168,9 +172,9 @@ class Group(ABC):
             self._reduce_scatter_sum(data)
 
     def start_alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> Pending:
-        """``sends[k]`` of this member becomes ``receives[this member]`` of member k.
+        """Copy ``sends[k]`` of this member to ``receives[this member]`` of member k.
 
-        This member's own piece is copied.
+        This member copies its piece for itself.
         """
         out, back = self._checked(sends, self.size), self._checked(receives, self.size)
         if len(out[self.rank]) != len(back[self.rank]):
@@ -214,11 +218,11 @@ class Group(ABC):
         return [k for k in range(self.size) if k != self.rank]
 
     def _others_to_join(self) -> str:
-        """What a member waits for in an operation that needs all."""
+        """Text: the ranks that a member waits for in an operation of all members."""
         return f"{name_ranks(self.ranks[k] for k in self._others())} to join a collective call"
 
     def _checked(self, buffers: Sequence[Buffer], number: int, root: int = 0) -> list[Buffer]:
-        """The buffers, flat; ValueError if their number or the root is wrong."""
+        """Return the flat buffers; ValueError if the number of buffers or the root is wrong."""
         if len(buffers) != number or not 0 <= root < self.size:
             raise ValueError(
                 f"{len(buffers)} buffers and root {root} for a group of {self.size} members"
@@ -226,7 +230,7 @@ class Group(ABC):
         return [flat(buffer) for buffer in buffers]
 
     def _counted(self, sends: Addressed, receives: Addressed) -> bool:
-        """Count messages of this member; whether there are any."""
+        """Count the messages of this member. Return whether there are any."""
         traffic = traffic_of(sends, receives, self.transport.max_words)
         self.transport.traffic.add(traffic)
         return traffic.messages_sent + traffic.messages_received > 0
@@ -236,14 +240,14 @@ class Transport(ABC):
     """A group of ranks that can exchange buffers, reduce arrays and agree on errors.
 
     Attributes:
-        rank, size: Number of this rank, and of all.
-        traffic: The messages of a round count when it starts.
+        rank, size: Number of this rank, and number of all ranks.
+        traffic: Counters of messages. A round counts its messages when it starts.
         timeout: Longest wait in seconds; infinity for no limit.
-        max_words: Longest message in words; a longer buffer travels as several.
-        say: Prints the last sentence of a rank that ends the job by itself.
-        thread: This rank's number in its process; None if it is the only rank there.
-        agreed_error: The last error that `agree` raised, and with it every rank.
-        far: Whether every rank is on another node, where that is known: for `traffic`.
+        max_words: Longest message in words; a longer buffer travels as several messages.
+        say: Function that prints the last sentence of a rank that ends the job.
+        thread: This rank's number in its process; None if the process has only this rank.
+        agreed_error: The last error that `agree` raised on all ranks.
+        far: Whether each rank is on another node, for `traffic`; None if the nodes are unknown.
     """
 
     rank: int
@@ -264,20 +268,20 @@ class Transport(ABC):
 
     @property
     def numbers(self) -> Sequence[int]:
-        """The numbers by which the user knows the ranks: numbers of the whole job."""
+        """The ranks' numbers in the whole job, which the user knows."""
         return range(self.size)
 
     @abstractmethod
     def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
-        """An exchange of these buffers, each with its peer; not collective, moves nothing yet.
+        """Return a channel for these (peer, buffer) pairs. Not collective, and nothing moves yet.
 
-        Its rounds are collective among the ranks that exchange: every send needs its receive, of
-        the same size, and two messages between the same two ranks arrive in the order in which
-        they stand in `sends`, which is their order in the peer's `receives`.
+        The rounds of the channel are collective among the ranks that exchange: every send needs a
+        receive of the same size. Several messages between the same two ranks arrive in the order
+        of the sender's `sends`, which is the order of the receiver's `receives`.
         """
 
     def swap(self, sends: Addressed, receives: Addressed) -> None:
-        """Play one round of an exchange of these buffers. Collective."""
+        """Play one round of a channel for these buffers. Collective."""
         channel = self.exchange(sends, receives)
         channel.start()
         for k in range(len(sends)):
@@ -286,16 +290,17 @@ class Transport(ABC):
 
     @abstractmethod
     def subgroup(self, ranks: Sequence[int]) -> Group:
-        """Some ranks, for collectives of their own. Collective among *all* ranks.
+        """Return this rank's group of ranks, for collectives of the group. Collective: *all* ranks.
 
-        Every rank calls this equally often, with the group that it is in: the groups of one call
-        are disjoint. A transport without native collectives returns a `group.MessageGroup`.
+        All ranks call this method equally often, each with the ranks of its own group. The groups
+        of one call are disjoint. A transport without native collectives returns a
+        `group.MessageGroup`.
 
         Parameters:
-            ranks: Ascending, this rank among them.
+            ranks: The ranks of the group, ascending; this rank is one of them.
 
         Raises:
-            ValueError: If the ranks are not ascending, or this one is not among them.
+            ValueError: If the ranks are not ascending, or this rank is not among them.
         """
 
     @abstractmethod
@@ -307,69 +312,72 @@ class Transport(ABC):
         """Replace `array` on every rank by the maximum over all ranks. Collective; not counted."""
 
     def largest(self, *numbers: int) -> list[int]:
-        """The maximum of every number over all ranks. Collective; not counted."""
+        """Return the maximum of every number over all ranks. Collective; not counted."""
         found = np.array(numbers, np.int64)
         self.allreduce_max(found)
         return list(found.tolist())
 
     def any(self, holds: bool) -> bool:
-        """Whether something holds on any rank. Collective; not counted."""
+        """Return whether `holds` is true on any rank. Collective; not counted."""
         return self.largest(holds) == [1]
 
     @abstractmethod
     def alltoall(self, array: np.ndarray) -> np.ndarray:
-        """Send ``array[k]`` to rank k; returns what every rank sent here. Collective."""
+        """Send ``array[k]`` to rank k. Return an array of what every rank sent here. Collective."""
 
     @abstractmethod
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """Every rank's `data`, on every rank; lengths may differ. Collective; not counted."""
+        """Return all ranks' `data`, on every rank; lengths may differ. Collective; not counted."""
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's `value`, on every rank. Collective; small values only.
+        """Return every rank's `value`, on every rank. Collective; for small values only.
 
         Parameters:
-            value (plain value, array of numbers, or a list, tuple or dict of such): What
-                `values.packed` takes. It travels in a fixed layout: nothing that a rank sends is
-                executed by another.
+            value (plain value, array of numbers, or a list, tuple or dict of such): A value that
+                `values.packed` accepts. Its layout is fixed, so that no rank executes anything that
+                another rank sends.
         """
         return [unpacked(each) for each in self.gather_bytes(packed(value))]
 
     def clock(self) -> Clock:
-        """A new clock of this rank's time."""
+        """Return a new clock of this rank's time."""
         return Clock()
 
     def cores_per_rank(self) -> int:
-        """Cores this rank may use if all ranks of its machine share fairly. Collective."""
-        # the launcher may have bound every rank to separate cores, or none: the union says which
+        """Return the cores this rank may use if the ranks of its machine share all. Collective."""
+        # a launcher may bind every rank to its own cores, or no rank: the union of cores says which
         here, own = platform.node(), usable_cores()
         node = [cores for host, cores in self.gather((here, sorted(own))) if host == here]
         return max(1, min(len(set().union(*node)) // len(node), len(own)))
 
     def ranks_here(self) -> int:
-        """Ranks on this machine, this one included. Collective."""
+        """Return the number of ranks on this machine, with this rank. Collective."""
         here = platform.node()
         return self.gather(here).count(here)
 
     def nodes_of_ranks(self) -> list[str]:
-        """A name of the machine of every rank. Collective."""
+        """Return a name of every rank's machine. Collective."""
         return self.gather(platform.node())
 
     def close(self) -> None:  # noqa: B027  most have nothing to do
-        """Say that the work is done: from here on the ranks wait for each other's end at most
-        `timeout` seconds. Collective, and the last thing that a job does with the transport."""
+        """Say that this rank's work is done. Collective.
+
+        A job calls nothing else of the transport afterwards. From here on the ranks wait at most
+        `timeout` seconds for the other ranks to end.
+        """
 
     @abstractmethod
     def abort(self, code: int) -> None:
-        """End all ranks now; the last resort when only one rank knows that something is wrong."""
+        """End all ranks now: the last resort when only one rank knows of a fault."""
 
     def agree(self, error: PlanccError | None) -> None:
-        """Raise on all ranks if any rank brings an error. Collective.
+        """Raise an error on all ranks if any rank passes an error. Collective.
 
-        One bit is reduced; only if it is set do the ranks tell each other what happened, and
-        raise the same sentence, naming the ranks at fault.
+        The ranks reduce one bit. Only if the bit is set, they tell each other their errors, and all
+        raise the same sentence, which names the ranks at fault.
 
         Raises:
-            PlanccError: An error of the class that the first rank at fault brought.
+            PlanccError: An error of the class that the first rank at fault passed.
         """
         failed = np.array([error is not None], np.int8)
         self.allreduce_max(failed)
@@ -395,16 +403,16 @@ class Transport(ABC):
         raise self.agreed_error
 
     def all_equal(self, value: bytes) -> bool:
-        """Whether all ranks bring the same `value`; the same answer on all. Collective."""
+        """Return whether all ranks pass the same `value`; all return the same. Collective."""
         digest = np.frombuffer(hashlib.sha256(value).digest(), np.int32).astype(np.int64)
         both = np.concatenate([digest, -digest])  # the maximum, and minus the minimum
         self.allreduce_max(both)
         return not (both[: len(digest)] + both[len(digest) :]).any()
 
     def ranks_by_value(self, value: str) -> dict[str, list[int]]:
-        """Which ranks bring which `value`; one entry if all bring the same. Collective.
+        """Return the ranks that pass each `value`; one entry if all pass the same. Collective.
 
-        Digests are compared; only if they differ do the ranks tell each other the values.
+        The ranks compare digests. Only if the digests differ, the ranks tell each other the values.
         """
         if self.all_equal(value.encode(errors="backslashreplace")):
             return {value: list(self.numbers)}
@@ -414,12 +422,12 @@ class Transport(ABC):
         return found
 
     def check_alike(self, asked: Mapping[str, Any]) -> None:
-        """Check that all ranks are asked the same: values of options by name. Collective.
+        """Check that all ranks have the same values of options, given by name. Collective.
 
         Raises:
-            InputError: On all ranks; it says which ranks have which values.
+            InputError: On all ranks; the error says which ranks have which values.
         """
-        texts = {name: _as_text(value) for name, value in asked.items()}
+        texts = {name: _option_text(value) for name, value in asked.items()}
         found = self.ranks_by_value(json.dumps(texts))
         if len(found) == 1:
             return
@@ -428,7 +436,7 @@ class Transport(ABC):
         for name in dict.fromkeys(name for theirs, _ in every for name in theirs):
             ranks_of: dict[str, list[int]] = {}
             for theirs, ranks in every:
-                ranks_of.setdefault(theirs.get(name, _as_text(None)), []).extend(ranks)
+                ranks_of.setdefault(theirs.get(name, _option_text(None)), []).extend(ranks)
             if len(ranks_of) > 1:
                 most_first = sorted(ranks_of.items(), key=lambda item: -len(item[1]))
                 values = [f"{shown(text)} on {name_ranks(ranks)}" for text, ranks in most_first]
@@ -440,11 +448,11 @@ class Transport(ABC):
 
     @contextmanager
     def agreement(self) -> Iterator[None]:
-        """A block in which one rank alone may fail: `agree` on its error at the end. Collective.
+        """A block in which one rank may fail; `agree` raises its error at the end. Collective.
 
         The block must not call anything collective. Lack of memory counts as an error. Any other
-        exception that is no `PlanccError` is a defect and passes at once: the caller ends the job
-        with `abort`.
+        exception that is no `PlanccError` is a defect and passes at once; the caller then ends the
+        job with `abort`.
         """
         error: PlanccError | None = None
         try:
@@ -458,8 +466,8 @@ class Transport(ABC):
         self.agree(error)
 
 
-def _as_text(value: Any) -> str:
-    """The value of an option, for comparison and for messages."""
+def _option_text(value: Any) -> str:
+    """Return the value of an option as text, for comparison and for messages."""
     if value is None:
         return "not given"
     if isinstance(value, tuple):
@@ -470,7 +478,7 @@ def _as_text(value: Any) -> str:
 
 
 def _error_class(name: str) -> type[PlanccError]:
-    """The error of that name; a `PlanccError` if this rank knows none."""
+    """Return the error class of that name; `PlanccError` if this rank does not know the name."""
     known = [PlanccError]
     for kind in known:
         known += kind.__subclasses__()
@@ -478,14 +486,14 @@ def _error_class(name: str) -> type[PlanccError]:
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether Python, or torch on any device, found no memory."""
+    """Return whether Python, or torch on any device, ran out of memory."""
     if isinstance(error, RuntimeError):
         return "DefaultCPUAllocator" in str(error) or "out of memory" in str(error)
     return isinstance(error, MemoryError)
 
 
 def say(sentence: str) -> None:
-    """Write a line to stderr in one call: torchrun's ranks write unbuffered, and theirs mingle."""
+    """Write lines to stderr in one call: the lines of torchrun's ranks would mingle otherwise."""
     lines = [message(line) for line in sentence.splitlines()]
     sys.stderr.write("\n".join(lines) + "\n")
     sys.stderr.flush()

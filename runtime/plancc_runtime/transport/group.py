@@ -1,4 +1,4 @@
-"""Groups of ranks: collectives out of messages, and a group as a transport."""
+"""Groups of ranks: collectives made of messages, and a group that serves as a transport."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plancc_runtime.transport.messages import Addressed, Buffer, Traffic, flat, 
 
 
 class MessageGroup(Group):
-    """Collectives out of messages, for transports without any of their own.
+    """Collectives made of messages, for transports without native collectives.
 
     Sums are made in the order of the members: the same inputs give the same bits.
     """
@@ -73,7 +73,7 @@ class MessageGroup(Group):
         return Pending(exchange.finish)
 
     def _put_sum(self, own: Buffer, others: Sequence[Buffer]) -> None:
-        """Add the others' to this member's own, in the order of the members."""
+        """Put the sum of the other members' buffers and `own` into `own`, in order of members."""
         parts = [*others[: self.rank], own, *others[self.rank :]]
         total = parts[0] + 0
         for part in parts[1:]:
@@ -82,7 +82,10 @@ class MessageGroup(Group):
 
 
 class LibraryGroup(MessageGroup):
-    """Broadcasts and reductions by a library, which sums in its own order; all else by messages."""
+    """A group whose broadcasts and reductions a library makes, in its own order of summation.
+
+    All other operations are made of messages.
+    """
 
     def _broadcast(self, data: Buffer, root: int) -> Pending:
         start, source = partial(self._start_broadcast, root=root), self.ranks[root]
@@ -98,15 +101,15 @@ class LibraryGroup(MessageGroup):
 
     @abstractmethod
     def _start_broadcast(self, words: Buffer, root: int) -> Any:
-        """The library's request for one message; `root` is a place among the members."""
+        """Start one message. Return the library's request; `root` is a place among the members."""
 
     @abstractmethod
     def _start_reduce_sum(self, words: Buffer, root: int) -> Any:
-        """The library's request for one message; `root` is a place among the members."""
+        """Start one message. Return the library's request; `root` is a place among the members."""
 
     @abstractmethod
     def _waiting(self, what: Callable[[], str]) -> AbstractContextManager[None]:
-        """A block in which the library may wait; ``what()`` says what for."""
+        """A block in which the library may wait; ``what()`` is the text of what it waits for."""
 
     @abstractmethod
     def _wait(self, requests: list[Any]) -> None:
@@ -119,11 +122,11 @@ class LibraryGroup(MessageGroup):
         what: Callable[[], str] | None = None,
         changed: bool = False,
     ) -> Pending:
-        """An operation under way on the messages of `data`, in host memory.
+        """Start an operation on the messages of `data` in host memory. Return it as pending.
 
         Parameters:
-            start: Takes the words of a message, returns the library's request.
-            what: What a member waits for; by default the other members.
+            start: Function of the words of a message that returns the library's request.
+            what: Text of what a member waits for; by default the other members.
             changed: Whether the result goes back to the device where `data` lies.
         """
         what, host = what or self._others_to_join, HostBuffers([(0, data)])
@@ -141,15 +144,15 @@ class LibraryGroup(MessageGroup):
         return Pending(finish)
 
     def _adds(self, data: Buffer) -> bool:
-        """Whether the library adds such numbers: most can only move 16-bit ones (see `host`)."""
+        """Whether the library can add these numbers: most only move 16-bit numbers (see `host`)."""
         return bool(data.itemsize != 2)
 
 
 class GroupTransport(Transport):
-    """The members of a group as a transport of their own, for layouts that know no groups.
+    """The members of a group as a transport, for layouts that know no groups.
 
-    Ranks and peers are places among the members. Traffic, timeout and the longest message are those
-    of the group's transport. Its other ranks take part in `cores_per_rank` only.
+    Ranks and peers are places among the members. Traffic, timeout and the longest message are the
+    values of the group's transport. Ranks outside the group take part in `cores_per_rank` only.
     """
 
     def __init__(self, group: Group) -> None:
@@ -211,14 +214,9 @@ class GroupTransport(Transport):
         self._whole.abort(code)
 
 
-def as_transport(group: Group) -> GroupTransport:
-    """The members of `group` as a transport; not collective."""
-    return GroupTransport(group)
-
-
 @contextmanager
 def uncounted(traffic: Traffic) -> Iterator[None]:
-    """A block whose messages are not counted here."""
+    """A block whose messages `traffic` does not count."""
     before = vars(traffic).copy()
     try:
         yield
@@ -227,7 +225,7 @@ def uncounted(traffic: Traffic) -> Iterator[None]:
 
 
 def _empty_like(data: Buffer) -> Buffer:
-    """A buffer of the same size and kind, on the same device."""
+    """Return a buffer of the same size and dtype on the same device."""
     return np.empty_like(data) if isinstance(data, np.ndarray) else data.new_empty(data.shape)
 
 

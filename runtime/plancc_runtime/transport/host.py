@@ -12,14 +12,14 @@ from plancc_runtime.transport.messages import Addressed, Buffer
 
 
 def on_device(buffer: Buffer) -> bool:
-    """Whether the buffer is a tensor that does not lie in host memory."""
+    """Return whether the buffer is a tensor outside host memory."""
     return not isinstance(buffer, np.ndarray) and buffer.device.type != "cpu"
 
 
 def host_array(buffer: Buffer) -> np.ndarray:
-    """The array itself, or one over the memory of a tensor on the CPU.
+    """Return the array itself, or an array over the memory of a tensor on the CPU.
 
-    numpy and MPI lack some 16-bit types: these appear as int16, which can only be moved.
+    numpy and MPI lack some 16-bit types. Such numbers appear as int16, which can only be moved.
     """
     if isinstance(buffer, np.ndarray):
         return buffer.view(np.int16) if buffer.dtype == np.float16 else buffer
@@ -31,8 +31,8 @@ def host_array(buffer: Buffer) -> np.ndarray:
 
 
 @contextmanager
-def in_host_memory(array: Buffer) -> Iterator[np.ndarray]:
-    """The numbers of `array`, which may be changed; at the end they are copied to its device."""
+def host_memory(array: Buffer) -> Iterator[np.ndarray]:
+    """Yield the numbers of `array` in host memory; copy them to its device at the end."""
     if on_device(array):
         host = array.cpu()
         yield host.numpy()
@@ -44,7 +44,7 @@ def in_host_memory(array: Buffer) -> Iterator[np.ndarray]:
 
 
 class HostBuffers:
-    """The buffers of an exchange in host memory: themselves, or copies of those on a device.
+    """Host buffers of an exchange: the given buffers, or copies of buffers on a device.
 
     Attributes:
         buffers: list of (peer, numpy array).

@@ -1,7 +1,7 @@
-"""Ranks as threads of this process: no launcher, no library, messages are copies in memory.
+"""Ranks as threads of this process, without launcher or library; messages are copies in memory.
 
-Nothing here ends the process: an error of one rank is raised by `run_ranks`, after the other ranks
-were made to leave their waits.
+Nothing here ends the process: `run_ranks` raises the error of a rank, after the other ranks have
+left their waits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from plancc_runtime.transport.messages import (
     unfinished,
 )
 
-GRACE = 5.0  # seconds for the other ranks to end what they compute, once one has failed
+GRACE = 5.0  # seconds in which the other ranks may end their work after one rank has failed
 
 T = TypeVar("T")
 E = TypeVar("E", bound="LocalTransport")
@@ -42,30 +42,30 @@ def run_ranks(
 ) -> list[T]:
     """Call ``work(transport)`` for every rank, each in a separate thread.
 
-    `work` must make settings of torch that belong to a thread (`torch.set_num_threads`,
-    `torch.no_grad`) itself.
+    `work` itself must make torch's settings of a thread (`torch.set_num_threads`,
+    `torch.no_grad`).
 
     Parameters:
-        work: The same on all ranks; collective.
+        work: Collective function, the same on all ranks.
         timeout: Longest wait in seconds; None or 0: no limit.
 
     Returns:
-        The results of the ranks, in their order.
+        The results of the ranks, in the order of the ranks.
 
     Raises:
-        TransportError: If a wait outlasted the timeout; the sentence says what each rank waits for.
-        PlanccError: The error that all ranks agreed on, or the first that a rank raised alone, with
-            its number.
+        TransportError: If a wait outlasted the timeout; the error says what each rank waits for.
+        PlanccError: The error that all ranks agreed on, or the first error of one rank, with the
+            rank's number.
         BaseException: Any other error of a rank or of the caller (KeyboardInterrupt), with a note
-            that names the rank. A rank may still be computing then: the caller should end the
+            that names the rank. A rank may still be computing then, so the caller should end the
             process.
     """
     group = Threads(num_ranks)
-    return in_threads(group, lambda rank: LocalTransport(group, rank, timeout), work)
+    return run_threads(group, lambda rank: LocalTransport(group, rank, timeout), work)
 
 
-def in_threads(group: Threads, end: Callable[[int], E], work: Callable[[E], T]) -> list[T]:
-    """`run_ranks` with other ends: `end(rank)` makes one, in the thread of its rank."""
+def run_threads(group: Threads, end: Callable[[int], E], work: Callable[[E], T]) -> list[T]:
+    """Do what `run_ranks` does with transports ``end(rank)``, each made in its rank's thread."""
     import torch
 
     results: list[Any] = [None] * group.size
@@ -73,8 +73,8 @@ def in_threads(group: Threads, end: Callable[[int], E], work: Callable[[E], T]) 
     def be(rank: int) -> None:
         transport = end(rank)
         try:
-            # otherwise one thread per device runs the backward passes of all ranks, which wait for
-            # each other
+            # otherwise one thread per device would run the backward passes of all ranks, and these
+            # passes wait for each other
             torch.autograd.set_multithreading_enabled(False)
             results[rank] = work(transport)
         except BaseException as error:
@@ -104,7 +104,7 @@ def in_threads(group: Threads, end: Callable[[int], E], work: Callable[[E], T]) 
 
 
 class LocalTransport(Transport):
-    """One thread's end of `run_ranks`.
+    """The transport of one rank of `run_ranks`.
 
     All-reduces sum in the order of the ranks: the same inputs give the same bits. The values that
     `gather_bytes` returns are shared by all ranks.
@@ -129,7 +129,7 @@ class LocalTransport(Transport):
         self._allreduce(array, lambda x, y: torch.maximum(x, y, out=x))
 
     def _allreduce(self, array: Buffer, combine: Callable[[Any, Any], Any]) -> int:
-        """Combine this rank's share of the words of all ranks, in the order of the ranks."""
+        """Combine the words of all ranks, in the order of the ranks. Return the number of words."""
         mine = _tensor(array)
         bounds = [len(mine) * r // self.size for r in range(self.size + 1)]
         share = slice(bounds[self.rank], bounds[self.rank + 1])
@@ -154,7 +154,7 @@ class LocalTransport(Transport):
         raise SystemExit(code)
 
     def wait(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
-        """Wait until ``done()``; ``what()`` says what for. The lock of the group is held.
+        """Wait until ``done()``; ``what()`` is the text of the wait. The caller holds the lock.
 
         Raises:
             TransportError: If the timeout is over, or another rank has failed.
@@ -172,7 +172,7 @@ class LocalTransport(Transport):
             del group.waiting[self.rank]
 
     def _meet(self, value: Any) -> list[Any]:
-        """All ranks' values, once all have come."""
+        """Return all ranks' values once all ranks have called."""
         group, everyone = self._group, set(range(self.size))
         with group.lock:
             meeting = group.meeting
@@ -188,26 +188,26 @@ class LocalTransport(Transport):
 
 
 class Threads:
-    """State that the ranks of a process share, under one lock."""
+    """State that the ranks of a process share under one lock."""
 
     def __init__(self, size: int) -> None:
         self.size = self.running = size
         self.lock = threading.Lock()
         self.conditions = [threading.Condition(self.lock) for _ in range(size)]
         self.news = threading.Condition(self.lock)  # a rank has ended
-        self.meeting: dict[int, Any] = {}  # rank -> what it brought to the next collective call
+        self.meeting: dict[int, Any] = {}  # rank -> its value in the next collective call
         self.ends: dict[_Place, deque[_End]] = defaultdict(deque)
         self.waiting: dict[int, Callable[[], str]] = {}
         self.error: BaseException | None = None
         self._failed: int | None = None
 
     def wake(self, ranks: Iterable[int]) -> None:
-        """Let these ranks look again at what they wait for; the lock is held."""
+        """Let these ranks check again what they wait for; the caller holds the lock."""
         for rank in ranks:
             self.conditions[rank].notify()
 
     def fail(self, error: BaseException, rank: int | None) -> None:
-        """End all ranks because of the first error; `rank` is None if not one rank alone raised."""
+        """End all ranks after the first error; `rank` is the rank that raised it alone, or None."""
         with self.lock:
             if self.error is not None:
                 return
@@ -224,7 +224,7 @@ class Threads:
             self._spread()
 
     def end_all(self, timeout: float) -> NoReturn:
-        """End all ranks after a timeout: every one that waits says what for; the lock is held."""
+        """End all ranks after a timeout; name each rank's wait. The caller holds the lock."""
         waiting = sorted(self.waiting.items())
         parts = [f"rank {rank}: {overdue(what(), timeout)}" for rank, what in waiting]
         self.error = TransportError("; ".join(parts))
@@ -232,7 +232,7 @@ class Threads:
         raise self.error
 
     def check(self) -> None:
-        """Raise if the ranks shall end; the lock is held."""
+        """Raise if the ranks shall end; the caller holds the lock."""
         if self.error is not None:
             who = "another rank" if self._failed is None else f"rank {self._failed}"
             raise TransportError(f"{who} has ended")
@@ -244,7 +244,7 @@ class Threads:
 
 
 class _Place(NamedTuple):
-    """Key under which the two ends of a message meet, round after round."""
+    """Key of a message: its sender, its receiver and its tag, the same in every round."""
 
     sender: int
     receiver: int
@@ -252,7 +252,7 @@ class _Place(NamedTuple):
 
 
 class _End(NamedTuple):
-    """The sender's or the receiver's end of one message of one round."""
+    """One end of one message of one round: the sender's or the receiver's."""
 
     exchange: LocalChannel
     piece: MessagePiece
@@ -260,7 +260,7 @@ class _End(NamedTuple):
 
 
 class LocalChannel(Channel):
-    """A message is copied by its sender or its receiver, whichever comes second."""
+    """A channel whose messages are copied by the later of sender and receiver."""
 
     def __init__(self, transport: LocalTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport, self._group = transport, transport._group
@@ -270,10 +270,10 @@ class LocalChannel(Channel):
         self._traffic = traffic_of(sends, receives, words, transport.far)
         self._num_pieces = [len(parts) for parts in inward]
         self._inward = list(chain.from_iterable(inward))
-        # of the round, under the lock of the group
-        self._missing: list[int] = []  # pieces of every receive that are not here
-        self._receiving: Counter[int] = Counter()  # peer -> pieces that it still has to send
-        self._sending: Counter[int] = Counter()  # peer -> pieces that it still has to take
+        # state of the round, under the lock of the group
+        self._missing: list[int] = []  # number of pieces of every receive that have not arrived
+        self._receiving: Counter[int] = Counter()  # peer -> pieces that the peer still has to send
+        self._sending: Counter[int] = Counter()  # peer -> pieces that the peer still has to take
         self._arrived: deque[int] = deque()
 
     def start(self) -> None:
@@ -312,7 +312,7 @@ class LocalChannel(Channel):
             )
 
     def _meet(self, mine: _End, place: _Place) -> _End | None:
-        """The other end of the message, if it is there already."""
+        """Return the other end of the message if it is there already, else leave this end."""
         with self._group.lock:
             ends = self._group.ends[place]
             if ends and ends[0].outgoing != mine.outgoing:
@@ -321,7 +321,7 @@ class LocalChannel(Channel):
             return None
 
     def _copy(self, sent: _End, received: _End) -> None:
-        """Move a message, and let both of its ends know."""
+        """Copy a message, and tell both of its ends."""
         received.piece.data.copy_(sent.piece.data)
         sender, receiver, k = sent.exchange, received.exchange, received.piece.number
         with self._group.lock:
@@ -337,7 +337,7 @@ class LocalChannel(Channel):
 
 
 def _tensor(buffer: Buffer) -> Any:
-    """A flat tensor over the same memory."""
+    """Return a flat tensor over the memory of the buffer."""
     import torch
 
     return torch.from_numpy(flat(buffer)) if isinstance(buffer, np.ndarray) else flat(buffer)

@@ -1,4 +1,4 @@
-"""Buffers as messages, the count of what is sent, and sentences about waiting for it."""
+"""Buffers as messages, counters of traffic, and sentences about waits."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ Addressed = Sequence[tuple[int, Buffer]]  # buffers, each with the rank at its o
 class Traffic:
     """Counters of what one rank has sent and received; a word is one number of any dtype.
 
-    Reductions (`Transport.allreduce_sum`) are counted apart from the messages of exchanges. What
-    is sent between nodes is counted where they are known (`Transport.far`), and in the totals too.
+    Reductions (`Transport.allreduce_sum`) are counted apart from the messages of exchanges. The
+    totals include messages and words between nodes; these are also counted apart if the nodes are
+    known (`Transport.far`).
     """
 
     messages_sent: int = 0
@@ -33,18 +34,18 @@ class Traffic:
     words_between: int = 0
 
     def as_array(self) -> np.ndarray:
-        """The counters as int64[8], in the order of the fields, without those between nodes."""
+        """Return the counters as int64[8] in the order of the fields, without `..._between`."""
         names = [f.name for f in fields(self) if not f.name.endswith("_between")]
         return np.array([getattr(self, name) for name in names], np.int64)
 
     def add(self, other: Traffic) -> None:
-        """Count what `other` has counted."""
+        """Add the counts of `other`."""
         own = vars(self)
         for name, count in vars(other).items():
             own[name] += count
 
     def add_reduction(self, words: int) -> None:
-        """Count one reduction."""
+        """Count one reduction of this many words."""
         self.reductions += 1
         self.words_reduced += words
 
@@ -52,9 +53,9 @@ class Traffic:
 def traffic_of(
     sends: Addressed, receives: Addressed, max_words: int, far: Sequence[bool] | None = None
 ) -> Traffic:
-    """The traffic of these buffers, in messages of at most `max_words` words.
+    """Return the traffic of these buffers in messages of at most `max_words` words.
 
-    `far`: whether a rank is on another node, for every rank.
+    `far`: whether each rank is on another node.
     """
     totals = []
     for side in (sends, receives):
@@ -70,11 +71,11 @@ def traffic_of(
 
 
 class MessagePiece(NamedTuple):
-    """One message: a buffer, or a part of one that is too long for a message.
+    """One message: a buffer, or a piece of a buffer that is too long for one message.
 
     Attributes:
         number: Place of the buffer in the list of sends or receives.
-        tag: Counts the pieces between the same two ranks; the same at both ends.
+        tag: Number of the piece among the pieces between the same two ranks, the same at both ends.
         data: Buffer[words].
     """
 
@@ -85,7 +86,7 @@ class MessagePiece(NamedTuple):
 
 
 def pieces(buffers: Addressed, max_words: int) -> list[list[MessagePiece]]:
-    """The messages of every buffer, flat and of at most `max_words` words; none for no words."""
+    """Return the flat messages of every buffer, at most `max_words` words each; none if empty."""
     tags: Counter[int] = Counter()
     result = []
     for number, (peer, buffer) in enumerate(buffers):
@@ -97,14 +98,14 @@ def pieces(buffers: Addressed, max_words: int) -> list[list[MessagePiece]]:
 
 
 def split(data: Buffer, max_words: int) -> list[Buffer]:
-    """A flat buffer in parts of at most `max_words` words; none if it is empty."""
+    """Return a flat buffer in pieces of at most `max_words` words; no piece if it is empty."""
     if len(data) <= max_words:
         return [data] if len(data) else []
     return [data[start : start + max_words] for start in range(0, len(data), max_words)]
 
 
 def flat(buffer: Buffer) -> Buffer:
-    """One dimension, the same memory; ValueError if the buffer is not contiguous."""
+    """Return the buffer in one dimension, without copying; ValueError if it is not contiguous."""
     numpy = isinstance(buffer, np.ndarray)
     if not (buffer.flags.c_contiguous if numpy else buffer.is_contiguous()):
         raise ValueError("a buffer must be contiguous")
@@ -112,14 +113,14 @@ def flat(buffer: Buffer) -> Buffer:
 
 
 def name_ranks(ranks: Iterable[int]) -> str:
-    """ "rank 3", "ranks 1, 2, 5"; ascending, each once, a long list cut short."""
+    """Return "rank 3" or "ranks 1, 2, 5": ascending, each once, at most 8 of them."""
     ranks = sorted(set(ranks))
     shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
 
 
 def unfinished(receiving: Iterable[int], sending: Iterable[int]) -> str:
-    """Text on what an exchange waits for: "a message from rank 1 and rank 2 to accept one"."""
+    """Return what an exchange waits for: "a message from rank 1 and rank 2 to accept a message"."""
     receiving, sending = set(receiving), set(sending)
     parts = []
     if receiving:
@@ -130,10 +131,10 @@ def unfinished(receiving: Iterable[int], sending: Iterable[int]) -> str:
 
 
 def another_rank() -> str:
-    """Text on what a collective call of all ranks waits for."""
+    """Return what a collective call of all ranks waits for."""
     return "another rank to reach the collective call that this one is in"
 
 
 def overdue(what: str, timeout: float) -> str:
-    """Sentence of a rank whose wait outlasted the timeout."""
+    """Return the sentence of a rank whose wait outlasted the timeout."""
     return f"timeout of {timeout:g} s: still waiting for {what}"

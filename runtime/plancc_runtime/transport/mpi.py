@@ -4,8 +4,8 @@ Importing this module does not start MPI; constructing `MpiTransport` does. Buff
 travel through host memory.
 
 Groups broadcast and reduce by MPI's collectives. Their other operations are plain messages, as in
-Open MPI's own nonblocking collectives: pieces that lie apart need no packing, and a reduce-scatter
-moves each piece to its owner alone, where Open MPI reduces all at one rank first.
+Open MPI's own nonblocking collectives. So pieces that lie apart need no packing. A reduce-scatter
+sends each piece to its owner alone, whereas Open MPI first reduces all pieces at one rank.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from plancc.errors import BackendUnavailable
 from plancc_runtime.transport.base import TIMEOUT, Channel, Pending, Transport
 from plancc_runtime.transport.group import LibraryGroup
-from plancc_runtime.transport.host import HostBuffers, in_host_memory
+from plancc_runtime.transport.host import HostBuffers, host_memory
 from plancc_runtime.transport.messages import (
     Addressed,
     Buffer,
@@ -38,14 +38,14 @@ from plancc_runtime.transport.messages import (
 )
 from plancc_runtime.transport.watchdog import Watchdog
 
-TESTS = 100  # tests whether a round is complete, before its messages are waited for one by one
+TESTS = 100  # tests for a complete round, before its messages are waited for one by one
 
 
 def load_mpi(watchdog: Watchdog | None = None) -> Any:
-    """Import mpi4py and start MPI, unless it runs. Collective then; ends MPI when Python ends.
+    """Import mpi4py, and start MPI unless it runs; Python's end ends it. Collective if it starts.
 
     Parameters:
-        watchdog: For the wait until all ranks have started MPI.
+        watchdog: Watches the wait until all ranks have started MPI.
 
     Raises:
         BackendUnavailable: If mpi4py or an MPI library is missing.
@@ -70,7 +70,7 @@ def load_mpi(watchdog: Watchdog | None = None) -> Any:
 
 
 def _start(mpi: Any, watchdog: Watchdog | None) -> None:
-    """Start MPI by its C functions, which leave Python's lock to other threads meanwhile."""
+    """Start MPI by its C functions, which release Python's lock while they wait."""
     library, given = ctypes.CDLL(mpi.__file__), ctypes.c_int(0)
     with watchdog(lambda: "the other ranks to start MPI") if watchdog else nullcontext():
         code = library.MPI_Init_thread(None, None, mpi.THREAD_MULTIPLE, ctypes.byref(given))
@@ -84,7 +84,7 @@ def _start(mpi: Any, watchdog: Watchdog | None) -> None:
 def _end(mpi: Any, library: Any) -> None:
     if not mpi.Is_finalized():
         if hasattr(sys, "last_value") and mpi.COMM_WORLD.size > 1:
-            mpi.COMM_WORLD.Abort(1)  # a script that has failed: others would wait for this rank
+            mpi.COMM_WORLD.Abort(1)  # a script has failed: other ranks would wait for this rank
         closed = MpiTransport.closed
         with closed(lambda: "the other ranks to end") if closed else nullcontext():
             library.MPI_Finalize()
@@ -94,12 +94,12 @@ class MpiTransport(Transport):
     """The ranks that one mpirun (mpiexec, srun) started, or the ranks of `comm`. Collective.
 
     Parameters:
-        comm (mpi4py.MPI.Intracomm, optional): It is duplicated, so that messages can never be
-            mistaken for the user's.
+        comm (mpi4py.MPI.Intracomm, optional): The ranks of the transport. It is duplicated, so that
+            no message can be mistaken for one of the user's.
         timeout: Longest wait in seconds; None or 0: no limit.
     """
 
-    closed: Watchdog | None = None  # of the job that has done its work
+    closed: Watchdog | None = None  # the watchdog of a job whose work is done
 
     def __init__(self, comm: Any = None, timeout: float | None = TIMEOUT) -> None:
         self._mpi = load_mpi()
@@ -108,7 +108,7 @@ class MpiTransport(Transport):
         self._watchdog = Watchdog(self)
         with self._watchdog(another_rank):
             self._comm = comm.Dup()
-        self._comms: dict[tuple[int, ...], Any] = {}  # of groups; never freed, so each made once
+        self._comms: dict[tuple[int, ...], Any] = {}  # ranks -> communicator, never freed
 
     def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
         return _MpiChannel(self, sends, receives)
@@ -117,7 +117,7 @@ class MpiTransport(Transport):
         return _MpiGroup(self, ranks)
 
     def communicator(self, ranks: tuple[int, ...]) -> Any:
-        """The communicator of some ranks, among them this one. Collective among them."""
+        """Return the communicator of some ranks, with this rank. Collective among these ranks."""
         if ranks not in self._comms:
             members = self._comm.group.Incl(ranks)
             with self._watchdog(lambda: f"{name_ranks(ranks)} to make a group"):
@@ -132,7 +132,7 @@ class MpiTransport(Transport):
         self._allreduce(array, self._mpi.MAX)
 
     def _allreduce(self, array: Buffer, operation: Any) -> int:
-        with in_host_memory(array) as host:
+        with host_memory(array) as host:
             words = flat(host)
             for part in split(words, self.max_words):
                 with self._watchdog(another_rank):
@@ -171,16 +171,16 @@ class MpiTransport(Transport):
 
 
 def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
-    """Wait for all requests; `late` has the numbers of those not known to be complete."""
-    # most often all is done or about to be; else the watchdog must know who is late
+    """Wait for all requests; `late` has the numbers of requests not known to be complete."""
+    # most often all requests are complete, or nearly; else the watchdog must know the late ranks
     if not any(request.Testall(requests) for _ in range(TESTS)):
         while late:
             late.difference_update(request.Waitsome(requests))
 
 
 def _unfinished(late: set[int], sources: list[int], targets: list[int]) -> str:
-    """What requests wait for whose receives, then sends, have these peers."""
-    late, num = late.copy(), len(sources)  # called by the watchdog, while the wait goes on
+    """Return what late requests wait for: receives from `sources`, then sends to `targets`."""
+    late, num = late.copy(), len(sources)  # the watchdog calls this while the wait goes on
     return unfinished(
         (sources[i] for i in late if i < num), (targets[i - num] for i in late if i >= num)
     )
@@ -205,7 +205,7 @@ class _MpiGroup(LibraryGroup):
         if not self._adds(data):
             super()._allreduce_sum(data)
             return
-        with in_host_memory(data) as host:
+        with host_memory(data) as host:
             for part in split(host, self.transport.max_words):
                 with self._watchdog(self._others_to_join):
                     self._comm.Allreduce(self._mpi.IN_PLACE, part, op=self._mpi.SUM)
@@ -239,13 +239,13 @@ class _MpiGroup(LibraryGroup):
 
 
 class _MpiChannel(Channel):
-    """One persistent request per piece, tagged: requests may start in any order."""
+    """A channel with one persistent, tagged request per piece: requests start in any order."""
 
     def __init__(self, transport: MpiTransport, sends: Addressed, receives: Addressed) -> None:
         self._mpi = mpi = transport._mpi
         comm = transport._comm
         self._is_finalized = mpi.Is_finalized
-        self._requests: list[Any] = []  # of the receives, then of the sends
+        self._requests: list[Any] = []  # all receives, then all sends
         self._late: set[int] = set()  # requests of the round that are not known to be complete
         self._startall = mpi.Prequest.Startall
         self._waitsome = mpi.Request.Waitsome

@@ -1,7 +1,7 @@
-"""Numbers and bits of rows that travel, sent to the other end of every message.
+"""Row numbers, and a bit per row, sent to the other end of every message.
 
-Some work goes in *rounds*: a generator that pauses while messages travel, and returns a result.
-Ranks may do other work together in each pause. They begin all that they do in the same order.
+Some functions work in *rounds*: a generator pauses while messages travel, and returns a result.
+Ranks may do other work in each pause. All ranks begin this work in the same order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, IntArray, Side, offsets
-from plancc_runtime.rowfiles import as_bytes
+from plancc_runtime.rowfiles import number_bytes
 from plancc_runtime.transport.base import Channel, Transport
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ Rounds = Generator[None, None, T]
 
 
 def finished(rounds: Rounds[T]) -> T:
-    """Go through the rounds that are left, at once. Collective."""
+    """Run the remaining rounds without a pause. Return the generator's result. Collective."""
     while True:
         try:
             next(rounds)
@@ -32,7 +32,7 @@ def finished(rounds: Rounds[T]) -> T:
 
 
 def played(channel: Channel, sends: int) -> Rounds[None]:
-    """Play a round of a channel that has some `sends`. Collective."""
+    """Play one round of a channel with `sends` messages to send. Collective."""
     channel.start()
     for k in range(sends):
         channel.send(k)
@@ -43,16 +43,16 @@ def played(channel: Channel, sends: int) -> Rounds[None]:
 def swapped(
     pieces: Sequence[npt.NDArray[Any]], transport: Transport, in_bytes: bool = False
 ) -> list[npt.NDArray[Any]]:
-    """What every rank has for this one, in their order; piece k is for rank k. Collective.
+    """Send piece k to rank k. Return the pieces of all ranks for this rank, by rank. Collective.
 
     Parameters:
-        pieces: Alike on all ranks but for their first axis.
-        in_bytes: Whether the words that travel are bytes: of numbers of any type.
+        pieces: Arrays of one dtype, and of one shape but for the first axis, on all ranks.
+        in_bytes: Whether the numbers travel as bytes, so that any dtype can travel.
     """
     comes = transport.alltoall(np.array([len(each) for each in pieces], np.int64))
     found = [np.empty((size, *pieces[0].shape[1:]), pieces[0].dtype) for size in comes]
     found[transport.rank] = pieces[transport.rank]
-    words = as_bytes if in_bytes else np.ascontiguousarray
+    words = number_bytes if in_bytes else np.ascontiguousarray
     others = [k for k in range(transport.size) if k != transport.rank]
     transport.swap(
         [(k, words(pieces[k])) for k in others if len(pieces[k])],
@@ -64,10 +64,10 @@ def swapped(
 def send_numbers(
     exchange: Exchange, values: npt.NDArray[Any], transport: Transport
 ) -> npt.NDArray[Any]:
-    """What its sender has for every received row: array[rows received, ...]. Collective.
+    """Return the sender's value of every received row: array[rows received, ...]. Collective.
 
     Parameters:
-        exchange: Of this rank.
+        exchange: The exchange of this rank.
         values (array[rows sent, ...]): One or several numbers for every sent row.
     """
     return finished(sending_numbers(exchange, values, transport))
@@ -76,7 +76,7 @@ def send_numbers(
 def sending_numbers(
     exchange: Exchange, values: npt.NDArray[Any], transport: Transport
 ) -> Rounds[npt.NDArray[Any]]:
-    """`send_numbers`, in a round."""
+    """Do what `send_numbers` does, in one round."""
     received = np.empty((exchange.receive.volume, *values.shape[1:]), values.dtype)
     sends = exchange.send.split(values)
     yield from played(transport.exchange(sends, exchange.receive.split(received)), len(sends))
@@ -86,10 +86,10 @@ def sending_numbers(
 def send_lists(
     exchange: Exchange, ptr: Int64Array, numbers: npt.NDArray[Any], transport: Transport
 ) -> tuple[Int64Array, npt.NDArray[Any]]:
-    """What its sender has for every received row, where that is a list. Collective.
+    """Return the sender's list of every received row. Collective.
 
     Parameters:
-        exchange, transport: As of `send_numbers`.
+        exchange, transport: See `send_numbers`.
         ptr (int64[rows sent + 1]): The list of row k is ``numbers[ptr[k]:ptr[k + 1]]``.
         numbers: array[ptr[-1], ...].
 
@@ -102,7 +102,7 @@ def send_lists(
 def sending_lists(
     exchange: Exchange, ptr: Int64Array, numbers: npt.NDArray[Any], transport: Transport
 ) -> Rounds[tuple[Int64Array, npt.NDArray[Any]]]:
-    """`send_lists`, in two rounds."""
+    """Do what `send_lists` does, in two rounds."""
     sizes = yield from sending_numbers(exchange, np.diff(ptr).astype(np.int32), transport)
     arrived = offsets(sizes)
     received = np.empty((arrived[-1], *numbers.shape[1:]), numbers.dtype)
@@ -112,12 +112,12 @@ def sending_lists(
 
 
 class RowLists:
-    """Numbers for some of the rows that may travel, told to the other end round after round.
+    """Sends numbers for some of an exchange's rows, round after round.
 
-    A message is a word, how many numbers there are, and then two words for each.
+    A message is one word, the count of its numbers, and then two words for each number.
 
     Parameters:
-        exchange: Of this rank.
+        exchange: The exchange of this rank.
     """
 
     def __init__(self, exchange: Exchange, transport: Transport) -> None:
@@ -130,9 +130,10 @@ class RowLists:
         )
 
     def tell(self, rows: IntArray, numbers: IntArray) -> Rounds[tuple[IntArray, Int32Array]]:
-        """Received rows whose senders told a number, and the numbers. Collective.
+        """Send `numbers` for `rows`. Return the received rows and their numbers. Collective.
 
         `rows`: int[m], places among the rows that this rank sends; `numbers`: int[m], below 2^31.
+        The received rows are places among the rows that this rank receives.
         """
         order = np.argsort(rows, kind="stable")
         first, ends = self._exchange.send.row_ptr, self._exchange.receive.row_ptr
@@ -145,19 +146,19 @@ class RowLists:
 
 
 class RowBits:
-    """Some of the rows that may travel, told to the other end round after round.
+    """Sends a subset of an exchange's rows as bits, round after round.
 
-    Rows have a bit each, and words of 32 bits travel if one of their bits is set. Which words these
-    are is told likewise, by a word for 32 of them; those all travel.
+    Every row has a bit. A word of 32 bits travels if one of its bits is set. A second word for
+    every 32 words says which of them travel; all second words travel.
 
     Parameters:
-        exchange: Of this rank.
+        exchange: The exchange of this rank.
     """
 
     def __init__(self, exchange: Exchange, transport: Transport) -> None:
         self._exchange, self._transport = exchange, transport
-        self._words = words = _of_words(exchange)
-        self._filled = filled = _of_words(words)
+        self._words = words = _word_messages(exchange)
+        self._filled = filled = _word_messages(words)
         self._sent, self._arrived = (
             np.zeros(side.volume, np.int32) for side in (filled.send, filled.receive)
         )
@@ -166,16 +167,17 @@ class RowBits:
         )
 
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
-        """The places of received rows whose senders told them, ascending. Collective.
+        """Send `rows`. Return the received rows that their senders sent, ascending. Collective.
 
-        `rows`: int64[m], places of the told rows among its sent rows, ascending.
+        `rows`: int64[m], places among the rows that this rank sends, ascending.
+        The received rows are places among the rows that this rank receives.
         """
         if self._transport.size == 1:
             return rows
         exchange, words, filled = self._exchange, self._words, self._filled
         sent, bits = _packed(rows, exchange.send.row_ptr, words.send.row_ptr)
-        at, of_words = _packed(sent, words.send.row_ptr, filled.send.row_ptr)
-        self._sent[at] = of_words
+        at, summary = _packed(sent, words.send.row_ptr, filled.send.row_ptr)
+        self._sent[at] = summary
         yield from played(self._channel, filled.send.num_messages)
         self._sent[at] = 0
         at = np.flatnonzero(self._arrived)
@@ -188,8 +190,8 @@ class RowBits:
         return found
 
 
-def _of_words(exchange: Exchange) -> Exchange:
-    """The messages of a word for every 32 rows, begun or full."""
+def _word_messages(exchange: Exchange) -> Exchange:
+    """Return the exchange of words of 32 rows; the last word of a message may have fewer rows."""
     return Exchange(
         *(
             Side.of_rank(side.peer, offsets(-(-np.diff(side.row_ptr) // 32)))
@@ -200,7 +202,7 @@ def _of_words(exchange: Exchange) -> Exchange:
 
 @njit(cache=True, nogil=True)
 def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """The words of messages that have bits of `rows`: int64[m], int32[m]."""
+    """Return places and values of the words with the bits of `rows`: int64[m], int32[m]."""
     places = np.empty(len(rows), dtype=np.int64)
     words = np.empty(len(rows), dtype=np.int32)
     size, message = 0, 0
@@ -218,7 +220,7 @@ def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _unpacked(places: Any, words: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """The rows whose bits are set in the words of messages at `places`: int64[m]."""
+    """Return the rows whose bits are set in the words at `places`: int64[m]."""
     found = np.empty(32 * len(places), dtype=np.int64)
     size, message = 0, 0
     for k in range(len(places)):
@@ -226,6 +228,6 @@ def _unpacked(places: Any, words: Any, row_ptr: Any, word_ptr: Any) -> Any:
             message += 1
         first = row_ptr[message] + 32 * (places[k] - word_ptr[message])
         for bit in range(32):
-            found[size] = first + bit  # kept if its bit is set, else overwritten
+            found[size] = first + bit  # kept if the bit is set, else overwritten
             size += (words[k] >> bit) & 1
     return found[:size].copy()

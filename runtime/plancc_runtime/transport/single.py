@@ -1,4 +1,4 @@
-"""One rank on its own: no MPI library needed, no messages possible."""
+"""The transport of one rank alone, without MPI and without messages."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class SingleTransport(Transport):
         return MessageGroup(self, ranks)
 
     def allreduce_sum(self, array: Buffer) -> None:
-        """One rank's sum is its own array."""
+        """Leave the array: one rank's sum is its own array."""
 
     def allreduce_max(self, array: Buffer) -> None:
-        """One rank's maximum is its own array."""
+        """Leave the array: one rank's maximum is its own array."""
 
     def alltoall(self, array: np.ndarray) -> np.ndarray:
         return array.copy()
@@ -44,7 +44,7 @@ class SingleTransport(Transport):
 
 class _NoChannel(Channel):
     def start(self) -> None:
-        """Nothing is received."""
+        """Do nothing: no message is received."""
 
     def send(self, k: int) -> None:
         raise IndexError(f"there is no message {k}")
@@ -53,4 +53,4 @@ class _NoChannel(Channel):
         return iter(())
 
     def finish(self) -> None:
-        """Nothing was sent."""
+        """Do nothing: no message was sent."""

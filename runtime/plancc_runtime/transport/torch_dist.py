@@ -2,13 +2,15 @@
 
 Importing this module imports torch, and joins nothing.
 
-NCCL matches messages by order alone and runs messages of one group at once. So all ranks go through
-the messages of a round in one order, by distance from sender to receiver, in groups that end at the
-same distances on all ranks: every message is in the same group at both ends.
+NCCL matches messages by order alone, and runs the messages of one group at once. So all ranks go
+through the messages of a round in one order, by distance from sender to receiver. Groups of
+messages end at the same distances on all ranks, so that a message is in the same group at both
+ends.
 
-Groups (`Transport.subgroup`) broadcast and reduce by the library's collectives, and do all else by
-messages, because gloo lacks pieces of several sizes. Their work on a device is queued in one
-stream, in the order of the calls: several communicators of NCCL must not run at once.
+Groups of ranks (`Transport.subgroup`) broadcast and reduce by the library's collectives. All other
+operations are made of messages, because gloo lacks pieces of several sizes. Work of groups on a
+device is queued in one stream in the order of the calls: several communicators of NCCL must not run
+at once.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from plancc.errors import BackendUnavailable
 from plancc.text import first_line
 from plancc_runtime.transport.base import TIMEOUT, Channel, Pending, Transport, TransportError
 from plancc_runtime.transport.group import LibraryGroup
-from plancc_runtime.transport.host import HostBuffers, in_host_memory, on_device
+from plancc_runtime.transport.host import HostBuffers, host_memory, on_device
 from plancc_runtime.transport.messages import (
     Addressed,
     Buffer,
@@ -47,21 +49,21 @@ from plancc_runtime.transport.messages import (
 from plancc_runtime.transport.watchdog import GRACE, Watchdog
 
 BACKENDS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}
-DISTANCES = 64  # distances from sender to receiver that one group of NCCL covers
+DISTANCES = 64  # distances from sender to receiver in one group of NCCL
 TAGS = 16  # pieces between the same two ranks in one group of NCCL
 
 
 def best_backend(ranks_here: int | None = None) -> str:
-    """ "nccl" where every rank of this machine has a separate CUDA device, else "gloo".
+    """Return "nccl" if every rank of this machine has a separate CUDA device, else "gloo".
 
-    NCCL refuses two ranks on one device. `ranks_here`: of this machine; None: not known.
+    NCCL refuses two ranks on one device. `ranks_here`: ranks of this machine; None if unknown.
     """
     there = torch.cuda.is_available() and dist.is_nccl_available()
     return "nccl" if there and (ranks_here or 1) <= torch.cuda.device_count() else "gloo"
 
 
 class Meeting(NamedTuple):
-    """Who a rank is, and where rank 0 listens."""
+    """A rank's number, the number of ranks, and the address and port where rank 0 listens."""
 
     rank: int
     size: int
@@ -81,8 +83,8 @@ def join(
     Parameters:
         backend: "gloo" or "nccl".
         local_rank: This rank's number on its machine; with NCCL it takes the device of this number.
-        timeout: As in `TorchTransport`.
-        ranks_here: Ranks of this machine, where that is known.
+        timeout: See `TorchTransport`.
+        ranks_here: Number of ranks on this machine; None if unknown.
 
     Raises:
         BackendUnavailable: If the ranks do not find each other, or lack the backend.
@@ -126,9 +128,9 @@ class TorchTransport(Transport):
         super().__init__(dist.get_rank(), dist.get_world_size(), timeout)
         self._watchdog = Watchdog(self)
         self.nccl = backend == "nccl"
-        # a separate group: messages can never be mistaken for the user's
+        # a separate group, so that no message can be mistaken for one of the user's
         self.group = self._new_group(tuple(range(self.size)))
-        self._groups: dict[tuple[int, ...], Any] = {}  # by members; never freed, each made once
+        self._groups: dict[tuple[int, ...], Any] = {}  # ranks -> group; made once, never freed
         self._stream: Any = None
 
     def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
@@ -144,7 +146,7 @@ class TorchTransport(Transport):
         return _TorchGroup(self, ranks, self._groups.get(tuple(ranks)))
 
     def _new_group(self, members: tuple[int, ...]) -> Any:
-        """Collective among all ranks."""
+        """Return a process group of these ranks. Collective among all ranks."""
         limit = None if math.isinf(self.timeout) else _later(self.timeout)
         backend = BACKENDS["nccl" if self.nccl else "gloo"]
         with self.waiting(another_rank):
@@ -164,7 +166,7 @@ class TorchTransport(Transport):
             words = self._reduce(flat(array), operation)
             self.watch_device(another_rank)
             return words
-        with in_host_memory(array) as host:
+        with host_memory(array) as host:
             return self._reduce(torch.from_numpy(flat(host)), operation)
 
     def _reduce(self, words: torch.Tensor, operation: Any) -> int:
@@ -202,7 +204,7 @@ class TorchTransport(Transport):
 
     @contextmanager
     def waiting(self, what: Callable[[], str]) -> Iterator[None]:
-        """A block that waits for others.
+        """A block that waits for other ranks; ``what()`` is the text of the wait.
 
         Raises:
             TransportError: If the connection breaks.
@@ -211,7 +213,7 @@ class TorchTransport(Transport):
             with self._watchdog(what):
                 yield
         except RuntimeError as error:
-            time.sleep(GRACE)  # whoever broke it may say why, and the launcher end us
+            time.sleep(GRACE)  # the rank at fault may say why, and the launcher end us
             lost = f"lost the connection while waiting for {what()} ({first_line(error)})"
             raise TransportError(lost) from error
 
@@ -220,7 +222,7 @@ class TorchTransport(Transport):
         """A block that queues work on the device, after all that is queued already.
 
         Yields:
-            After the block, makes what is queued from then on wait for that work.
+            A function to call after the block: work queued after the call waits for the block's.
         """
         if self._stream is None:
             self._stream = torch.cuda.Stream()
@@ -231,14 +233,14 @@ class TorchTransport(Transport):
             done.record()
 
     def watch_device(self, what: Callable[[], str]) -> None:
-        """Let the watchdog wait for what is queued on the device: nobody else does."""
+        """Let the watchdog wait for the work that the device has queued: nobody else waits."""
         event = torch.cuda.Event()
         event.record()
         self._watchdog.later(event.query, what)
 
 
 class _HostChannel(Channel):
-    """Messages over gloo, each sent at once. Receives are waited for in their order."""
+    """A channel over gloo that sends each message at once, and waits for receives in order."""
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
@@ -246,7 +248,7 @@ class _HostChannel(Channel):
         self._in, self._out = HostBuffers(receives), HostBuffers(sends)
         self._inward = pieces(_tensors(self._in.buffers), transport.max_words)
         self._outward = pieces(_tensors(self._out.buffers), transport.max_words)
-        self._receiving: list[tuple[int, list[Any]]] = []  # number and works, not yet waited for
+        self._receiving: list[tuple[int, list[Any]]] = []  # (number, works) of receives under way
         self._sending: list[tuple[int, list[Any]]] = []
 
     def start(self) -> None:
@@ -290,7 +292,7 @@ class _HostChannel(Channel):
 
 
 class _DeviceChannel(Channel):
-    """Messages over NCCL, in few groups once the last send is ready; only the device waits."""
+    """A channel over NCCL: the last send launches all messages in few groups; the device waits."""
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
@@ -300,8 +302,8 @@ class _DeviceChannel(Channel):
         self._num_sends = self._unsent = len(sends)
         group = transport.group
         self._groups: list[list[dist.P2POp]] = []
-        last: dict[int, int] = dict.fromkeys(range(len(receives)), 0)  # group that completes it
-        groups = in_groups(transport.rank, transport.size, outward, inward)
+        last: dict[int, int] = dict.fromkeys(range(len(receives)), 0)  # receive -> its last group
+        groups = nccl_groups(transport.rank, transport.size, outward, inward)
         for number, messages in enumerate(groups):
             operations = []
             for outgoing, piece in messages:
@@ -345,7 +347,7 @@ class _DeviceChannel(Channel):
             self._works = [dist.batch_isend_irecv(operations) for operations in self._groups]
 
     def _wait(self, number: int) -> None:
-        """Wait for the first `number` groups, for each of them once."""
+        """Wait for the first `number` groups that were not waited for yet."""
         with self._transport.waiting(self._unfinished):
             for works in self._works[self._waited : number]:
                 for work in works:
@@ -366,7 +368,7 @@ class _TorchGroup(LibraryGroup):
         self._group = group
 
     def _start_broadcast(self, words: Buffer, root: int) -> Any:
-        number_bytes = torch.as_tensor(words).view(torch.uint8)  # gloo lacks some kinds of numbers
+        number_bytes = torch.as_tensor(words).view(torch.uint8)  # gloo lacks some dtypes
         return dist.broadcast(number_bytes, self.ranks[root], self._group, async_op=True)
 
     def _start_reduce_sum(self, words: Buffer, root: int) -> Any:
@@ -432,10 +434,10 @@ def _holding(buffers: Any, wait: Callable[[], None]) -> Pending:
     return Pending(finish)
 
 
-def in_groups(
+def nccl_groups(
     rank: int, size: int, sends: Sequence[MessagePiece], receives: Sequence[MessagePiece]
 ) -> list[list[tuple[bool, MessagePiece]]]:
-    """The messages of a round, (outgoing, piece), in groups for NCCL (see the module's docstring).
+    """Return the messages of a round as (outgoing, piece), in groups for NCCL (see the module).
 
     A group holds at most 2 * `DISTANCES` * `TAGS` messages. Not collective.
     """
@@ -458,7 +460,7 @@ def _tensors(buffers: Addressed) -> Addressed:
 
 
 def _later(timeout: float | None) -> float | None:
-    """A timeout for the library: later than ours, which says more."""
+    """Return a timeout for the library, later than the watchdog's, whose message says more."""
     return timeout + 10 * GRACE if timeout else None
 
 
@@ -467,7 +469,7 @@ def _timedelta(seconds: float | None) -> timedelta:
 
 
 def _in_order(what: str, messages: Sequence[Sequence[MessagePiece]]) -> str:
-    """The first of these messages is missing; gloo does not say whether the others are."""
+    """Return which message is missing: the first; gloo does not say which others are missing."""
     peers = [group[0].peer for group in messages if group]
     later = sorted(set(peers) - {peers[0]})
     return f"{what} rank {peers[0]}" + (f" (and then {name_ranks(later)})" if later else "")

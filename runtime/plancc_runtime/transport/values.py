@@ -1,4 +1,4 @@
-"""Small values as bytes, for other ranks.
+"""Small values as bytes, which ranks send to each other.
 
 The layout is fixed, and nothing is executed to read it:
 
@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 
 LENGTH = 8
-"""Bytes of the length of the header."""
+"""Length of the header's length in bytes."""
 KINDS = "biufc"
-"""Kinds of numbers that arrays may have."""
+"""Kinds of dtypes that arrays may have."""
 
 
 def packed(value: Any) -> bytes:
-    """The value as bytes.
+    """Return the value as bytes.
 
     Parameters:
-        value (None, bool, int, float, str, array of numbers, or a list, tuple or dict (with str
-            keys)): of such.
+        value (None, bool, int, float, str, array of numbers, or a list, tuple or dict of such): The
+            keys of a dict are str.
 
     Raises:
         TypeError: For a value of another type.
@@ -57,10 +57,10 @@ def packed(value: Any) -> bytes:
 
 
 def unpacked(data: bytes) -> Any:
-    """The value of these bytes.
+    """Return the value that `packed` turned into these bytes.
 
     Raises:
-        ValueError: If they are not what `packed` makes.
+        ValueError: If `packed` cannot have made these bytes.
     """
     end = LENGTH + int.from_bytes(data[:LENGTH], "little")
     try:

@@ -1,7 +1,7 @@
-"""Ends this process when one of its waits lasts too long.
+"""A watchdog that ends this process when one of its waits lasts too long.
 
 The waits of MPI, gloo and NCCL are native calls that cannot be interrupted, so a separate thread
-looks at the deadline. Arming it sets a few variables.
+checks the deadline. A wait sets only a few variables for that thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GRACE = (
     2.0  # seconds between the last sentence of this rank and its end, for other ranks' sentences
 )
 RUNNING: weakref.WeakSet[Watchdog] = weakref.WeakSet()
-"""Those whose threads run; they are stopped before Python shuts down."""
+"""Watchdogs whose threads run; they are stopped before Python shuts down."""
 
 
 @atexit.register
@@ -31,7 +31,7 @@ def _stop_all() -> None:
 
 
 class Waiter(Protocol):
-    """Who waits: a transport, or a rank that has none yet."""
+    """A transport that waits, or a rank that has no transport yet."""
 
     rank: int
     timeout: float
@@ -41,9 +41,9 @@ class Waiter(Protocol):
 class Watchdog:
     """Watches the waits of one rank: ``with watchdog(what): wait()``.
 
-    ``what()`` says what the wait is for. When the wait has lasted `Waiter.timeout` seconds, the
-    rank says so (`Waiter.say`), and the process ends with code 1 a moment later; the launcher then
-    ends the other ranks. Waits do not nest.
+    ``what()`` is the text of what the wait is for. When the wait has lasted `Waiter.timeout`
+    seconds, the rank prints this text (`Waiter.say`). A moment later the process ends with code 1,
+    and the launcher ends the other ranks. Waits do not nest.
     """
 
     def __init__(self, waiter: Waiter) -> None:
@@ -65,12 +65,12 @@ class Watchdog:
 
     def __exit__(self, *_: object) -> None:
         self._begun = math.inf
-        self._what = str  # keeps no exchange alive
+        self._what = str  # so that this watchdog keeps no exchange alive
 
     def later(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
-        """Watch work that nobody waits for yet (a device's queue); ``done()`` asks after it.
+        """Watch work that nobody waits for yet (a device's queue); ``done()``: whether it is done.
 
-        Only the oldest unfinished work is kept: what was queued after it cannot end before it.
+        Only the oldest unfinished work is kept, because later work cannot end before it.
         """
         if self._device is None or self._device[0]():
             self._device = done, what, time.monotonic() + self._waiter.timeout
@@ -83,7 +83,7 @@ class Watchdog:
         RUNNING.add(self)
 
     def stop(self) -> None:
-        """End the thread: one that wakes while Python shuts down may abort the process."""
+        """End the thread: a thread that wakes while Python shuts down may abort the process."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(GRACE)

@@ -145,6 +145,12 @@ class Fails(Net):
         return self.last(x, edge_index)
 
 
+class FailsBack(Net):
+    def forward(self, x, edge_index):
+        self.last.bias.register_hook(lambda gradient: gradient[99])
+        return super().forward(x, edge_index)
+
+
 class Sorts(Net):
     def forward(self, x, edge_index):
         return super().forward(x.sort(dim=0)[0], edge_index)

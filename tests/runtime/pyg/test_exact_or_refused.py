@@ -590,7 +590,7 @@ class Changing(Again):
 
 
 def test_rows_that_change_before_they_are_computed_again_are_refused():
-    with pytest.raises(InputError, match=r"recompute.*GATConv of the network has read changes"):
+    with pytest.raises(InputError, match=r"recompute.*argument of a GATConv of the net"):
         passed_again(True, Changing)
 
 

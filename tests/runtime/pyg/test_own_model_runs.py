@@ -247,7 +247,8 @@ def test_the_command_line_saves_and_predicts(kind, plans, tmp_path, monkeypatch)
     ],
 )
 def test_check_model(name, kind, code, plans):
-    words = ["--ranks", 3, "--model", f"{FILE}:{name}", "--check-model", "--standardize-features"]
+    words = ["--ranks", 3, "--model", f"{FILE}:{name}", "--check-model"]
+    words += ["--scale-features", "columns"]
     done = plancc_run(plans / f"{kind}.h5", *words)
     assert done.code == code, done.err
     assert "  gradient of first." in done.out
@@ -258,11 +259,11 @@ def test_check_model(name, kind, code, plans):
 REFUSED = {
     "none.py:Net": "none.py: no such file",
     "folder:Net": "folder: is a folder",
-    "broken.py:Net": "broken.py, line 2: no Python",
-    "zero.py:Net": "zero.py: no Python",
+    "broken.py:Net": "broken.py, line 2: not Python",
+    "zero.py:Net": "zero.py: not Python",
     f"{FILE}:Nett": "has no class 'Nett' (did you mean Net?); it has Net, Numbers",
-    f"{FILE}:function": "'function' is a function, and no class",
-    f"{FILE}:Plain": "'Plain' is no class derived from torch.nn.Module",
+    f"{FILE}:function": "'function' is a function, not a class",
+    f"{FILE}:Plain": "'Plain' is not a class derived from torch.nn.Module",
     "raises.py:Net": "raises.py: cannot be imported: ZeroDivisionError",
     "{}:Net --model-option hiden=3": "--model-option hiden=3|did you mean hidden?|hidden, rate",
     "{}:Needs --model-option depth=3": "its constructor needs width: give --model-option width=",
@@ -271,17 +272,18 @@ REFUSED = {
     "{}:Positions": "its forward needs pos, batch, which the plan lacks",
     "{}:Edges": "forward needs edge_attr (features of edges: compile|--edge-features)",
     "{}:Data": "its forward takes 'data' whole|forward(self, x, edge_index)",
-    "{}:Wide": "returns shape [41, 14], and needed is a tensor of shape [41, 5]",
+    "{}:Wide": "returns shape [41, 14], but must return a tensor of shape [41, 5]",
     "{}:Fails": "its forward fails: RuntimeError",
+    "{}:FailsBack": "its backward pass fails: IndexError",
     "{}:NoGradient": "outputs of the network do not depend on its weights|`torch.no_grad`",
     "{}:Sorts": "sort goes along all rows",
     "{}:Net --hidden 64": "--hidden 64: is for built-in models|--model-option hidden=64",
     "{}:Net --layers 3": "--layers 3: is for built-in models|--model-option layers=3",
     "{}:Net --dropout 0.5": "--dropout 0.5|--model-option dropout=0.5",
     "{}:Net --norm batch": "--norm batch|built-in models",
-    "{}:Net --batch-size 5": "--batch-size 5: goes with built-in models|leave it out",
-    "{}:Net --kernel numba": "--kernel numba: goes with built-in models",
-    "{}:Net --passes order": "--passes order: goes with built-in models",
+    "{}:Net --batch-size 5": "--batch-size 5: is for built-in models|leave it out",
+    "{}:Net --kernel numba": "--kernel numba: is for built-in models",
+    "{}:Net --passes order": "--passes order: is for built-in models",
     "{}:Net --target paper": "--target paper: needs a plan with types",
     f"{FILE}": "give FILE:CLASS, a class of it; it has Net, Numbers",
     "{}:Typed": "its constructor needs metadata",
@@ -289,8 +291,8 @@ REFUSED = {
     "{}:Kinds": "needs edge_type (relations: compile a graph with types)",
     "{}:Venues types": "returns NoneType|a row of 5 for each vertex of type 'paper'",
     "{}:Net types --boundary-sampling 0.5": "--boundary-sampling 0.5: is for plans of one type",
-    "{}:Net --predict a.csv --embeddings 1": "--embeddings 1: goes with built-in models",
-    "{}:Net --dtype bfloat16": "--dtype bfloat16: a class of your own takes float32 or float64",
+    "{}:Net --predict a.csv --embeddings 1": "--embeddings 1: is for built-in models",
+    "{}:Net --dtype bfloat16": "--dtype bfloat16: a class of your own needs float32 or float64",
     "gcn --check-model": "--check-model: is for a class of your own: --model FILE:CLASS",
 }
 
@@ -312,7 +314,7 @@ def test_what_is_refused(line, plans, tmp_path, monkeypatch):
     sentence, *below = done.err.strip().splitlines()
     missing = [words for words in REFUSED[line].split("|") if words not in sentence]
     assert not missing, done.err
-    own = {"raises.py": 'raises.py", line 1', "Unmade": "in __init__", "Fails": "in forward"}
+    own = {"raises.py": 'raises.py", line 1', "Unmade": "in __init__", ":Fails": "own_nets.py"}
     shown = [words for each, words in own.items() if each in line]
     assert bool(below) == bool(shown)
     assert all(words in "\n".join(below) for words in shown)
@@ -321,7 +323,7 @@ def test_what_is_refused(line, plans, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("layout", ["edge", "2d 2x2"])
 def test_plans_of_other_layouts_are_refused(layout):
-    with pytest.raises(InputError, match=r"model hp makes it.* of layout "):
+    with pytest.raises(InputError, match=r"is of layout .*; compile one with model hp"):
         trained(file_of(X, layout), 4, model=own_nets.Net)
 
 

@@ -1,4 +1,4 @@
-"""Graphs most of whose nonzeros are in full rows and columns."""
+"""Detect matrices with most nonzeros in rows and columns that are more than half full."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import numpy as np
 from plancc.graph.graph import Graph
 
 HUB = 2.0
-"""A row or column above this multiple of a part's even share is too heavy."""
+"""A row or column with more nonzeros than this multiple of a part's even share is too heavy."""
 MAX_GAINS = 2**29
-"""Nonzeros times parts up to which full rows cost little."""
+"""Nonzeros times parts; full rows cost a search little time up to this product."""
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """Rows and columns that are more than half full, where they hold more than half of a matrix.
+class FullRows:
+    """The rows and columns of a matrix that are more than half full, with most of its nonzeros.
 
-    Every part has a nonzero of each of them, wherever rows and nonzeros go: no owners are much
-    better than others, while the gain of a move depends on all parts.
+    With any owners, nearly every part has a nonzero in each of these rows and columns. So no
+    owners are much better than others, while the gain of a move depends on all parts.
 
     Attributes:
-        rows, columns: How many are that full.
-        share: Of the nonzeros, in at least one of them.
-        hubs: Whether one of them alone is more than two parts should hold; else they are many and
-            alike, as in a clique.
+        rows, columns: Number of rows, and of columns, that are more than half full.
+        share: Share of the nonzeros in these rows and columns.
+        num_nonzeros: Nonzeros of the matrix.
+        hubs: Whether a row or column has more nonzeros than two parts should hold. Otherwise full
+            rows are many and alike, as in a clique.
     """
 
     rows: int
@@ -41,8 +42,9 @@ class Crowd:
         )
 
     @classmethod
-    def of(cls, matrix: Graph, num_parts: int) -> Crowd | None:
-        """The crowd of a matrix; None where there is none, or the matrix is small."""
+    def of(cls, matrix: Graph, num_parts: int) -> FullRows | None:
+        """Find the full rows; None if they have less than half of the nonzeros, or if the matrix
+        is small."""
         n, total = matrix.num_vertices, matrix.num_nonzeros
         if total * num_parts <= MAX_GAINS:
             return None

@@ -1,6 +1,6 @@
-"""The hash of plans, BLAKE3: its library is imported at first use.
+"""BLAKE3 digests of bytes, and the late import of the library blake3.
 
-Plans that are compiled and trained from in one process are never hashed, and need no such library.
+A process that compiles a plan and trains with it, without a file, needs no hash and no library.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plancc.errors import BackendUnavailable
 
 @cache
 def hasher() -> Any:
-    """The class of BLAKE3 hashes.
+    """The class `blake3.blake3`.
 
     Raises:
         BackendUnavailable: If the library is not installed.
@@ -30,13 +30,13 @@ def hasher() -> Any:
 
 
 def blake3_digest(data: bytes | memoryview) -> bytes:
-    """The BLAKE3 digest: 32 bytes. BackendUnavailable if the library is not installed."""
+    """The BLAKE3 digest of data, 32 bytes; BackendUnavailable if blake3 is not installed."""
     digest: bytes = hasher()(data).digest()
     return digest
 
 
 def blake3_of_pieces(pieces: Iterable[bytes | memoryview]) -> bytes:
-    """The same of pieces one after the other."""
+    """The BLAKE3 digest of the concatenated pieces, 32 bytes."""
     found = hasher()()
     for piece in pieces:
         found.update(piece)
