@@ -8,10 +8,10 @@ reads own rows where they stand.
 
 With `overlap` batches are made in two stages, one step after the other: while a step computes,
 features of the next batch travel, and the one after it is drawn. Where every rank draws by itself,
-a separate thread draws, and makes all of the batch for which nothing travels. A
-step of a small network gives up a core for it, since most of a step is not divided among threads.
-Else the messages of both stages go on in the pauses between layers, which are the same for all
-ranks.
+a separate thread draws, and makes all of the batch for which nothing travels. Where the steps have
+all cores, they give up a core for this thread, or draw by themselves on all cores: the first steps
+try both ways in turns, and the quicker way is kept. Else the messages of both stages go on in the
+pauses between layers, which are the same for all ranks.
 
 With `dead-rows` a layer computes the rows that the next one reads, where a sampler draws every
 layer by itself.
@@ -24,7 +24,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from statistics import median
+from time import perf_counter
 
 import numpy as np
 import torch
@@ -57,9 +58,9 @@ SHARE_OF_OWN, LEAST_CACHE = 1 / 8, 2**24
 """What features of halo rows may take by default: of the bytes of own ones, and bytes."""
 COUNTED = 100
 """Steps whose batches say which halo rows are used most."""
-SMALL_NETWORK = 2**15
-"""Products of widths, summed over the layers, up to which a step is quicker on one core beside a
-batch that is made on another than on both: 128 wide a batch took 3.7 ms, dense products 3.5."""
+TURN, UNTIMED, TURNS = 8, 2, 4
+"""Steps of a turn in which both ways of drawing are tried; its first steps, whose batches the other
+way has made; turns of both ways together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,24 +172,48 @@ class MiniBatches(FullBatch):
         self._fetching: UnderWay | None = None  # the batch before `_drawing`
         self._thread: ThreadPoolExecutor | None = None
         self._threads = torch.get_num_threads()  # of a step
+        self._tried: tuple[list[float], list[float]] | None = None  # seconds of steps, by `_thread`
         self._ahead = resources.overlap and self._transport.size > 1
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
         self._coefficients: list[list[str]] = []  # coefficients of every layer's products
         self._in_place = False  # whether all rows of the slice are inputs of the first block
         self._reads_outputs = False  # whether layer 1 reads only own outputs and its fixed part
 
-    def _start_thread(self, network: Network) -> None:
-        """Make batches beside steps, if that does not slow the steps down. Collective."""
+    def _start_thread(self) -> None:
+        """Make batches beside steps if a core is free for that, or try whether to. Collective."""
         cores, threads = self._transport.cores_per_rank(), self._threads
         if self._resources.device.type != "cpu":
             threads = 1
-        size = sum(a * b for a, b in pairwise(network.dims))
-        gives_up = cores == threads > 1 and size <= SMALL_NETWORK * threads * (threads - 1) / 2
-        if gives_up:
-            self._threads -= 1
-        if gives_up or cores > min(2, threads):
-            self._thread = ThreadPoolExecutor(1, "mini-batches")
-            self._ahead = True
+        if cores > 1 and cores >= threads:
+            self._pool = ThreadPoolExecutor(1, "mini-batches")
+            self._ahead, self._thread = True, self._pool
+            if cores == threads:
+                self._threads, self._tried = threads - 1, ([], [])
+
+    def _try(self, number: int, seconds: float) -> None:
+        """Take note of a step, and try the other way of drawing next if its turn is over.
+
+        After the last turn the way stays whose steps took less on the slowest rank. Collective.
+        """
+        assert self._tried is not None
+        beside = self._thread is not None
+        if number % TURN >= UNTIMED:
+            self._tried[beside].append(seconds)
+        if (number + 1) % TURN:
+            return
+        beside = not beside
+        if min(map(len, self._tried)) >= (TURN - UNTIMED) * TURNS // 2:
+            apart, both = self._transport.largest(*(int(1e6 * median(t)) for t in self._tried))
+            beside, self._tried = both < apart, None
+            self.remarks.append(
+                f"mini-batches are drawn {'beside' if beside else 'between'} steps, as the first "
+                f"steps took {both / 1e3:.3g} ms beside drawing and {apart / 1e3:.3g} ms with it"
+            )
+        # the threads that a step has without drawing, less the thread that draws
+        self._threads += (self._thread is not None) - beside
+        self._thread = self._pool if beside else None
+        self._ahead = beside or self._transport.size > 1
+        torch.set_num_threads(self._threads)
 
     def prepare(self, network: Network) -> LocalData:
         data = self._data
@@ -196,7 +221,7 @@ class MiniBatches(FullBatch):
         self._mapped = data.features if self._options.features_on_disk else None
         self._type = data.features.dtype if self._mapped is None else self._resources.dtype
         if self._resources.overlap and self._draws.alone:
-            self._start_thread(network)
+            self._start_thread()
         self._coefficients = [
             [
                 each.coefficients
@@ -372,9 +397,8 @@ class MiniBatches(FullBatch):
         """Draw a batch and make its graphs; on one rank also its features."""
         which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"
         local = yield from self._draws.share(number, "in place" if self._in_place else which)
-        share = BatchShare(local)
-        graphs = [self._graph_of(each) for each in share.local.blocks]
-        share = replace(share, graphs=graphs if len(graphs) > 1 else graphs * self._options.layers)
+        graphs = [self._graph_of(each) for each in local.blocks]
+        share = BatchShare(local, None, graphs * (self._options.layers // len(graphs)))
         for layer, (graph, coefficients) in enumerate(
             zip(share.graphs, self._coefficients, strict=True)
         ):
@@ -404,8 +428,11 @@ class MiniBatches(FullBatch):
         torch.set_num_threads(self._threads)
         try:
             for k in range(self.steps_per_epoch):
-                step, counts[k] = self._step(learner, data, number * self.steps_per_epoch + k, rate)
+                begin, of_run = perf_counter(), number * self.steps_per_epoch + k
+                step, counts[k] = self._step(learner, data, of_run, rate)
                 steps.append(step)
+                if self._tried is not None:
+                    self._try(of_run, perf_counter() - begin)
         finally:
             torch.set_num_threads(before)
         self._transport.allreduce_sum(counts)
