@@ -227,14 +227,14 @@ class SearchOptions(PartitionOptions):
     )
     topology: Topology | str | None = of_search(
         None,
-        "nodes x ranks, as 4x8: few rows between nodes, each once to a node",
+        "nodes x ranks per node, as 4x8: few rows travel between nodes, each once to a node",
         more="One rank for every part. The nodes of the machine have as many ranks then.",
         metavar="NODESxRANKS",
         kind=instance("nodes x ranks are needed, as '4x8'", Topology, str),
     )
     fixed: Any = of_search(
         None,
-        "part vector of rows that never move; a line of -1: any part",
+        "part vector of rows that never move; -1 lets a row move",
         more="In Python also int[n], in vertex order. For parts of one size.",
         metavar="FILE",
     )
@@ -363,14 +363,13 @@ class PlanOptions:
     balance: str | None = of_balance(
         None,
         f"what parts share evenly: {', '.join(BALANCES)}; each may have an epsilon, as nnz:0.05",
-        otherwise=f"{DEFAULT_BALANCE} where rows are searched for, else, and with `partitioner`, "
-        "nnz",
+        otherwise=f"{DEFAULT_BALANCE} for searches by rows; nnz for others and with `partitioner`",
         more="See `plancc.models.weights.Balance`; weights where there are `weights`.",
         metavar="NAME,...",
     )
     weights: Any = of_balance(
         None,
-        "vertex weights to balance: a number a line, or id,weight; .npy",
+        "file of vertex weights to balance: lines of a number or of id,weight; or .npy",
         more="In Python also number[n] or number[n, num_weights], in vertex order or with ids "
         "(`plancc.graph.weights.read_weights`). None: weights that the source of the graph or the "
         "vertex data have, if any.",
@@ -384,13 +383,13 @@ class PlanOptions:
         section="Vertex data",
     )
     split: str | None = option(
-        None, "the split to take where there are several", section="Vertex data", metavar="NAME"
+        None, "name of the split, if the data have several", section="Vertex data", metavar="NAME"
     )
     keys: Mapping[str, str] | None = like(ReadOptions, "keys")
     edge_features: Any = option(
         None,
-        "features of edges: a .npy file, a row for every edge in the order of GRAPH, or source: "
-        "features that GRAPH has",
+        "features of edges: a .npy file with a row for every edge in the order of GRAPH, or the "
+        "word source, for the features in GRAPH",
         more="In Python also number[edges, width], or of a graph of types a mapping by relation "
         "(`plancc.graph.edge_features.with_edges`).",
         section="Vertex data",
@@ -398,14 +397,14 @@ class PlanOptions:
     )
     links: Any = of_links(
         None,
-        "links to learn: .npz, or a folder of the Open Graph Benchmark",
+        "links to predict: .npz, or a folder of the Open Graph Benchmark",
         more="In Python also a mapping, or what RandomLinkSplit returns "
         "(`plancc.graph.links.read_links`). Edges of validation and test links carry no messages.",
         metavar="SOURCE",
     )
     link_split: tuple[float, ...] | None = of_links(
         None,
-        "learn links: random shares of the edges for validation and test: 0.1,0.1",
+        "predict links: random shares of the edges for validation and test, such as 0.1,0.1",
         metavar="P,P",
     )
     link_times: Any = of_links(
@@ -418,8 +417,8 @@ class PlanOptions:
     )
     disjoint_train_ratio: float = of_links(
         0.0,
-        "share of training links that are learnt; their edges carry no messages. 0: all are learnt "
-        "and carry messages",
+        "share of the training links that are predicted; their edges carry no messages. 0: all "
+        "are predicted, and their edges carry messages",
         at_least=0,
         below=1,
     )
@@ -473,7 +472,7 @@ class RefineOptions:
     )
     max_extra_volume: float | None = of_search(
         None,
-        "allowed increase of volume for other objectives",
+        "allowed increase of the volume, for objectives other than volume",
         otherwise="max-volume 3%, messages 8%, time 5%",
         metavar="SHARE",
         at_least=0,
@@ -483,7 +482,7 @@ class RefineOptions:
     threads: int = like(
         SearchOptions,
         "threads",
-        help="threads for sweeps of large graphs and minimum cuts; the plan does not depend on it",
+        help="threads for sweeps of large graphs and minimum cuts; they do not change the plan",
     )
     dims: Sequence[int] | None = like(SearchOptions, "dims", otherwise="the plan's")
     machine: Machine | str | None = like(SearchOptions, "machine", otherwise="the plan's")

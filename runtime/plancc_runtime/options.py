@@ -35,7 +35,7 @@ DELAY = 5
 RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
 """Shares that an epoch keeps (Wan et al. 2022)."""
 DRAWS = ("auto", "owners", "everywhere")
-BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
+BATCH_OPTIONS = ("batch_size", "fanouts")
 ONLY_BATCHES = {
     "feature_cache": "only mini-batches have one",
     "relation_fanouts": "only mini-batches have fan-outs",
@@ -245,10 +245,8 @@ class TrainOptions:
         otherwise="`fanouts`",
         metavar="NAME=F1,F2,...",
     )
-    walk_length: int | None = of_batches(None, "For walk: steps of every walk", otherwise="3")
-    keep: float | None = of_batches(None, "For edges: share of nonzeros that are kept", metavar="P")
     sampler_options: Mapping[str, Any] | None = of_batches(
-        None, "another option of the sampler; may be repeated", metavar="NAME=VALUE"
+        None, "another option of the sampler (keep=0.1); may be repeated", metavar="NAME=VALUE"
     )
     steps: int | None = of_batches(
         None, "mini-batches per epoch", otherwise="enough to cover every target once", **count
@@ -483,10 +481,6 @@ class TrainOptions:
             self.pipeline.isdecimal() and 2 <= int(self.pipeline) <= MOST_STAGES
         ):
             raise self._wrong("pipeline", f"give off, auto, or 2 to {MOST_STAGES} stages")
-        if self.keep is not None and self.keep >= 2:
-            raise self._wrong(
-                "keep", "is a share of nonzeros; `keep_last` is the number of checkpoints"
-            )
         if self.batch_size == FULL and (
             others := [n for n in self._batch_settings() if n != "batch_size"]
         ):
