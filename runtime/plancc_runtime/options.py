@@ -561,7 +561,7 @@ class TrainOptions:
 
 
 def refuse_twice(given: Mapping[str, Any]) -> None:
-    """Raise InputError if `model_options` gives another value of an option than the option."""
+    """Raise InputError if an option and `model_options` give different values of an option."""
     extra = given.get("model_options") or {}
     for name in (each for each in OF_MODELS if each in extra and given.get(each) is not None):
         own, other = given[name], extra[name]
