@@ -240,7 +240,7 @@ class Setting:
         features, hidden, classes = self.widths
         rest = (1 - self.train) / 2
         split = (self.train, rest, rest)
-        return {"features": features, "hidden": hidden, "classes": classes, "split": split}
+        return {"random_features": features, "hidden": hidden, "classes": classes, "split": split}
 
 
 def _grid(scale: int) -> Graph:
