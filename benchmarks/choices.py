@@ -103,7 +103,7 @@ def _options(first: str, kind: str, option: str, *values: Any) -> dict[str, Way]
 def _beside(fewer: int) -> Callable[..., None]:
     """What makes batches on a thread of their own, and takes so many from the steps."""
 
-    def start(self: Any, network: Any) -> None:
+    def start(self: Any) -> None:
         self._threads = max(1, self._threads - fewer)
         self._thread, self._ahead = ThreadPoolExecutor(1), True
 
@@ -112,7 +112,7 @@ def _beside(fewer: int) -> Callable[..., None]:
 
 def _ahead(run: Any) -> tuple[Any, ...]:
     made = run._execution
-    return made._ahead, made._thread is not None, made._threads
+    return made._ahead, made._thread is not None, made._threads, made._tried
 
 
 def _orders(run: Any) -> list[str]:
@@ -140,7 +140,7 @@ BLOCKS, REUSED = "kernels.numba_spmm.best_count", "workspace.LEAST_BYTES"
 FULL: dict[str, Any] = {"model": "gcn", "layers": 3}
 BATCHES: dict[str, Any] = {
     **{"model": "sage", "layers": 2, "sampler": "neighbour", "batch_size": 1024},
-    **{"fanouts": (5, 10), "steps": 20},
+    **{"fanouts": (5, 10), "steps": 20},  # choices are made in the first 32
 }
 OF_BOTH = {
     "order": Choice(
@@ -165,7 +165,7 @@ OF_BOTH = {
 }  # fmt: skip
 """Those of the full batch and of mini-batches."""
 CHOICES: dict[str, Choice] = {
-    "drawing ahead": Choice("execution/mini_batches.py SMALL_NETWORK",
+    "drawing ahead": Choice("execution/mini_batches.py TURNS",
         {"auto": Way(), "in turn": Way({"passes": _without("overlap")})}
         | _forced("auto", "patches", {
             "in pauses": {START: lambda *_: None},
