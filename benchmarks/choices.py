@@ -320,7 +320,9 @@ class Bench:
         given.pop("OMP_NUM_THREADS", None)  # as a user has it
         with subprocess.Popen(
             command if ranks == 1 else [*launched(ranks), "--bind-to", "none", *command],
-            **{"cwd": ROOT, "env": given, "stdin": subprocess.DEVNULL},
+            cwd=ROOT,
+            env=given,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
         ) as process:

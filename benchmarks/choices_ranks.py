@@ -102,8 +102,8 @@ def measured(
                 del sides[chosen]
                 chosen = name
                 break
-        first = {repr(side.state): name for name, side in reversed(sides.items())}
-        sides = {name: side for name, side in sides.items() if name in first.values()}
+        known = {repr(side.state): name for name, side in reversed([*sides.items()])}
+        sides = {name: side for name, side in sides.items() if name in known.values()}
     for side in sides.values():
         side.turn(range(1), to)
         side.turn(range(1, 2), to)
