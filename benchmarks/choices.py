@@ -69,8 +69,8 @@ class Choice:
     Attributes:
         rule: Where it is made.
         ways: By name; the first is the automatic one.
-        state: What tells the ways apart once a run is made, so that the automatic one is known by
-            the name of the other that is the same. None: the first has a name of its own.
+        state: What tells the ways apart after the first epochs, so that the automatic one is known
+            by the name of the other that is the same. None: the first has a name of its own.
         base: Options of `TrainOptions`; empty: the compiler is measured.
         compile: Options of `plancc.compile`, where a way has no other.
         ranks, threads: The least of both.
