@@ -99,7 +99,7 @@ def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
 def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[str]]:
     """Count the words that this rank sends in every stage of a training pass (`Network.entered`).
 
-    The counts are complete at the end of the block.
+    The counts are complete when the context ends.
     """
     found, usual = Counter[str](), network.entered
     stage, before = "", transport.traffic.words_sent

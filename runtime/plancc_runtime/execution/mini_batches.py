@@ -1,20 +1,21 @@
 """Epochs in mini-batches.
 
-With the pass `constant` the features of halo rows of the slice are fetched once, before the first
-step: of all of them, or of the most used ones that there is room for. The first
-layer of a batch takes the features that it uses; the others are fetched in the step, and nothing
-travels back. Where no dropout changes them, the layer begins with A X, which needs no gradient, and
-reads own rows where they stand.
+With the pass `constant`, the features of the slice's halo rows are fetched once, before the first
+step: all of them, or the most used rows for which there is memory. The first layer of a batch takes
+these features; missing features are fetched in the step. No gradients of features travel. If no
+dropout changes the features, the layer begins with A X, which needs no gradient, and reads own rows
+without copying them.
 
-With `overlap` batches are made in two stages, one step after the other: while a step computes,
-features of the next batch travel, and the one after it is drawn. Where every rank draws by itself,
-a separate thread draws, and makes all of the batch for which nothing travels. Where the steps have
-all cores, they give up a core for this thread, or draw by themselves on all cores: the first steps
-try both ways in turns, and the quicker way is kept. Else the messages of both stages go on in the
-pauses between layers, which are the same for all ranks.
+With `overlap`, batches are made in two stages: while a step computes, the features of the next
+batch travel, and the batch after that is drawn. If every rank draws whole batches, a separate
+thread draws, and makes all parts of the batch that need no messages. If the steps use all cores,
+there are two ways to draw: the steps give up a core for this thread, or the ranks draw between
+steps on all cores. The first steps try both ways in turns, and later steps use the quicker way.
+Without a thread, the messages of both stages advance between layers, at the same points on all
+ranks.
 
-With `dead-rows` a layer computes the rows that the next one reads, where a sampler draws every
-layer by itself.
+With `dead-rows`, a layer computes only the rows that the next layer reads, if the sampler draws
+every layer by itself.
 """
 
 from __future__ import annotations
@@ -55,12 +56,13 @@ from plancc_runtime.views import View
 from plancc_runtime.workspace import empty, return_memory
 
 SHARE_OF_OWN, LEAST_CACHE = 1 / 8, 2**24
-"""What features of halo rows may take by default: of the bytes of own ones, and bytes."""
+"""Default memory for features of halo rows: this share of the bytes of own features, but at least
+this number of bytes."""
 COUNTED = 100
-"""Steps whose batches say which halo rows are used most."""
+"""Number of first steps whose batches show which halo rows are used most."""
 TURN, UNTIMED, TURNS = 8, 2, 4
-"""Steps of a turn in which both ways of drawing are tried; its first steps, whose batches the other
-way has made; turns of both ways together."""
+"""Trial of both ways to draw: number of steps in a turn; number of first steps of a turn that are
+not timed, since the other way made their batches; number of turns of both ways together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,8 +173,9 @@ class MiniBatches(FullBatch):
         self._drawing: UnderWay | None = None
         self._fetching: UnderWay | None = None  # the batch before `_drawing`
         self._thread: ThreadPoolExecutor | None = None
-        self._threads = torch.get_num_threads()  # of a step
-        self._tried: tuple[list[float], list[float]] | None = None  # seconds of steps, by `_thread`
+        self._threads = torch.get_num_threads()  # threads of a step
+        # Seconds of steps that drew between steps, and of steps beside a drawing thread.
+        self._tried: tuple[list[float], list[float]] | None = None
         self._ahead = resources.overlap and self._transport.size > 1
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
         self._coefficients: list[list[str]] = []  # coefficients of every layer's products
@@ -180,7 +183,9 @@ class MiniBatches(FullBatch):
         self._reads_outputs = False  # whether layer 1 reads only own outputs and its fixed part
 
     def _start_thread(self) -> None:
-        """Make batches beside steps if a core is free for that, or try whether to. Collective."""
+        """Start a thread that makes batches; if no core is free for it, start the trial.
+        Collective.
+        """
         cores, threads = self._transport.cores_per_rank(), self._threads
         if self._resources.device.type != "cpu":
             threads = 1
@@ -191,9 +196,10 @@ class MiniBatches(FullBatch):
                 self._threads, self._tried = threads - 1, ([], [])
 
     def _try(self, number: int, seconds: float) -> None:
-        """Take note of a step, and try the other way of drawing next if its turn is over.
+        """Record the time of a step. At the end of a turn, change to the other way to draw.
 
-        After the last turn the way stays whose steps took less on the slowest rank. Collective.
+        After the last turn, keep the way whose median step is quicker on the slowest rank.
+        Collective.
         """
         assert self._tried is not None
         beside = self._thread is not None
@@ -206,10 +212,10 @@ class MiniBatches(FullBatch):
             apart, both = self._transport.largest(*(int(1e6 * median(t)) for t in self._tried))
             beside, self._tried = both < apart, None
             self.remarks.append(
-                f"mini-batches are drawn {'beside' if beside else 'between'} steps, as the first "
-                f"steps took {both / 1e3:.3g} ms beside drawing and {apart / 1e3:.3g} ms with it"
+                f"mini-batches are drawn {'beside' if beside else 'between'} steps: first steps "
+                f"took {both / 1e3:.3g} ms (drawn beside) and {apart / 1e3:.3g} ms (drawn between)"
             )
-        # the threads that a step has without drawing, less the thread that draws
+        # A step gives up one thread while a thread draws.
         self._threads += (self._thread is not None) - beside
         self._thread = self._pool if beside else None
         self._ahead = beside or self._transport.size > 1
@@ -416,10 +422,10 @@ class MiniBatches(FullBatch):
     def epoch(
         self, learner: Learner, data: LocalData, number: int, evaluate: bool, rate_of: RateOf
     ) -> EpochResult:
-        """All steps of an epoch; the loss is the mean over the targets of all of them."""
+        """Execute all steps of an epoch; the loss is the mean over the targets of all steps."""
         rate = rate_of(None)
         steps = []
-        # of this rank: the fields below and targets found, for every step
+        # Counts of this rank for every step: these fields, and targets found.
         fields = ["vertices", "volume", "messages", "words_sent"]
         if not self._draws.alone:
             fields.append("words_drawn")

@@ -1,1 +1,1 @@
-"""Local sparse products."""
+"""Kernels of one rank: sparse and dense products, attention, masks and gathers."""

@@ -374,7 +374,7 @@ def _dot(y, to, x, first, d):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _stages(call, dtype):  # type: ignore[no-untyped-def]
-    """Claim blocks of groups until none is left; every thread of a call runs this."""
+    """Claim and compute blocks of groups until none is left; every thread of a call runs this."""
     stage, num_blocks = call[STAGE], call[NUM_BLOCKS]
     blocks = carray(pointer(call[BLOCKS]), num_blocks + 1, np.int64)
     while True:

@@ -251,7 +251,7 @@ def _arrays(context, builder, kinds, values):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _product(call, dtype):  # type: ignore[no-untyped-def]
-    """Claim blocks of rows until none is left; every thread of a call runs this."""
+    """Claim and compute blocks of rows until none is left; every thread of a call runs this."""
     width, num_rows, scattered = call[WIDTH], call[NUM_ROWS], call[ROWS] != 0
     blocks = carray(pointer(call[BLOCKS]), call[NUM_BLOCKS] + 1, np.int64)
     row_ptr = carray(pointer(call[ROW_PTR]), num_rows + 1, np.int64)

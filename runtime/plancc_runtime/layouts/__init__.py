@@ -1,1 +1,1 @@
-"""How a plan's distributed product is executed, forward and adjoint; one module per layout."""
+"""Execution of a plan's distributed product, forward and adjoint; one module per layout."""

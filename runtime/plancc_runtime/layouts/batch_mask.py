@@ -372,7 +372,7 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
     """Return the columns of nonzeros; separately, own columns, and halo rows of other columns."""
     columns = np.empty(len(nonzeros), dtype=np.int32)
-    for k in range(len(nonzeros)):  # a loop alone: these reads miss the caches, many at once
+    for k in range(len(nonzeros)):  # a separate loop: its cache misses overlap
         columns[k] = column[nonzeros[k]]
     own, halo = np.empty_like(nonzeros), np.empty_like(nonzeros)
     size = 0

@@ -167,10 +167,9 @@ class Block(WithColumns):
         Parameters:
             name: "plan": the plan's values. "sum": 1 for every edge. "mean": 1 / edges of the row.
                 "closed-mean": the mean over the edges and the row's own vertex, with a diagonal
-                nonzero in every own row. A sampled block
-                divides by the edges of the whole block and multiplies edges by `scale`, so that the
-                sample stays unbiased. A mini-batch multiplies a sum by `factor`; its mean is over
-                the edges that are left.
+                nonzero in every own row. A sampled block divides by the edges of the whole block
+                and multiplies edges by `scale`, so that the sample stays unbiased. A mini-batch
+                multiplies a sum by `factor`; its mean is over the edges that are left.
             dtype: Type of values that are not the plan's and that no factor multiplies.
         """
         if name == "plan":

@@ -66,9 +66,9 @@ class EdgeGraph(LocalGraph):
             nonzeros: Name in `layouts.block.NONZEROS`.
 
         Returns:
-            int64[2, nonzeros] in CSR order. Row 0: columns, the sources, numbered
-                [own rows | halo rows]. Row 1: rows, the targets, numbered
-                [own rows | folded rows] in an edge plan, else own rows.
+            int64[2, nonzeros] in CSR order. Row 0: columns, which are the sources, numbered as [own
+                rows | halo rows]. Row 1: rows, which are the targets, numbered as own rows or, in
+                an edge plan, as [own rows | folded rows].
         """
         check_choice("nonzeros", nonzeros, NONZEROS)
         pattern = self.local_pattern(nonzeros)

@@ -50,7 +50,7 @@ def buffered(count: int, start: Callable[[int], Callable[[], T]], overlap: bool)
 
 @dataclass(frozen=True, eq=False)
 class Csr:
-    """A piece as it travels: Tensor[nonzeros], int32[nonzeros], int32[rows + 1]."""
+    """The arrays of a travelling piece: Tensor[nonzeros], int32[nonzeros], int32[rows + 1]."""
 
     value: Tensor
     column: Tensor

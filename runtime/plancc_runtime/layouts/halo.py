@@ -192,7 +192,7 @@ class HaloExchange(RowMover[B]):
         """The adjoint of `expand`: add `buffers.halo` to the owners' rows of `out`. Collective.
 
         Parameters:
-            out: Tensor[num_inputs, width].
+            out (Tensor[num_inputs, width]): Own rows, which are changed in place.
         """
         self.send_all_back(buffers)
         self.add_arrived(out, buffers)

@@ -1,7 +1,7 @@
 """Dropout whose mask is a function of (key, vertex, column): the same on any number of ranks.
 
-The key stands for the seed, the update and the layer (`plancc.sampling.counter.key_of`). Nothing is
-stored for the backward pass: it draws the mask again.
+The key is a hash of the seed, the update and the layer (`plancc.sampling.counter.key_of`). The
+backward pass draws the mask again, so no mask is stored.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Mark(Tensor):
-    """A tensor with a mark."""
+    """A tensor with a mark: the base class of all marks."""
 
     # Torch disables a subclass's own rules so; mypy expects a class method.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
@@ -100,7 +100,7 @@ class EdgeEnds(Mark):
 
 
 class Message(Spread):
-    """rows[source], or rows[source] * factors. `formed` computes the values when they are read.
+    """A message for every edge: rows[source], or rows[source] * factors, computed when it is read.
 
     Attributes:
         rows (Tensor[columns, ...]): Own and halo rows.
