@@ -34,7 +34,7 @@ from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
 from plancc.passes.kernels.nets import nets_of
-from plancc.passes.migration import with_all_placed
+from plancc.passes.migration import place_all
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower, with_links
 from plancc.plan.matrix import ends_of_links, typed_graph_of
@@ -348,7 +348,7 @@ def with_rows_placed(
 ) -> npt.NDArray[np.int32]:
     """Return owners in which every vertex has a part, also vertices whose owner was -1."""
     limits = Balance().limits(matrix, num_parts, EPSILON)
-    return with_all_placed(owner, nets_of(hypergraph_of(matrix, limits)), Context(limits))
+    return place_all(owner, nets_of(hypergraph_of(matrix, limits)), Context(limits))
 
 
 def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:

@@ -43,7 +43,7 @@ CPU_SECONDS_PER_BYTE = 2e-6
 def _opened(path: StrPath) -> Iterator[Any]:
     import h5py
 
-    from plancc.plan.container import without_locks
+    from plancc.plan.container import lock_advice
 
     check_readable(path)
     where = os.fspath(path)
@@ -52,7 +52,7 @@ def _opened(path: StrPath) -> Iterator[Any]:
             yield file
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError,
             OverflowError, IndexError) as error:  # fmt: skip
-        words = without_locks(error) or shown(error)
+        words = lock_advice(error) or shown(error)
         raise InputError(f"{where}: cannot be read as .h5ad: {words}") from error
 
 

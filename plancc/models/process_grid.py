@@ -158,7 +158,7 @@ class Cagnet15DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Every replication with random blocks; with searched blocks, needed rows only."""
+        """Every replication, with random blocks, and with searched blocks and needed rows only."""
         searched = {"sparse": True, "blocks": DEFAULT_MODEL}
         several = [{"replication": c} for c in _divisors(num_ranks)[1:]]
         return several + [each | searched for each in several[:-1]]

@@ -261,7 +261,7 @@ class BatchSource:
         return Hypergraph(net_ptr, pins, weights, net_sources=column), inclusion
 
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
-        """The nets of batches 0..num_batches - 1, at most `PINS_PER_NONZERO` pins a nonzero."""
+        """The nets of batches 0..num_batches - 1, at most `PINS_PER_NONZERO` pins per nonzero."""
         return GrowingSample(self, seed, stream).grown(num_batches)
 
     def pairs(self) -> npt.NDArray[np.int32]:

@@ -16,7 +16,7 @@ from plancc.passes.multilevel import Sweeps
 from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, MIGRATION_CUTS, VCycles
 
 
-def with_all_placed(owner: Owner, nets: Nets, context: Context) -> Owner:
+def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
     """Give every vertex without a part the part where it costs the fewest rows.
 
     Parameters:
@@ -62,7 +62,7 @@ class Migrate:
         """
         nets = nets_of(problem)
         limits = context.limits
-        placed = with_all_placed(owner, nets, context)
+        placed = place_all(owner, nets, context)
         state = state_of(nets, placed, limits.num_parts)
         sweeps = Sweeps(limits, context.rng(), context.deadline, numbers=self.numbers)
         state = self._within_limits(owner, nets, state, sweeps)

@@ -418,7 +418,7 @@ def message_size(traffic: Any, share: float) -> float:
 
 
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
-    """Fees of a message's rows, float64[m], which fall from `first` by e in every `size` rows."""
+    """Fees of a message's rows, float64[m]: `first` * exp(-row / `size`), and 0 in the end."""
     size = min(size, Fees.max_size)
     fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)
     fees[-1] = 0.0

@@ -105,9 +105,9 @@ def _between(pairs: sp.csr_array, node: npt.NDArray[np.int32]) -> int:
 def _grow(weight, ranks):  # type: ignore[no-untyped-def]
     """Fill one node after the other, with the part that exchanges most rows with the node's parts.
 
-    The first part of a node is the part that exchanges most rows with all free parts; so is the
-    part that is taken among equals. `weight` is int64[p, p], symmetric; `ranks` is int64[nodes].
-    Returns the node of every part, int32[p].
+    The first part of a node is the part that exchanges most rows with all free parts. The same rule
+    decides among equal parts. `weight` is int64[p, p], symmetric; `ranks` is int64[nodes]. Returns
+    the node of every part, int32[p].
     """
     num_parts = len(weight)
     node = np.full(num_parts, -1, dtype=np.int32)

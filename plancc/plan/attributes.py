@@ -34,7 +34,7 @@ class Stored:
 
 
 def write_attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
-    """Write attributes: texts with fixed length, integers and booleans as int64, others as are."""
+    """Write attributes: texts have a fixed length, integers and booleans become int64."""
     for name, value in values.items():
         if isinstance(value, bool | int):
             value = np.int64(value)

@@ -168,10 +168,10 @@ def _not_opened(path: str, error: OSError) -> str:
         return f"not a plan: {kind}"
     if cut := re.search(r"truncated file: eof = (\d+),.* stored_eof = (\d+)", text):
         return f"the plan is cut off: {int(cut[1]):,} of {int(cut[2]):,} bytes are there"
-    return without_locks(error) or f"not a plan: {_reason(error)}"
+    return lock_advice(error) or f"not a plan: {_reason(error)}"
 
 
-def without_locks(error: Exception) -> str:
+def lock_advice(error: Exception) -> str:
     """Say what to do if a file cannot be locked; plancc needs no lock. "" for other errors."""
     if "unable to lock file" not in str(error):
         return ""

@@ -154,7 +154,7 @@ class Grid:
         return Position(row, column, layer)
 
     def part(self, rank: int) -> int:
-        """Number of the part, a block of rows, of a rank."""
+        """Number of the part (the block of rows) to which a rank belongs."""
         return rank // self.columns
 
     def ranks_of_row(self, rank: int) -> list[int]:

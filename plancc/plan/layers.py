@@ -69,7 +69,7 @@ class Maximum(RowStep):
 
 @dataclass(frozen=True)
 class Attention(RowStep):
-    """Sums of gathered rows, one a head, weighted by scores of both ends of an edge."""
+    """A sum of gathered rows for every head, weighted by scores of both ends of an edge."""
 
     heads: int = 1
 

@@ -244,7 +244,7 @@ class PartRange(WithColumns):
         )
 
     def with_distinct_columns(self) -> PartRange:
-        """The same pattern with one nonzero for parallel nonzeros; `value` is not cut to fit."""
+        """The same pattern, where parallel nonzeros are one nonzero; `value` must not be used."""
         if self.relation is None:
             return self
         first, row_ptr = distinct_columns(self.row_ptr, self.column)

@@ -25,7 +25,7 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "rows/part_ptr rises from 0 to n", _rises(plan.part_ptr, plan.num_vertices)
     yield "rows/global_id is a permutation", _permutation(plan)
     yield "matrix/row_ptr rises from 0 to nnz", _rises(plan.row_ptr, plan.header.num_nonzeros)
-    yield "layout edge has a fold, layout row has none", _fold_as_said(plan)
+    yield "layout edge has a fold, layout row has none", _fold_problem(plan)
     yield from plan.header.invariants()
     for step, tables in plan.exchanges.items():
         for end, table in (("send", tables.send), ("recv", tables.receive)):
@@ -41,7 +41,7 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
         of_step = "" if step == "expand" else f" of the {step}"
         yield f"sends and receives{of_step} mirror each other", _mirrors(tables)
     if plan.fold is not None:
-        yield "every nonzero is in one part", _once(plan, plan.all_parts)
+        yield "every nonzero is in one part", _repetition(plan, plan.all_parts)
     if plan.header.types is not None:
         yield "the types fit the vertices", plan.header.types_problem()
         yield "every nonzero has a relation", _relations(plan, plan.header.types)
@@ -61,7 +61,7 @@ def _rises(offsets: Int64Array, total: int) -> str:
     return f"it falls after entry {falls[0]}" if len(falls) else ""
 
 
-def _fold_as_said(plan: Plan) -> str:
+def _fold_problem(plan: Plan) -> str:
     if (plan.header.layout == "edge") == (plan.fold is not None):
         return ""
     return f"layout {plan.header.layout} with{'out' if plan.fold is None else ''} a fold"
@@ -89,14 +89,14 @@ def _repeated_or_outside(ids, bound):  # type: ignore[no-untyped-def]
 
 
 def _mirrors(exchange: Exchange) -> str:
-    receiver, sender = _unlike(exchange.send.arrays, exchange.receive.arrays)
+    receiver, sender = _difference(exchange.send.arrays, exchange.receive.arrays)
     if receiver >= 0:
         return f"part {receiver} expects other rows than part {sender} sends to it"
     return ""
 
 
 @njit(cache=True, nogil=True, plain=True)
-def _unlike(send, receive):  # type: ignore[no-untyped-def]
+def _difference(send, receive):  # type: ignore[no-untyped-def]
     """A pair (receiver, sender) whose messages differ in the tables of a step; (-1, -1) if none.
 
     Tables are (ptr, peer, row_ptr, row), well formed. The loop takes receivers in ascending order,
@@ -125,7 +125,7 @@ def _unlike(send, receive):  # type: ignore[no-untyped-def]
     return -1, -1
 
 
-def _once(plan: Plan, parts: PartRange) -> str:
+def _repetition(plan: Plan, parts: PartRange) -> str:
     distinct = parts.with_distinct_columns()
     row, column = _repeated_nonzero(
         (np.diff(parts.part_ptr), parts.local_ptr, parts.halo_ptr()),

@@ -561,7 +561,7 @@ class PlanFile:
 
 
 def within(numbers: npt.NDArray[np.integer], bound: int | npt.NDArray[np.integer]) -> bool:
-    """Whether every number is in ``0..bound-1``; `bound` may be an array with an entry a number."""
+    """Whether every number is in ``0..bound-1``; every number may have a bound of its own."""
     if isinstance(bound, np.ndarray):
         return bool(((numbers >= 0) & (numbers < bound)).all())
     return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < bound)

@@ -58,7 +58,7 @@ class Topology:
 
     @classmethod
     def recorded(cls, provenance: Mapping[str, Any], num_ranks: int) -> Self | None:
-        """The topology that a plan was compiled for; None without one, or for other rank counts."""
+        """The topology that a plan was compiled for; None if it has another number of ranks."""
         try:
             found = cls.parse(str(provenance.get("topology", "")))
             found.check(num_ranks)

@@ -119,7 +119,7 @@ class Collective:
 
     @property
     def members(self) -> int:
-        """Ranks of a group."""
+        """Number of ranks in a group."""
         return self.ranks.shape[1]
 
 

@@ -259,7 +259,7 @@ class SampledExpectation:
         return how, notes
 
     def _gap(self, owner: Owner, num_parts: int) -> float:
-        """Excess of rows that fresh batches move, over the sample's, as a share of the former."""
+        """Relative excess of the rows moved by fresh batches over those moved by the sample's."""
         fresh = self.value(owner, num_parts)
         return (fresh - self._on_sample(owner, num_parts)) / fresh if fresh > 0 else 0.0
 

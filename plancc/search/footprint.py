@@ -134,7 +134,7 @@ def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
         held = matrix(sizes) + nets(sizes) + sizes.data
         found["start"] = held + (clustering(sizes) if clustered else starting(sizes))
         found["sweeps"] = held + state(sizes)
-        if effort != "fast" or not sizes.uneven:  # thin graphs may have one to be balanced
+        if effort != "fast" or not sizes.uneven:  # thin graphs may run a V-cycle for balance
             found["V-cycles"] = held + state(sizes) + cycling(sizes)
     found["lower"] = lowering(sizes) + sizes.data
     return Work(effort, {name: MemoryTerms.interpreter + size for name, size in found.items()})

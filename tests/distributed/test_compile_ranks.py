@@ -432,7 +432,7 @@ def test_vertex_data_are_remarked_on_once(tmp_path):
 def test_a_pattern_that_is_not_as_symmetric_as_its_head_says(tmp_path):
     folder = folder_of(communities(directed=True), tmp_path / "graph")
     (folder / "graph.json").write_text('{"directed": false}')
-    with pytest.raises(InputError, match=r"graph\.json: .*\(i, j\) are without \(j, i\)"):
+    with pytest.raises(InputError, match=r"graph\.json: .*\(i, j\) have no \(j, i\)"):
         on_ranks(2, folder, tmp_path / "p.h5", 4)
 
 

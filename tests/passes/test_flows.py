@@ -19,9 +19,9 @@ from plancc.passes.kernels.flows import (
     adjacent_parts,
     balanced_cut,
     cut_nets_of_pairs,
+    empty_flow,
     extend,
     network_of,
-    no_flow,
 )
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
@@ -131,7 +131,7 @@ def test_maximum_flow_and_both_minimum_cuts(seed):
     net, _ = whole_pair(nets, state, (0, 1), room=40.0)
     graph = lawler(net)
     expected = networkx.maximum_flow_value(graph, 0, 1)
-    flow = no_flow(net)
+    flow = empty_flow(net)
     flow.fixed[0, 0] = flow.fixed[1, 1] = True
     first = 1 if seed % 2 else 0  # from either end
     total = 0

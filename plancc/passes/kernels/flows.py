@@ -361,7 +361,7 @@ class CutFlow(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def no_flow(net: Any) -> Any:
+def empty_flow(net: Any) -> Any:
     """Make a flow of 0, where no node is reached."""
     v, m = len(net.vertex), len(net.cost)
     nodes = v + 2 * m
@@ -732,7 +732,7 @@ def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
         work (int): Number of visited nodes.
     """
     v = len(net.vertex)
-    flow = no_flow(net)
+    flow = empty_flow(net)
     whole, present = np.zeros(most.shape[1], dtype=np.int64), np.zeros(most.shape[1], np.int64)
     for x in range(v):
         for c in range(most.shape[1]):
