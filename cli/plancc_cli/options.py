@@ -650,7 +650,7 @@ fresh_batches = together(
     click.option(
         "--batches", type=int, metavar="NUMBER", help="Add figures of this many fresh mini-batches."
     ),
-    searching("seed", "Random seed of the batches.  [default: 0]", default=None),
+    searching("seed", "Random seed of the batches.  [default: 1]", default=None),
     lambda function: sampling("the plan's own, or uniform")(function),
 )
 """``--batches``, and what says which ones; see `of_batches`."""

@@ -27,7 +27,7 @@ def others(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return paths
 
 
-def counted(path: Path, size: int, seed: int = 0, ranks: int | None = None) -> dict[str, list]:
+def counted(path: Path, size: int, seed: int = 1, ranks: int | None = None) -> dict[str, list]:
     """Every figure of every batch of `size` uniform vertices."""
     arrays = figures.read(path)
     p, owner = arrays.num_parts, arrays.owner

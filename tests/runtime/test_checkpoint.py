@@ -467,7 +467,7 @@ def test_a_lock_that_cannot_be_taken_is_one_sentence(plans, what, tmp_path):
 OTHER = [
     ({}, {"model": "sage"}, "model gcn; cannot resume with sage"),
     ({}, {"clip_norm": 1.0}, "clip-norm none; cannot resume with 1.0"),
-    ({}, {"seed": 4}, "seed 0; cannot resume with 4"),
+    ({}, {"seed": 4}, "seed 1; cannot resume with 4"),
     ({}, {"scale_features": "columns"}, "with scale-features none; cannot resume with columns"),
     ({}, {"plan": 1}, "belongs to another plan"),
     ({}, {"resume": False}, "of an earlier run; set `resume` to go on"),
