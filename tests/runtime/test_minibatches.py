@@ -31,13 +31,14 @@ from plancc.plan.population import population_of
 from plancc.sampling import Population, make_sampler
 from plancc_cli.render_run import step_line
 from plancc_cli.run_command import command
+from plancc_runtime.execution.mini_batches import TURN, TURNS
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.results import STEP, TrainResult
 from plancc_runtime.train import train
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.transport.local import LocalTransport, run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
 RANKS = (1, 2, 3)
@@ -289,6 +290,19 @@ def test_features_at_hand_and_rows_that_no_layer_reads_change_words_only(case, s
     for result in (live, no_room):
         assert ("dead-rows" in result.passes_off) == (not dead)
     assert no_room.passes_off["constant"].startswith("features of halo rows take up to 0.0 MiB")
+
+
+@pytest.mark.parametrize("p", [1, 3])
+def test_steps_that_have_all_cores_try_both_ways_of_drawing_and_keep_one(p, plans, monkeypatch):
+    for kind in (LocalTransport, SingleTransport):
+        monkeypatch.setattr(kind, "cores_per_rank", lambda self: 2)
+    steps, without = TURN * TURNS // 2 + 1, tuple(name for name in PASSES if name != "overlap")
+    chosen = {"model": "sage", "threads": 2, "steps": steps, **SAMPLERS[4]}
+    tried, plain = (few_steps(plans, p, passes=passes, **chosen) for passes in (PASSES, without))
+    assert [step.loss for step in tried.steps] == [step.loss for step in plain.steps]
+    assert [step.words_sent for step in tried.steps] == [step.words_sent for step in plain.steps]
+    assert [each.startswith("mini-batches are drawn b") for each in tried.remarks] == [True]
+    assert plain.remarks == []
 
 
 OFTEN = ((2, 2, "gat"), (5, 4, "gcn"))
