@@ -185,12 +185,12 @@ def test_a_resumed_run_takes_the_options_of_its_checkpoint(plans, words, tmp_pat
 
 
 def test_the_best_weights_are_kept_beside_the_last(plans, tmp_path):
-    result = run(plans[0], PARTS, tmp_path, epochs=20, eval_every=1, every=1)[0]
+    result = run(plans[0], PARTS, tmp_path, epochs=20, eval_every=1, every=1, seed=0)[0]
     losses = [e.val_loss for e in result.epochs]  # before the update of every epoch
     epochs = int(np.argmin(losses))
     assert 0 < epochs < 19, "the case tells nothing of the best"
     assert losses[epochs] < result.final.val_loss
-    then = run(plans[0], PARTS, None, epochs=epochs, every=None)[0]
+    then = run(plans[0], PARTS, None, epochs=epochs, every=None, seed=0)[0]
     facts, best = contents(tmp_path / "best.safetensors")
     assert facts["epoch"] == epochs
     assert facts["best"]["loss"] == pytest.approx(then.final.val_loss, rel=1e-5)
