@@ -66,7 +66,7 @@ def _trained(given: argparse.Namespace, transport: Transport) -> dict[str, list[
     how = TrainOptions(
         layers=len(hidden) + 1,
         hidden=hidden[0],
-        features=first,
+        random_features=first,
         classes=last,
         optimizer="sgd",  # as `plancc.predict` has it
         epochs=WARM_UP + given.epochs,

@@ -41,7 +41,7 @@ def main() -> None:
     how = TrainOptions(
         layers=given.layers,
         hidden=given.hidden,
-        features=given.hidden,
+        random_features=given.hidden,
         classes=given.classes,
         optimizer="sgd",  # as `plancc.predict` has it
         epochs=WARM_UP + EPOCHS,

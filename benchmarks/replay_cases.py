@@ -157,9 +157,11 @@ def _word(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _words(settings: dict[str, Any]) -> str:
-    """Settings as options of a command."""
-    return " ".join(f"--{name.replace('_', '-')} {_word(v)}" for name, v in settings.items())
+def _words(options: dict[str, Any]) -> str:
+    """Options of a sampler on a command line."""
+    flags = {"batch_size": "--batch-size ", "fanouts": "--fanouts "}
+    named = ((flags.get(k, f"--sampler-option {k}="), _word(v)) for k, v in options.items())
+    return " ".join(flag + value for flag, value in named)
 
 
 def _parts(model: str, parts: int) -> int:
@@ -315,7 +317,7 @@ def _shared_cases(quick: bool) -> Iterator[Case]:
 
 
 RUN = ("--epochs", "3", "--eval-every", "2", "--hidden", "6", "--lr", "0.1", "--threads", "1")
-RUN += ("--optimizer", "sgd")
+RUN += ("--optimizer", "sgd", "--seed", "0")
 
 
 def _run(plan: str, words: str, ranks: int | None = None, kernel: str = "numba") -> Case:
@@ -439,7 +441,7 @@ def _prediction_cases(quick: bool) -> Iterator[Case]:
             f"inspect {file} {dims} --ranks 2 --json",
             f"inspect {file} {dims} --machine summit --json",
             f"inspect {file} {dims} --boundary-sampling 1,0.1 --json",
-            f"inspect {file} --batches 8 --json",
+            f"inspect {file} --batches 8 --seed 0 --json",
         ]
         yield _commands(f"inspect/{plan}", *inspected, plans=[plan])
         predicted = [

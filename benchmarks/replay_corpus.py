@@ -28,6 +28,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache, partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -52,6 +53,15 @@ MEASURED = (
 """Keys of times, wherever they stand."""
 LISTS_WITH_TIMES = ("tried", "candidates", "setup")
 """Keys below which "seconds" was measured; in other places it is predicted."""
+HAS_NEW_NAMES = "scale_features" in signature(plancc.train).parameters
+"""Whether the tree has options under the names of the corpus."""
+EARLIER = {
+    "--scale-features rows": "--normalize-features",
+    "--scale-features columns": "--standardize-features",
+    "--sampler-option walk_length=": "--walk-length ",
+    "--sampler-option keep=": "--keep ",
+}
+"""Words of the corpus, and those of trees with earlier names."""
 TIME_LIMIT = 300
 """Seconds that a case with a process of its own may run."""
 PROGRESS = r"^plancc-run: epoch \d+: loss .*\n"
@@ -191,7 +201,7 @@ class Corpus:
         """`plancc WORDS`, several one after the other, in this process."""
         self._files_of(case)
         found = empty()
-        for number, words in enumerate(case["commands"]):
+        for number, words in enumerate(map(words_of_tree, case["commands"])):
             code, out, err = in_process(plancc_main, ["plancc", *words])
             found["figures"][f"{number} code"] = code
             found["texts"][f"{number} stderr"] = err
@@ -216,7 +226,7 @@ class Corpus:
         self._files_of(case)
         self.warm()
         found = empty()
-        for number, words in enumerate(case["commands"]):
+        for number, words in enumerate(map(words_of_tree, case["commands"])):
             result, weights = Path("run.json"), Path("run.npz")
             for path in (result, weights):
                 path.unlink(missing_ok=True)
@@ -244,7 +254,10 @@ class Corpus:
         found = empty()
         path = self.path(case["plans"][0])
         for number, options in enumerate(case["runs"]):
-            given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+            given = {
+                k: tuple(v) if isinstance(v, list) else v
+                for k, v in options_of_tree(options).items()
+            }
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 trained = plancc.train(
@@ -293,6 +306,29 @@ class Corpus:
             if file.exists():
                 split(json.loads(file.read_text()), f"rank {rank}", found)
         return found
+
+
+def words_of_tree(words: list[str]) -> list[str]:
+    """The words of a command under the names that this tree has for its options."""
+    line = " ".join(words)
+    for new, old in () if HAS_NEW_NAMES else EARLIER.items():
+        line = line.replace(new, old)
+    return line.split()
+
+
+def options_of_tree(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of training under the names that this tree has for them."""
+    if HAS_NEW_NAMES:
+        return options
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        earlier = {
+            "scale_features": ("normalize_features", True),
+            "random_features": ("features", value),
+        }
+        old, given = earlier.get(name, (name, value))
+        found[old] = given
+    return found
 
 
 def empty() -> Outcome:

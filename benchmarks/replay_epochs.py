@@ -150,7 +150,7 @@ WIRES: Axis = {"bf16": {"wire": "bf16"}, "rcm": {"row_order": "rcm"}}
 HALVES: Axis = {"bfloat16": {"dtype": "bfloat16"}}
 RUN: Options = {
     **{"epochs": 2, "eval_every": 2, "hidden": 8, "lr": 0.1},
-    **{"optimizer": "sgd", "kernel": "numba"},
+    **{"optimizer": "sgd", "kernel": "numba", "seed": 0},
 }
 """Options of every run, unless a case says otherwise."""
 

@@ -651,7 +651,7 @@ fresh_batches = together(
     click.option(
         "--batches", type=int, metavar="NUMBER", help="Add figures of this many fresh mini-batches."
     ),
-    searching("seed", "Random seed of the batches.  [default: 0]", default=None),
+    searching("seed", "Random seed of the batches.  [default: 1]", default=None),
     lambda function: sampling("the plan's own, or uniform")(function),
 )
 """A decorator that adds ``--batches`` and the options of these batches; see `of_batches`."""

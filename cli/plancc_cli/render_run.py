@@ -96,7 +96,7 @@ class EpochTable:
             )
             said += step_line(result)
         if self._sampled and self.metric is METRICS["accuracy"]:
-            said += "\nbetween evaluations train is the mean over the epoch's batches"
+            said += '\nbetween evaluations "train" is the mean over the epoch\'s batches'
         return said
 
     def _line(self, cells: tuple[str, ...], out: Console) -> None:

@@ -425,15 +425,16 @@ def _notes(outline: RunOutline) -> Iterator[str]:
 
 
 def _batches(outline: RunOutline) -> str:
-    """Return words such as "uniform, batch size 20,000, 17 steps per epoch, drawn by owners"."""
+    """Return words such as "uniform, batch size 20,000, 17 steps per epoch"."""
     name, *options = outline.sampler.split()
     for option in options:
         key, _, value = option.partition("=")
         number = f"{int(value):,}" if value.isdecimal() else value
         name += f", {key.replace('_', ' ')} {number}"
-    where = outline.drawn_by.replace("owners", "by owners", 1) if ":" in outline.drawn_by else ""
+    by, _, why = outline.drawn_by.partition(": ")
+    who = "each rank samples its own rows" if by == "owners" else "every rank samples all rows"
     steps = count_of(outline.steps_per_epoch, "step per epoch")
-    return f"{name}, {steps}" + f", drawn {where}" * bool(where)
+    return f"{name}, {steps}" + f"; {who} ({why})" * bool(why)
 
 
 def _write_out(print_to: Callable[[Console], None]) -> None:

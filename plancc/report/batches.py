@@ -88,7 +88,7 @@ def batch_reports(
     *,
     num_ranks: int | None = None,
     sampler: str | None = None,
-    seed: int = 0,
+    seed: int = 1,
     **options: Any,
 ) -> list[BatchReport]:
     """Return figures of plans of one matrix on the same fresh batches, 0..number - 1.

@@ -216,7 +216,7 @@ class Graph(EdgeGraph):
         sampler: str | None = None,
         *,
         layers: int = 2,
-        seed: int = 0,
+        seed: int = 1,
         epochs: int = 1,
         **options: Any,
     ) -> Iterator[Batch]:

@@ -159,7 +159,7 @@ class TrainOptions:
         **count,
     )
     seed: int = of_data(
-        0, "random seed of weights, dropout, samples and data", at_least=0, at_most=2**64 - 1
+        1, "random seed of weights, dropout, samples and data", at_least=0, at_most=2**64 - 1
     )
     dtype: str = of_data(
         "float32",

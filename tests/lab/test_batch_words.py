@@ -72,11 +72,13 @@ PASSES = [(), ("order",), ("order", "constant"), ("order", "constant", "dead-row
 
 @turns(sampler=[*SAMPLERS], ranks=[PARTS, 1, 3], model=["gcn", "sage", "gin", "gat"], passes=PASSES)
 def test_words_and_messages_are_those_that_training_counts(plan, sampler, ranks, model, passes):
+    given = dict(SAMPLERS[sampler])
+    sizes = {name: given.pop(name) for name in ("batch_size", "fanouts") if name in given}
     for draw in ("everywhere", "owners")[: 1 + (sampler in ("neighbour", "walk"))]:
         options = TrainOptions(
             **{"sampler": sampler, "draw": draw, "steps": STEPS, "seed": SEED, "epochs": 1},
             **{"model": model, "hidden": DIMS[1], "passes": passes, "threads": 1},
-            **{"eval_every": 0, "dtype": "float64", **SAMPLERS[sampler]},
+            **{"eval_every": 0, "dtype": "float64", **sizes, "sampler_options": given},
         )
         run = run_ranks(ranks, lambda t, asked=options: train(plan, asked, t), 180)[0]
         names = {*MODELS[model].option_names()} - {"order"}

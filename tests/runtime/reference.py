@@ -290,7 +290,7 @@ class Dense:
 
     def __init__(self, a: np.ndarray, data: VertexData, dims: list[int], loss: Callable) -> None:
         self.a, self.x = torch.tensor(a), torch.tensor(data.features).double()
-        self.weights = [torch.tensor(w, requires_grad=True) for w in glorot_weights(dims, 0)]
+        self.weights = [torch.tensor(w, requires_grad=True) for w in glorot_weights(dims, 1)]
         truth = data.labels if data.targets is None else data.targets
         known = truth >= 0 if truth.ndim == 1 else ~np.isnan(truth.astype(float)).any(axis=1)
         self.rows = {

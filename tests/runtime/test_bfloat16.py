@@ -38,7 +38,7 @@ def plans():
 @pytest.mark.parametrize("passes", [("order", "constant", "dead-rows", "overlap"), ()])
 def test_training_is_that_of_dense_matrices_but_for_roundings(plans, passes):
     a, data = worlds.array("undirected"), worlds.data()
-    start = reference.glorot_weights(DIMS, 0)
+    start = reference.glorot_weights(DIMS, 1)
     losses, weights, _ = reference.train_dense(
         *(a, data.features, data.labels, data.train_mask, start, EPOCHS, LR, "sgd", "relu")
     )

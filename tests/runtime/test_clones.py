@@ -178,7 +178,7 @@ def simulated(
         for k in range(layers):
             if rate:
                 mask = torch.ones(h[0].shape, dtype=torch.float64)
-                mask = dropout(mask, rate, key_of(0, epoch, k), torch.arange(N, dtype=torch.int32))
+                mask = dropout(mask, rate, key_of(1, epoch, k), torch.arange(N, dtype=torch.int32))
                 h = [rows * mask for rows in h]
             partial = [local[m] @ h[m] for m in parts]
             z = [partial[m] + itself[m] * h[m] for m in parts]

@@ -145,7 +145,7 @@ def test_passes_change_nothing_but_words(p, trained):
                 data(training).features,
                 data(training).labels,
                 data(training).train_mask,
-                reference.glorot_weights(dims, 0),
+                reference.glorot_weights(dims, 1),
                 EPOCHS,
                 0.5,
                 "sgd",

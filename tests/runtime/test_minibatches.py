@@ -448,7 +448,7 @@ def test_what_is_printed(bare, tmp_path):
     assert done.exit_code == 0, done.stderr
     assert "mini-batches: uniform, batch size 12, 3 steps per epoch\n" in done.stdout
     assert "volume/step" in done.stdout
-    note = "between evaluations train is the mean over the epoch's batches"
+    note = 'between evaluations "train" is the mean over the epoch\'s batches'
     assert note in done.stdout
     assert note not in CliRunner().invoke(command, [str(bare), "--epochs", "2"]).stdout
     found = json.loads(target.read_text())

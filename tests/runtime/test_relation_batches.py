@@ -72,7 +72,7 @@ def drawn(plan, number: int) -> list[dict]:
         np.arange(n, dtype=np.int32),
         relation.astype(np.uint16),
     )
-    key, hops = key_of(0, 0, number), []
+    key, hops = key_of(1, 0, number), []
     rows = seeds = sampler.seeds_of_owner(owned, key)
     assert len(seeds) == 20
     assert ((seeds - first["paper"]) % 3 > 0).all()
@@ -131,7 +131,7 @@ def outputs(network: Network, hops: list[dict], mean: bool) -> torch.Tensor:
 def test_a_step_on_ranks_is_that_of_dense_matrices_of_the_drawn_blocks(plan, model, aggregator):
     types = TypesOfNetwork(WIDTHS, tuple(graph()), "paper")
     how = NetworkOptions(model=model, conv={"aggregator": aggregator}, types=asdict(types))
-    network = Network([6, 8, 3], how, 0, torch.float64)
+    network = Network([6, 8, 3], how, 1, torch.float64)
     labels = torch.from_numpy(data()["paper"]["labels"])
     hops = drawn(plan, 0)
     seeds = hops[0]["rows"]

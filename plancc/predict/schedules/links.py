@@ -26,7 +26,7 @@ class LinkTask:
 
     decoder: str = "dot"
     negatives: int = 1
-    seed: int = 0
+    seed: int = 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -371,5 +371,8 @@ def owners_are_quicker(
     nonzeros, rounds = BY_OWNERS[type(sampler)].expected(sampler, num_vertices, per_row)
     saved = PER_NONZERO * nonzeros * (1 - 1 / num_ranks)
     needed = rounds * (PER_MESSAGE * messages + PER_WORD * bits / 32)
-    why = f"predicted {1e3 * saved:.3g} ms a step to draw for others, {1e3 * needed:.3g} ms to ask"
+    own, every = f"{1e3 * needed:#.3g} ms", f"{1e3 * saved:#.3g} ms"
+    why = f"predicted {own} a step, against {every} if every rank samples all rows"
+    if saved < needed:
+        why = f"predicted {every} a step, against {own} if each rank samples its own rows"
     return bool(saved >= needed), why if num_ranks > 1 else ""

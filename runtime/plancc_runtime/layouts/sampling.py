@@ -16,7 +16,7 @@ class Sampling:
         edges: Share of all edges.
     """
 
-    seed: int = 0
+    seed: int = 1
     boundary: float | None = None
     boundary_edges: float | None = None
     edges: float | None = None

@@ -77,7 +77,7 @@ class ArgumentKind(NamedTuple):
     key: Key
 
 
-def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 0) -> Distributed:
+def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 1) -> Distributed:
     """Return a network that computes, on this rank's rows, what `model` computes on the graph.
 
         net = distributed(Net(...), graph)
