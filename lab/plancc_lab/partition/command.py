@@ -1,4 +1,4 @@
-"""`plancc partition`: hypergraph file to a part vector."""
+"""`plancc partition`: a hypergraph file becomes a part vector."""
 
 from __future__ import annotations
 
