@@ -40,7 +40,7 @@ from plancc_lab.kept import Kept
 from plancc_runtime.options import PASSES
 
 PLACES = ((1, 2), (1, 1), (4, 1), (2, 1))
-"""Ranks, and threads of each."""
+"""Ranks, and threads of each; every choice is made in the first or the third."""
 MOST = 1.05
 """The target: the chosen way over the best one."""
 
@@ -103,7 +103,7 @@ def _options(first: str, kind: str, option: str, *values: Any) -> dict[str, Way]
 def _beside(fewer: int) -> Callable[..., None]:
     """What makes batches on a thread of their own, and takes so many from the steps."""
 
-    def start(self: Any, network: Any) -> None:
+    def start(self: Any) -> None:
         self._threads = max(1, self._threads - fewer)
         self._thread, self._ahead = ThreadPoolExecutor(1), True
 
@@ -112,7 +112,7 @@ def _beside(fewer: int) -> Callable[..., None]:
 
 def _ahead(run: Any) -> tuple[Any, ...]:
     made = run._execution
-    return made._ahead, made._thread is not None, made._threads
+    return made._ahead, made._thread is not None, made._threads, made._tried
 
 
 def _orders(run: Any) -> list[str]:
@@ -140,7 +140,7 @@ BLOCKS, REUSED = "kernels.numba_spmm.best_count", "workspace.LEAST_BYTES"
 FULL: dict[str, Any] = {"model": "gcn", "layers": 3}
 BATCHES: dict[str, Any] = {
     **{"model": "sage", "layers": 2, "sampler": "neighbour", "batch_size": 1024},
-    **{"fanouts": (5, 10), "steps": 10},
+    **{"fanouts": (5, 10), "steps": 20},  # choices are made in the first 32
 }
 OF_BOTH = {
     "order": Choice(
@@ -165,7 +165,7 @@ OF_BOTH = {
 }  # fmt: skip
 """Those of the full batch and of mini-batches."""
 CHOICES: dict[str, Choice] = {
-    "drawing ahead": Choice("execution/mini_batches.py SMALL_NETWORK",
+    "drawing ahead": Choice("execution/mini_batches.py TURNS",
         {"auto": Way(), "in turn": Way({"passes": _without("overlap")})}
         | _forced("auto", "patches", {
             "in pauses": {START: lambda *_: None},
@@ -417,16 +417,19 @@ def table(rows: Sequence[tuple[Cell, Mapping[str, Any]]]) -> Table:
 
 
 def cells_of(named: Sequence[str], quick: bool) -> list[Cell]:
-    """The cells of what is named: choices, settings and places; all of what is not."""
+    """The cells of what is named: choices, settings and places; all of what is not.
+
+    If `quick`, the first of each choice.
+    """
     places = {f"{ranks}x{threads}": (ranks, threads) for ranks, threads in PLACES}
-    settings = [*SETTINGS][: 1 if quick else None]
-    kinds: list[Sequence[str]] = [[*CHOICES], settings, [*places][:: 2 if quick else 1]]
+    kinds: list[Sequence[str]] = [[*SETTINGS], [*places], [*CHOICES]]
     chosen = [[each for each in named if each in kind] or kind for kind in kinds]
-    return [
+    cells = [
         Cell(choice, setting, *places[place])
-        for setting, place, choice in product(chosen[1], chosen[2], chosen[0])
+        for setting, place, choice in product(*chosen)
         if CHOICES[choice].is_made(*places[place])
     ]
+    return list({cell.choice: cell for cell in reversed(cells)}.values()) if quick else cells
 
 
 def run(inputs: Inputs, named: Sequence[str] = (), any_sources: bool = False) -> Report:

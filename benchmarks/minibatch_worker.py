@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections import deque
-from collections.abc import Iterator
 from itertools import chain
 from statistics import median
 from typing import Any
 
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import prepared
+from plancc_runtime.transport.row_numbers import finished
 from plancc_runtime.transport.single import SingleTransport
 
 STEPS = 40
@@ -43,9 +42,7 @@ def main(plan: str, threads: str, seeds: str, fanouts: str, width: str, classes:
 
     def draw(number: int) -> float:
         begin = time.thread_time()
-        drawn = execution._drawn_share(number)
-        if isinstance(drawn, Iterator):  # older commits return it at once
-            deque(drawn, maxlen=0)
+        finished(execution._draws.share(number, "in place" if execution._in_place else "live"))
         return time.thread_time() - begin
 
     execution._step = step

@@ -1,4 +1,4 @@
-"""The options of a compilation as values, checked once; what combinations of them are refused."""
+"""The options of a compilation as values, checked once, and the combinations that are refused."""
 
 from __future__ import annotations
 
@@ -35,39 +35,39 @@ if TYPE_CHECKING:
 of_links = partial(option, section="Links")
 EFFORTS = ("fast", "balanced", "best")
 WITH = " with speeds "
-"""What the name of a machine has before its capacities."""
+"""Text in the name of a machine before its capacities."""
 MAX_SPEEDS = 8
-"""Most capacities that the name of a machine spells out."""
+"""Most capacities in the name of a machine."""
 BATCHES = "Mini-batches (model stochastic-hp)"
-"""Section of the help."""
+"""Title of a section of the help."""
 EFFORT = "balanced"
-"""Effort of a search unless told otherwise."""
+"""Default effort of a search."""
 WISHES = ("effort", "budget")
-"""Options that ask for a search, and are in its provenance."""
+"""Options that ask for a search, and are recorded in its provenance."""
 EPSILON = PartitionOptions.epsilon
-"""Allowed imbalance of a plan that says nothing of it."""
+"""Default imbalance of a plan."""
 
 
 Rows = Mapping[str, Callable[[Any], Any]]
-"""Sentences and the combinations that they refuse, functions of the value that has the options,
-``asked``. One returns something true where it holds, which its sentence calls ``{0}``. The first
-that holds counts."""
+"""Sentences by combinations that they refuse. A combination is a function of the value with the
+options, ``asked``; it returns something true if it applies, which its sentence calls ``{0}``. The
+first combination that applies counts."""
 
 
 def refuse(rows: Rows, asked: Any) -> None:
-    """Raise InputError with the sentence of the first combination that is asked for, if any is."""
+    """Raise InputError with the sentence of the first combination that applies, if any does."""
     for sentence, combination in rows.items():
         if wrong := combination(asked):
             raise InputError(sentence.format(wrong, asked=asked))
 
 
 def models_that(able: str) -> str:
-    """Names of the models whose class has a true attribute."""
+    """Return the names of the models whose class has this attribute, and it is true."""
     return ", ".join(name for name, each in MODELS.loaded().items() if getattr(each, able))
 
 
 def _objective_of_others(asked: Any) -> tuple[str, str] | None:
-    """The models that the objective belongs to, and objectives that the asked model has."""
+    """Return the models that have the objective, and the asked model's objectives; None if fine."""
     known, name = asked.objectives, asked.options.objective
     owners = [n for n, each in MODELS.loaded().items() if name in each.own_objectives]
     return None if name in known or not owners else (" and ".join(owners), ", ".join(known))
@@ -178,13 +178,13 @@ REVISIONS: Rows = {
 @described
 @dataclass(frozen=True)
 class SearchOptions(PartitionOptions):
-    """How owners are found: what `compile`, `refine`, the search, `auto` and sweeps are told.
+    """Options of a search for owners, in `compile`, `refine`, model auto and sweeps.
 
-    Attributes beside the options: `grid`, the process grid whose blocks the parts are (the time of
-    an epoch is then the grid's).
+    Attributes beside the options: `grid`, a process grid whose row blocks are the parts; the time
+    of an epoch is then the grid's.
 
     Raises:
-        InputError: A name that is unknown, a number that is out of range.
+        InputError: If a name is unknown, or a number is out of range.
     """
 
     objective: str | None = of_search(
@@ -273,10 +273,10 @@ class SearchOptions(PartitionOptions):
         object.__setattr__(self, "machine", machine)
 
     def of_parts(self, num_parts: int) -> Self:
-        """Copy with one capacity per part: as given, else the machine's speeds.
+        """Return a copy with one capacity per part: the given ones, else the machine's speeds.
 
         Raises:
-            InputError: There are capacities, or speeds, of another number of parts.
+            InputError: If there are capacities, or speeds, for another number of parts.
         """
         if self.capacities is not None:
             check_capacities(self.capacities, num_parts)
@@ -286,39 +286,39 @@ class SearchOptions(PartitionOptions):
 
     @property
     def named(self) -> tuple[str, str] | None:
-        """Name and value of partitioner or preset, where one is given; they replace the search."""
+        """Name and value of a given partitioner or preset, which replaces the search; or None."""
         own, usual = vars(self), vars(PartitionOptions)
         given = [name for name in ("partitioner", "preset") if own[name] != usual[name]]
         return (given[0], own[given[0]]) if given else None
 
     @property
     def wishes(self) -> dict[str, Any]:
-        """The given options among `WISHES`."""
+        """The given options in `WISHES`, by name."""
         own, known = vars(self), self.__dataclass_fields__
         return {name: checked(known[name], own[name]) for name in WISHES if own[name] is not None}
 
     @property
     def nodes(self) -> Topology | None:
-        """The topology."""
+        """The topology; None if it is not given."""
         assert not isinstance(self.topology, str)
         return self.topology
 
     @property
     def predictor(self) -> Predictor:
-        """The prediction by which owners are judged, with defaults for what is not given."""
+        """The predictor that judges owners, with defaults for options that are not given."""
         from plancc.predict.predictor import default_predictor
 
         assert not isinstance(self.machine, str)
         return default_predictor(self.dims, self.machine)
 
     def time(self, matrix: Graph, num_parts: int) -> EpochTime | None:
-        """The predicted epoch, for objective "time"; None for another objective."""
+        """Return the predicted epoch for objective "time"; None for another objective."""
         if self.objective != "time":
             return None
         return self.predictor.time(matrix, num_parts, self.grid)
 
     def for_search(self) -> tuple[str, str]:
-        """Effort and objective of a search, checked; the objective is "volume" if none."""
+        """Return effort and objective of a search, checked; the default objective is "volume"."""
         objective = self.objective or "volume"
         check_choice("objective", objective, OBJECTIVES)
         return self.effort or EFFORT, objective
@@ -327,10 +327,10 @@ class SearchOptions(PartitionOptions):
 @described
 @dataclass(frozen=True)
 class PlanOptions:
-    """What a plan holds, and what its parts share evenly.
+    """Options of a plan: its content, and what its parts share evenly.
 
     Raises:
-        InputError: A name that is unknown, a number that is out of range.
+        InputError: If a name is unknown, or a number is out of range.
     """
 
     value_dtype: str = option(
@@ -434,22 +434,22 @@ class PlanOptions:
 
     @property
     def learns_pairs(self) -> bool:
-        """Whether the plan has links, pairs of vertices to learn."""
+        """Whether the plan has links for link prediction."""
         return self.links is not None or self.link_split is not None
 
     @property
     def normalizing(self) -> dict[str, Any]:
-        """Options of `normalize` and of `lower`."""
+        """Options of `normalize` and `lower`, by name."""
         return {"normalization": self.normalize, "self_loops": self.self_loops}
 
 
 @described
 @dataclass(frozen=True)
 class RefineOptions:
-    """How owners are refined.
+    """Options of a refinement of owners.
 
     Raises:
-        InputError: A number out of range.
+        InputError: If a number is out of range.
     """
 
     objective: str = like(
@@ -512,10 +512,10 @@ class RefineOptions:
 @described
 @dataclass(frozen=True)
 class PatchOptions:
-    """How the plan of a changed graph is made from the plan before.
+    """Options with which the plan of a changed graph is made from the plan before.
 
     Raises:
-        InputError: A number out of range.
+        InputError: If a number is out of range.
     """
 
     max_moves: float = of_search(

@@ -10,6 +10,7 @@ import click
 
 from plancc.clock import wall_seconds
 from plancc.errors import InputError
+from plancc.fields import options_of
 from plancc.graph.links import OF_VALUES
 from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.options import BATCHES
@@ -26,12 +27,10 @@ if TYPE_CHECKING:
 TAKEN = options.taken()
 """Names of options that an option of a model cannot have."""
 OF_MODELS = options.fields_of(
-    {name: model.option_fields() for name, model in MODELS.loaded().items()}, TAKEN
+    {name: {f.name: f for f in options_of(model)} for name, model in MODELS.loaded().items()}, TAKEN
 )
 """Options of all models, also of third parties."""
-OF_BATCHES = options.fields_of(
-    {name: m.option_fields() for name, m in MODELS.loaded().items() if m.of_batches}, TAKEN
-)
+OF_BATCHES = [k for k, models in OF_MODELS.items() if any(MODELS[m].of_batches for m in models)]
 """Options of the models of mini-batches; the help shows them in one section."""
 COMMON = (
     *("output", "parts", "model", "objective", "effort", "budget", "seed", "threads"),
@@ -39,8 +38,6 @@ COMMON = (
     *("data", "symmetrize", "transpose", "sampler", "batch_size", "quiet", "verbose"),
 )
 """Options that people use first."""
-SAMPLING = {"sampler", *options.sampler_fields()}
-"""Options of `options.sampling`."""
 BY_HAND = ("self_loops", "data", "split", "keys", "stop")
 """Options of a compilation whose flags have another name or meaning."""
 GIVEN_FILES = ("part", "weights", "fixed", "links", "link_times")
@@ -60,7 +57,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
         "Vertex data": ("data", "no_data", "split_name", "edge_features"),
         "Links": found["Links"],
         options.READING_TOPIC: options.READING,
-        BATCHES: (*OF_BATCHES, *found[BATCHES]),
+        BATCHES: (*options.SAMPLING, *OF_BATCHES, *found[BATCHES]),
         "Single models": tuple(OF_MODELS),
     }
 
@@ -85,9 +82,9 @@ def _sections() -> dict[str, tuple[str, ...]]:
 @options.with_options(
     options.option_of(*of_models.values(), who="" if name in OF_BATCHES else ", ".join(of_models))
     for name, of_models in OF_MODELS.items()
-    if name not in SAMPLING
+    if name not in options.SAMPLING
 )
-@options.sampling("uniform", OF_MODELS)
+@options.sampling("uniform")
 @options.with_options(map(options.field_option, OF_COMPILE))
 @options.searching("data", otherwise="the data of GRAPH")
 @click.option("--no-data", is_flag=True, help="Do not store GRAPH's vertex data.")
@@ -130,7 +127,9 @@ def command(
     inputs = graph, *given_files, *data
     settings |= {"data": data or (False if no_data else None), "split": split_name}
     settings["self_loops"] = not no_self_loops
-    settings = {k: v for k, v in settings.items() if k not in OF_MODELS or v is not None}
+    settings |= options.named_options(settings)
+    unset = {*OF_MODELS, *options.SAMPLING}
+    settings = {k: v for k, v in settings.items() if k not in unset or v is not None}
     if started_by_launcher():
         from plancc_cli.compile_ranks import compile_on_ranks
 

@@ -19,7 +19,7 @@ FIGURES = "Figures"
 SECTIONS = {
     FIGURES: ("per_part", "ranks", "topology"),
     "Epoch": ("dims", "machine", "boundary_sampling"),
-    "Fresh mini-batches": options.batch_names(),
+    "Fresh mini-batches": options.OF_BATCHES,
     "Output": options.OUTPUT,
 }
 

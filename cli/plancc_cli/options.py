@@ -461,51 +461,47 @@ def taken() -> set[str]:
     return {*FIELDS, *READING, *COMMANDS_OWN}
 
 
-def taken_beside_batches() -> set[str]:
-    """Return names that options of samplers cannot have: `taken`, and options of mini-batches."""
-    from plancc.models.stochastic import StochasticModel
-
-    return taken() | {each.name for each in options_of(StochasticModel)}
+SAMPLING = ("sampler", "batch_size", "fanouts", "sampler_options")
+"""Parameters that say how mini-batches are drawn."""
 
 
-def sampler_fields() -> Declared:
-    """Return the options of all samplers, also of third parties."""
-    from plancc.sampling import SAMPLERS
-
-    samplers = SAMPLERS.loaded()
-    declared = {name: {f.name: f for f in options_of(s)} for name, s in samplers.items()}
-    return fields_of(declared, taken_beside_batches())
-
-
-def sampling(default: str, of_models: Declared | None = None) -> Decorator:
-    """Return a decorator that adds the options of mini-batches to a command.
-
-    They are ``sampler`` and every option of a sampler; the value is None if one is not given.
+def sampling(default: str) -> Decorator:
+    """Return a decorator that adds the options `SAMPLING`; their values are None if not given.
 
     Parameters:
         default: Default of --sampler in words.
-        of_models: Options of models that the command has too.
     """
-    from plancc.sampling import SAMPLERS
+    from plancc.sampling import SAMPLERS, sampler_options
 
+    fields = sampler_options()
     chosen = click.Option(
         ["--sampler"],
         type=NameIn("sampler", SAMPLERS),
         metavar="NAME",
         help=f"Sampler of batches: {', '.join(SAMPLERS)}.  [default: {default}]",
     )
-    own = []
-    for name, fields in sampler_fields().items():
-        first = next(iter(fields.values()))
-        others = (of_models or {}).get(name, {}).values()
-        who = "" if len(fields) > 2 else ", ".join(fields)
-        own.append(option_of(first, *others, who=who))
-    return with_options([chosen, *own])
+    named = click.Option(
+        ["--sampler-option", "sampler_options"],
+        help="Another option of the sampler, such as keep=0.1; may be repeated.",
+        **NAMED,
+    )
+    fanouts = option_of(fields["fanouts"], who="neighbour")
+    return with_options([chosen, option_of(fields["batch_size"]), fanouts, named])
 
 
-def batch_names() -> tuple[str, ...]:
-    """Return the parameters of `fresh_batches`, for a section of a help."""
-    return ("batches", "seed", "sampler", "batch_size", *sampler_fields())
+def named_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Remove ``--sampler-option`` from `given`, and return the options of samplers in it."""
+    from plancc.sampling import read_option
+
+    named = given.pop("sampler_options", None) or {}
+    for name in named:
+        if name in taken() or name == "batches":
+            raise InputError(f"--sampler-option {name}: no option of a sampler; see --{name}")
+    return {name: read_option(name, text) for name, text in named.items()}
+
+
+OF_BATCHES = ("batches", "seed", *SAMPLING)
+"""Parameters of `fresh_batches`, for a section of a help."""
 
 
 def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
@@ -515,7 +511,7 @@ def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
         raise InputError(
             f"`{next(iter(chosen))}` is for mini-batches: give their number by `batches` too"
         )
-    return chosen
+    return chosen | named_options(chosen)
 
 
 def refuse_given(names: Iterable[str], why: str) -> None:

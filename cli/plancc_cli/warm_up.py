@@ -47,7 +47,7 @@ STAGES: Stages = (
         "inspect edges.h5",
         "inspect mini.h5 --batches 2",
         "inspect rows.h5 --batches 2 --batch-size 100 --sampler walk",
-        "inspect rows.h5 --batches 2 --sampler edges --keep 0.5",
+        "inspect rows.h5 --batches 2 --sampler edges --sampler-option keep=0.5",
         "plancc-run rows.h5 --model sage --dropout 0.5",
         "plancc-run rows.h5 --model gat",
         "plancc-run rows.h5 --boundary-sampling 0.5",

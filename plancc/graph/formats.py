@@ -227,7 +227,7 @@ def find_format(path: StrPath, format: str | None = None) -> str:
     if extension == ".hgr":
         raise InputError(f"{where}: a hypergraph is no graph: plancc partition reads it")
     if extension in PACKED:
-        raise InputError(f"{where}: unpack it first; of packed files .gz is read")
+        raise InputError(f"{where}: unpack it first; .gz alone is read packed")
     every = ((name, " ".join(entry.extensions) or "a folder") for name, entry in formats.items())
     known = ", ".join(f"{name} ({extensions})" for name, extensions in every)
     told = f"cannot infer the format from the extension '{extension}{'.gz' * zipped}'"

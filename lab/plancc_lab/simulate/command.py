@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from plancc.sampling import Sampler
     from plancc_lab.simulate.batches import BatchPrediction
 
-OF_BATCHES = ("sampler", *options.sampler_fields(), "draw")
+OF_BATCHES = (*options.SAMPLING, "draw")
 """Parameters of drawing mini-batches."""
 OF_ONE_PLAN = (
     *("ranks", "target", "split", "dtype", "per_rank", "pipeline"),

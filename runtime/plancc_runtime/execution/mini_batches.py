@@ -8,10 +8,10 @@ reads own rows where they stand.
 
 With `overlap` batches are made in two stages, one step after the other: while a step computes,
 features of the next batch travel, and the one after it is drawn. Where every rank draws by itself,
-a separate thread draws, and makes all of the batch for which nothing travels. A
-step of a small network gives up a core for it, since most of a step is not divided among threads.
-Else the messages of both stages go on in the pauses between layers, which are the same for all
-ranks.
+a separate thread draws, and makes all of the batch for which nothing travels. Where the steps have
+all cores, they give up a core for this thread, or draw by themselves on all cores: the first steps
+try both ways in turns, and the quicker way is kept. Else the messages of both stages go on in the
+pauses between layers, which are the same for all ranks.
 
 With `dead-rows` a layer computes the rows that the next one reads, where a sampler draws every
 layer by itself.
@@ -24,7 +24,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from statistics import median
+from time import perf_counter
 
 import numpy as np
 import torch
@@ -57,20 +58,22 @@ SHARE_OF_OWN, LEAST_CACHE = 1 / 8, 2**24
 """What features of halo rows may take by default: of the bytes of own ones, and bytes."""
 COUNTED = 100
 """Steps whose batches say which halo rows are used most."""
-SMALL_NETWORK = 2**15
-"""Products of widths, summed over the layers, up to which a step is quicker on one core beside a
-batch that is made on another than on both: 128 wide a batch took 3.7 ms, dense products 3.5."""
+TURN, UNTIMED, TURNS = 8, 2, 4
+"""Steps of a turn in which both ways of drawing are tried; its first steps, whose batches the other
+way has made; turns of both ways together."""
 
 
 @dataclass(frozen=True, eq=False)
 class BatchShare:
-    """A rank's share of a mini-batch, as layers take it.
+    """A rank's share of a mini-batch, in the form that layers take.
 
     Attributes:
-        x, fixed: As of `View`; the cache's features of halo rows are behind those of the inputs
-            unless these are all rows of the slice. None: they are not fetched yet.
-        graphs: One per layer.
-        words_drawn, words_fetched: That this rank sent to draw it, and for its features.
+        local: The share of the slice.
+        x, fixed: Features and fixed part, as in `View`. Features of halo rows from the cache follow
+            those of the inputs, unless all rows of the slice are inputs. None: not fetched yet.
+        graphs: Graph of every layer.
+        words_drawn, words_fetched: Words that this rank sent to draw the batch, and to fetch its
+            features.
     """
 
     local: LocalBatch
@@ -85,13 +88,13 @@ class UnderWay:
     """A share of a batch that is made in rounds of messages, while other work is done.
 
     Parameters:
-        number: Of the batch.
-        rounds: The first is begun at once.
-        traffic: Of this rank.
-        timed: Gives a block around every round.
+        number: Number of the batch in the run, from 0.
+        rounds: Rounds that make the share; the first round starts at once.
+        traffic: Traffic of this rank.
+        timed: Returns a context for every round, which measures its time.
 
     Attributes:
-        words (int): That this rank has sent in the rounds.
+        words (int): Words that this rank has sent in the rounds.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ class UnderWay:
         self.go_on()
 
     def go_on(self) -> None:
-        """End a round, and begin the next. Collective."""
+        """End a round, and start the next round. Collective."""
         if self._share is None:
             before = self._traffic.words_sent
             try:
@@ -118,7 +121,7 @@ class UnderWay:
             self.words += self._traffic.words_sent - before
 
     def end(self) -> BatchShare:
-        """Go through the rounds that are left. Collective."""
+        """Run the remaining rounds, and return the share. Collective."""
         while self._share is None:
             self.go_on()
         return self._share
@@ -129,10 +132,10 @@ class FeatureCache:
     """Features of halo rows that are kept from step to step.
 
     Attributes:
-        kept (bool[num_halo]): Which halo rows of the slice they are.
-        of_others (bool[sent rows]): Which of the slice's sent rows their receivers keep.
-        place (int64[num_halo]): Where a halo row that is kept stands in `rows`; others: anywhere.
-        rows: Tensor[kept rows, width].
+        kept (bool[num_halo]): Whether each halo row of the slice is kept.
+        of_others (bool[sent rows]): Whether the receiver of each sent row of the slice keeps it.
+        place (int64[num_halo]): Place of every kept halo row in `rows`; undefined for other rows.
+        rows (Tensor[kept rows, width]): Features of the kept halo rows.
         whole: Whether all ranks keep all of their halo rows.
     """
 
@@ -144,13 +147,13 @@ class FeatureCache:
 
 
 class MiniBatches(FullBatch):
-    """Epochs in mini-batches; parameters as of `choice.execution_of`."""
+    """Epochs in mini-batches. The parameters are those of `choice.execution_of`."""
 
     def __init__(
         self, task: LearningTask, part: Part, data: LocalData, resources: Resources, drawn: Drawn
     ) -> None:
         options = task.options
-        if not task.model(options.model).reads_values:  # picked by steps
+        if not task.model(options.model).reads_values:  # no step then copies values
             part = replace(part, value=np.broadcast_to(np.float64(1), len(part.column)))
         super().__init__(task, part, data, resources)
         self.sampler, self.steps_per_epoch = str(drawn.sampler), drawn.per_epoch
@@ -166,27 +169,51 @@ class MiniBatches(FullBatch):
         self._cache: FeatureCache | None = None
         self._mapped: Tensor | None = None  # features that stay in the plan's file
         self._drawing: UnderWay | None = None
-        self._fetching: UnderWay | None = None  # the features of the batch before
+        self._fetching: UnderWay | None = None  # the batch before `_drawing`
         self._thread: ThreadPoolExecutor | None = None
         self._threads = torch.get_num_threads()  # of a step
+        self._tried: tuple[list[float], list[float]] | None = None  # seconds of steps, by `_thread`
         self._ahead = resources.overlap and self._transport.size > 1
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
-        self._coefficients: list[list[str]] = []  # of the products of every layer
+        self._coefficients: list[list[str]] = []  # coefficients of every layer's products
         self._in_place = False  # whether all rows of the slice are inputs of the first block
-        self._reads_outputs = False  # whether it reads own outputs alone beside what is fixed
+        self._reads_outputs = False  # whether layer 1 reads only own outputs and its fixed part
 
-    def _start_thread(self, network: Network) -> None:
-        """Make batches beside steps, if that does not slow the steps down. Collective."""
+    def _start_thread(self) -> None:
+        """Make batches beside steps if a core is free for that, or try whether to. Collective."""
         cores, threads = self._transport.cores_per_rank(), self._threads
         if self._resources.device.type != "cpu":
             threads = 1
-        size = sum(a * b for a, b in pairwise(network.dims))
-        gives_up = cores == threads > 1 and size <= SMALL_NETWORK * threads * (threads - 1) / 2
-        if gives_up:
-            self._threads -= 1
-        if gives_up or cores > min(2, threads):
-            self._thread = ThreadPoolExecutor(1, "mini-batches")
-            self._ahead = True
+        if cores > 1 and cores >= threads:
+            self._pool = ThreadPoolExecutor(1, "mini-batches")
+            self._ahead, self._thread = True, self._pool
+            if cores == threads:
+                self._threads, self._tried = threads - 1, ([], [])
+
+    def _try(self, number: int, seconds: float) -> None:
+        """Take note of a step, and try the other way of drawing next if its turn is over.
+
+        After the last turn the way stays whose steps took less on the slowest rank. Collective.
+        """
+        assert self._tried is not None
+        beside = self._thread is not None
+        if number % TURN >= UNTIMED:
+            self._tried[beside].append(seconds)
+        if (number + 1) % TURN:
+            return
+        beside = not beside
+        if min(map(len, self._tried)) >= (TURN - UNTIMED) * TURNS // 2:
+            apart, both = self._transport.largest(*(int(1e6 * median(t)) for t in self._tried))
+            beside, self._tried = both < apart, None
+            self.remarks.append(
+                f"mini-batches are drawn {'beside' if beside else 'between'} steps, as the first "
+                f"steps took {both / 1e3:.3g} ms beside drawing and {apart / 1e3:.3g} ms with it"
+            )
+        # the threads that a step has without drawing, less the thread that draws
+        self._threads += (self._thread is not None) - beside
+        self._thread = self._pool if beside else None
+        self._ahead = beside or self._transport.size > 1
+        torch.set_num_threads(self._threads)
 
     def prepare(self, network: Network) -> LocalData:
         data = self._data
@@ -194,7 +221,7 @@ class MiniBatches(FullBatch):
         self._mapped = data.features if self._options.features_on_disk else None
         self._type = data.features.dtype if self._mapped is None else self._resources.dtype
         if self._resources.overlap and self._draws.alone:
-            self._start_thread(network)
+            self._start_thread()
         self._coefficients = [
             [
                 each.coefficients
@@ -226,20 +253,21 @@ class MiniBatches(FullBatch):
         view = super().whole()
         if self._mapped is None:
             return view
-        return_memory()  # of steps: an evaluation holds outputs of all rows
+        return_memory()  # memory of steps: an evaluation holds outputs of all rows
         return replace(view, x=self._mapped.to(self._type))
 
     def _room(self, data: LocalData) -> int:
-        """Bytes for a cache of features."""
+        """Return the number of bytes for the cache of features."""
         if self._options.feature_cache is not None:
             return self._options.feature_cache
         size = data.features.numel() * self._type.itemsize
         return max(int(SHARE_OF_OWN * size), LEAST_CACHE)
 
     def _kept(self, data: LocalData) -> BoolArray | None:
-        """Halo rows whose features have room here; None if there is none on any rank. Collective.
+        """Choose the halo rows whose features are cached: bool[num_halo]. Collective.
 
-        Those that the first `COUNTED` steps use most come first.
+        The rows that the first `COUNTED` steps use most come first. None if no rank has memory for
+        a row.
         """
         number = len(self._draws.halo)
         size = data.features.shape[1] * self._type.itemsize
@@ -251,20 +279,20 @@ class MiniBatches(FullBatch):
         if halo_rows and not kept_rows:
             self.off["constant"] = (
                 f"features of halo rows take up to {num_bytes / 2**20:,.1f} MiB on a rank, and "
-                "`feature_cache` has no room for one of them"
+                "`feature_cache` has no room for a single row"
             )
             return None
         return kept
 
     def _uses(self) -> Int64Array:
-        """In how many of the first steps every halo row is used: int64[num_halo]. Collective."""
+        """Count the first steps that use every halo row: int64[num_halo]. Collective."""
         uses = np.zeros(len(self._draws.halo), np.int64)
         for number in range(min(COUNTED, self.steps_per_epoch * self._options.epochs)):
             uses[finished(self._draws.share(number)).halos[0]] += 1
         return uses
 
     def _filled(self, kept: BoolArray, features: Tensor) -> FeatureCache:
-        """The features of halo rows that are kept, and who has them. Collective."""
+        """Fetch the features of the kept halo rows, and return their cache. Collective."""
         expand = self._block.expand
         of_others = send_numbers(expand.reversed(), kept, self._transport)
         exchange = expand.keep(of_others, kept)
@@ -273,7 +301,7 @@ class MiniBatches(FullBatch):
         return FeatureCache(kept, of_others, place, rows, whole)
 
     def _fetched(self, exchange: Exchange, x: Tensor) -> Rounds[Tensor]:
-        """The halo rows of x in an exchange of this rank. Collective."""
+        """Fetch the halo rows of x in an exchange of this rank. Collective."""
         halo = Halo(exchange, len(x), self._resources)
         buffers = halo.buffers(x.shape[1])
         halo.send_rows(x.to(self._resources.dtype).contiguous(), buffers)
@@ -281,12 +309,12 @@ class MiniBatches(FullBatch):
         return halo.take(buffers).to(self._type)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
-        """The share with its features, and what is fixed with them. Collective."""
+        """Return the share with its features and the first layer's fixed part. Collective."""
         if share.x is not None:
             return share
         x, halo = yield from self._features_of(share, features)
         first, *others = share.graphs
-        graph = first if self._cache is None else first.at_hand(halo)
+        graph = first if self._cache is None else first.with_halo(halo)
         with self._clock("dense"):
             fixed = None if self._fixed_of is None else self._fixed_of(graph, x)
             block = share.local.blocks[0]
@@ -298,9 +326,10 @@ class MiniBatches(FullBatch):
     def _features_of(
         self, share: BatchShare, features: Tensor
     ) -> Rounds[tuple[Tensor, Tensor | None]]:
-        """`View.x` of a batch, and features of halo rows apart, from the cache or fetched.
+        """Return `View.x` of a batch, and separately features of halo rows, or None. Collective.
 
-        Collective.
+        Features of halo rows come from the cache, or are fetched. They are None if `View.x` has
+        them, or if there is no cache.
         """
         cache = self._cache
         own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)
@@ -319,7 +348,7 @@ class MiniBatches(FullBatch):
         return torch.cat([own, rows], out=out), None
 
     def _share(self, number: int, features: Tensor) -> BatchShare:
-        """This rank's share of a batch; those behind it are begun. Collective."""
+        """Return this rank's share of a batch, and start the next batches. Collective."""
         fetching, self._fetching = self._fetch(number, features), None
         share = replace(fetching.end(), words_fetched=fetching.words)
         if self._ahead:  # messages of a batch belong to its epoch
@@ -335,7 +364,7 @@ class MiniBatches(FullBatch):
         return share
 
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
-        """Go on with the batches that are under way. Collective."""
+        """Advance the batches that are under way by a round. Collective."""
         entered(stage)
         if self._fetching is not None:
             self._fetching.go_on()
@@ -343,7 +372,7 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """A batch whose features travel; it is drawn first. Collective."""
+        """Return a batch whose features are being fetched; it is drawn before. Collective."""
         fetching = self._fetching
         if fetching is None or fetching.number != number:
             drawing, self._drawing = self._draw(number, features), None
@@ -354,7 +383,7 @@ class MiniBatches(FullBatch):
         return fetching
 
     def _draw(self, number: int, features: Tensor) -> UnderWay:
-        """A batch that is drawn. Collective if owners draw."""
+        """Return a batch that is being drawn. Collective if owners draw."""
         drawing = self._drawing
         if drawing is None or drawing.number != number:
             rounds, phase = self._made(number, features), "mask"
@@ -365,12 +394,11 @@ class MiniBatches(FullBatch):
         return drawing
 
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
-        """A batch that is drawn, and complete where nothing travels."""
+        """Draw a batch and make its graphs; on one rank also its features."""
         which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"
         local = yield from self._draws.share(number, "in place" if self._in_place else which)
-        share = BatchShare(local)
-        graphs = [self._graph_of(each) for each in share.local.blocks]
-        share = replace(share, graphs=graphs if len(graphs) > 1 else graphs * self._options.layers)
+        graphs = [self._graph_of(each) for each in local.blocks]
+        share = BatchShare(local, None, graphs * (self._options.layers // len(graphs)))
         for layer, (graph, coefficients) in enumerate(
             zip(share.graphs, self._coefficients, strict=True)
         ):
@@ -400,8 +428,11 @@ class MiniBatches(FullBatch):
         torch.set_num_threads(self._threads)
         try:
             for k in range(self.steps_per_epoch):
-                step, counts[k] = self._step(learner, data, number * self.steps_per_epoch + k, rate)
+                begin, of_run = perf_counter(), number * self.steps_per_epoch + k
+                step, counts[k] = self._step(learner, data, of_run, rate)
                 steps.append(step)
+                if self._tried is not None:
+                    self._try(of_run, perf_counter() - begin)
         finally:
             torch.set_num_threads(before)
         self._transport.allreduce_sum(counts)
@@ -417,7 +448,7 @@ class MiniBatches(FullBatch):
         return EpochResult(mean, rate, Scores(accuracy=accuracy), steps)
 
     def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, BatchShare]:
-        """What a step works on: its view, its data, and what the view is made of. Collective."""
+        """Return the view, the data and the share of a step's batch. Collective."""
         self._clock.enter("batch")
         share = self._share(number, data.features)
         local, outputs = share.local, None
@@ -432,7 +463,7 @@ class MiniBatches(FullBatch):
     def _step(
         self, learner: Learner, data: LocalData, number: int, rate: float
     ) -> tuple[BatchStep, tuple[int, ...]]:
-        """One step, and the counts of this rank. Collective."""
+        """Execute one step, and return its result and the counts of this rank. Collective."""
         view, batch, share = self.batch(number, data)
         blocks = share.local.blocks
         words = self._words_of_step()
@@ -448,7 +479,7 @@ class MiniBatches(FullBatch):
         )
 
     def _words_of_step(self) -> int:
-        """Words sent so far by this rank, without words of batches under way."""
+        """Return the words that this rank has sent so far, without those of batches under way."""
         under_way = [each.words for each in (self._drawing, self._fetching) if each is not None]
         return self._transport.traffic.words_sent - sum(under_way)
 
@@ -459,7 +490,7 @@ def _result(future: Future[BatchShare]) -> Rounds[BatchShare]:
 
 
 def rows_of(x: Tensor, rows: Int64Array) -> Tensor:
-    """These rows of x: Tensor[m, width]."""
+    """Return these rows of x: Tensor[m, width]."""
     out = empty(len(rows), x.shape[1], x)
     torch.index_select(x, 0, torch.from_numpy(rows).to(x.device), out=out)
     return out

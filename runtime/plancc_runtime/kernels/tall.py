@@ -86,7 +86,8 @@ def backward(
     Returns:
         Tensor[d_in, d_out], Tensor[d_out]: Gradients of weight and bias.
     """
-    x, g, turned = x.contiguous(), g.contiguous(), weight.T.contiguous()
+    x, g = x.contiguous(), g.contiguous()
+    turned = weight if of_x is None else weight.T.contiguous()  # read for the gradient of x alone
     share = max(SHARE, -(-len(x) // (SHARES * BLOCK)) * BLOCK)
     shares = -(-len(x) // share)
     of_weight = empty(shares * weight.shape[0], weight.shape[1], x).view(shares, *weight.shape)
