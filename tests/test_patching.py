@@ -259,7 +259,7 @@ def test_typed_plans_by_relation(normalize):
         ({"add": {"reads": [[0, 1]]}}, "relation 'reads' is unknown"),
         ({"add": {"writes": [[82, 1]]}}, "new vertices must go on at 80"),
         ({"remove": {"writes": [[80, 1]]}}, "edge '80 1' is not in the graph"),
-        ({"graph": {**COUNTS, WRITES: edges[WRITES].T[::-1]}}, "types and relations"),
+        ({"graph": {**COUNTS, WRITES: edges[WRITES].T[::-1]}}, "types, relations"),
     ):
         with pytest.raises(InputError, match=says):
             plancc.patch(plan, **options)

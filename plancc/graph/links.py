@@ -305,7 +305,7 @@ def _doubtful(
         twice, pair = np.diff(keys[kind], prepend=-1) == 0, links.pairs[kind]
         if twice.any():
             forth, back = (np.unique(edge_keys(graph, *each)) for each in (pair, pair[::-1]))
-            if len(forth) < len(twice) or not np.array_equal(forth, back):  # not all both ways
+            if len(forth) < len(twice) or not np.array_equal(forth, back):  # not each both ways
                 ways = "" if graph.directed else " or both ways"
                 yield twice, f"{kind} links are listed twice{ways}"
 

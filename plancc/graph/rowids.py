@@ -255,7 +255,7 @@ def warn_of_order(graph: Graph, where: str) -> None:
     It may if the graph's ids do not ascend, or, in a file, are names or have gaps.
     """
     ids, in_file = graph.original_ids, bool(graph.source.sha256)
-    if ids is None or graph.types is not None:  # type after type
+    if ids is None or graph.types is not None:  # the ids of types are separate
         return
     if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
         order = f"in the graph's order of vertices ({_first(ids)})"

@@ -250,7 +250,7 @@ def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Owners
     grids = grids and goal == "time" and task.options.capacities is None
     names = _names(task.model, {"row": True, "edge": matrix.types is None}, grids)
     unfits = _unfits(matrix, task, names)
-    if any(unfits.values()):  # an extreme graph, on which much search gains little
+    if any(unfits.values()):  # on an extreme graph, a longer search gains little
         task = replace(task, options=replace(task.options, effort="fast"))
         asked = replace(asked, task=task)
     begin, prices, why = wall_seconds(), PricedForms(matrix, task, asked.balance), dict(unfits)
