@@ -56,11 +56,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     'gives another name. A value cannot have a comma, or "=" after a colon.',
 )
 @click.option(
-    "-p",
-    "--parts",
-    required=True,
-    metavar="P,...",
-    help="Numbers of parts: 16,64,256 or 16..256 (powers of two).",
+    "-p", "--parts", required=True, metavar="P,...", help="Numbers of parts: 16,64,256 or 16..256."
 )
 @click.option(
     "--seeds",
