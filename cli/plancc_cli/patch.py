@@ -36,9 +36,7 @@ LISTS: Any = {"type": click.Path(), "multiple": True, "metavar": "EDGES"}
 @click.option("-o", "--output", required=True, type=click.Path(), help="The plan file to write.")
 @click.option("--graph", type=click.Path(), help="The whole changed graph.")
 @click.option("--add", **LISTS, help="Edges that the graph gains.")
-@click.option(
-    "--remove", **LISTS, help="Edges that the graph loses; they go before others are added."
-)
+@click.option("--remove", **LISTS, help="Edges that the graph loses, before it gains others.")
 @options.searching("data", "Features, labels and masks of all vertices, if some vertices are new.")
 @click.option(
     "--migration",

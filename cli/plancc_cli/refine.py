@@ -32,9 +32,7 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
 @options.with_options(
     options.field_option(each, **OBJECTIVE.get(each.name, {})) for each in options_of(RefineOptions)
 )
-@click.option(
-    "--part", type=click.Path(), help="Part vector to start from; -1 lets plancc choose the part."
-)
+@click.option("--part", type=click.Path(), help="Part vector to start from; -1: plancc chooses.")
 @click.option("--compress", is_flag=True, help="Compress the plan file (smaller, slower).")
 @options.as_json
 @verbosity

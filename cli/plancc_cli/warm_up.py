@@ -68,11 +68,7 @@ TRAINING = "--ranks 4 --threads 1 --epochs 2"
 @click.option(
     "--level", help="x86-64-v3, x86-64-v2, or generic (ARM).  [default: the best of this processor]"
 )
-@click.option(
-    "--first",
-    is_flag=True,
-    help="Compile only the kernels of compile, inspect, verify and a run of gcn.",
-)
+@click.option("--first", is_flag=True, help="Only kernels of compile, inspect, verify and a GCN.")
 @quiet
 def command(portable: str | None, level: str | None, first: bool) -> None:
     """Compile kernels ahead; otherwise the first command waits half a minute for them.

@@ -1,4 +1,4 @@
-"""Contenders of studies and sweeps: models or partitioners with options, from a text."""
+"""Contenders of studies and sweeps: models or partitioners with options, read from a text."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Contender:
     """A model, or a partitioner alone, with options.
 
     Attributes:
-        label: Its name in tables.
-        options: Of the model.
-        search: Some of `OF_SEARCH`, in place of the study's.
+        label: Name in tables.
+        options: Options of the model.
+        search: Options of the search among `OF_SEARCH`, which replace those of the study.
     """
 
     label: str
@@ -49,12 +49,12 @@ class Contender:
 
     @classmethod
     def parse(cls, text: str) -> Contender:
-        """[LABEL=]NAME[:OPTION=VALUE...]; an option without a value is switched on.
+        """Return the contender of [LABEL=]NAME[:OPTION=VALUE...]; a missing value switches on.
 
-        A value may have colons, as balance=nnz:0.05, if no option and no "=" follows one.
+        A value may have colons, as balance=nnz:0.05, if no option and no "=" follows a colon.
 
-        NAME is a model, or a partitioner, which stands for its own answer to the model that it
-        solves: hp for one of hypergraphs, gp for one of graphs.
+        NAME is a model or a partitioner. A partitioner solves the model of its problem: hp for
+        hypergraphs, gp for graphs.
 
         Raises:
             InputError: An unknown name or option, or a value that the model refuses.
@@ -90,9 +90,9 @@ class Contender:
         return cls(label, model, options, search)
 
     def settings(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Keywords of `compile`: keywords of the study that fit this contender, and its own.
+        """Return keywords of `compile`: those of the study that fit this contender, and its own.
 
-        All row plans share the same evenly, also of named partitioners.
+        All row plans have the same balance, also those of named partitioners.
         """
         chosen = make_model(self.model, self.options)
         inner = (
@@ -110,7 +110,7 @@ class Contender:
         return given | self.search | self.options
 
     def at(self, graph: str, num_parts: int) -> Contender:
-        """The same with ``{graph}`` and ``{p}`` in its options replaced, as in a file's name."""
+        """Return the contender with ``{graph}`` and ``{p}`` in texts of its options replaced."""
         stem = os.path.basename(graph).split(".")[0]
         options = {
             name: value.replace("{graph}", stem).replace("{p}", str(num_parts))
@@ -136,7 +136,7 @@ def _split(words: Sequence[str], known: Collection[str]) -> list[tuple[str, str]
 
 
 def _of_search(option: str, text: str) -> Any:
-    """The value of an option of the search."""
+    """Return the value of an option of the search from a text."""
     if option == "balance":
         Balance.parse(text, DEFAULT_DIMS)
         return text
@@ -146,7 +146,7 @@ def _of_search(option: str, text: str) -> Any:
 
 
 def _check(model: str, options: Mapping[str, Any], search: Mapping[str, Any]) -> None:
-    """Refuse options that the model cannot have with any graph and shared options."""
+    """Refuse options that the model cannot have, whatever the graph and the shared options."""
     chosen = make_model(model, options)
     if isinstance(chosen, ProcessGridModel):
         model, chosen = chosen.blocks, make_model(chosen.blocks, chosen.block_options)
@@ -159,7 +159,7 @@ def _check(model: str, options: Mapping[str, Any], search: Mapping[str, Any]) ->
 
 
 def _of_model(declared: Field[Any], text: str) -> Any:
-    """The value of a model's option, in the type that the model declares."""
+    """Return the value of an option of a model, in the type that the model declares."""
     for left in re.findall(r"\{(.*?)\}", text):
         if left not in ("graph", "p"):
             raise InputError(f"{declared.name} '{text}': {{{left}}} is neither {{graph}} nor {{p}}")
@@ -167,7 +167,7 @@ def _of_model(declared: Field[Any], text: str) -> Any:
 
 
 def _parse(parameter: str, text: str) -> Contender:
-    """The contender; an error begins with it, and names options as a contender has them."""
+    """Return the contender of a text; an error begins with the text, and has no marks."""
     try:
         return Contender.parse(text)
     except InputError as error:
@@ -176,7 +176,7 @@ def _parse(parameter: str, text: str) -> Contender:
 
 
 def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
-    """Contenders with commas between them; the baseline is added where it is not one of them.
+    """Return contenders from a text with commas; the baseline is added if it is missing.
 
     Raises:
         InputError: There are none, or two have the same label.
@@ -196,7 +196,7 @@ def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
 
 
 def parse_numbers(text: str) -> list[int]:
-    """Numbers of parts or ranks: "p=16..4096" has the powers of two, "p=16,36,64" these; ascending.
+    """Return numbers of parts or ranks, ascending: powers of two in "p=16..4096", or "p=16,36,64".
 
     Raises:
         InputError: Anything else, an empty range, or numbers outside 1..4096.

@@ -1,4 +1,4 @@
-"""Results of long work, kept step by step, so that interrupted work goes on."""
+"""Results of long work, kept after every step, so that interrupted work can go on."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from plancc.processes import note_written
 
 @dataclass(frozen=True)
 class Kept:
-    """The results of steps in a file, a line of JSON each.
+    """The results of steps in a file, which has a line of JSON for each.
 
     Attributes:
-        path: Need not be there; its folder must.
-        sources: What the results depend on, such as a hash of the code. Results of other sources
-            stay in the file and do not count.
-        any_sources: The last result of every step counts, from any sources.
+        path: The file. Its folder must exist, the file need not.
+        sources: A text that the results depend on, such as a hash of the code. Results of other
+            sources stay in the file and are ignored.
+        any_sources: Whether the last result of every step counts, whatever its sources.
     """
 
     path: Path
@@ -32,11 +32,11 @@ class Kept:
     _lines: dict[tuple[str | int, ...], int] = field(default_factory=dict, init=False)
 
     def step(self, key: Sequence[str | int], work: Callable[[], Any]) -> Any:
-        """The result of a step: kept, or that of `work`, which is then kept.
+        """Return the kept result of a step; if there is none, do `work` and keep its result.
 
         Parameters:
-            key: Says which step it is.
-            work: Its result is one that JSON keeps.
+            key: Key of the step.
+            work: Function whose result can be written as JSON.
         """
         known = self._known
         if tuple(key) not in known:
@@ -44,14 +44,14 @@ class Kept:
         return known[tuple(key)]
 
     def put(self, key: Sequence[str | int], result: Any) -> None:
-        """Keep the result of a step in place of an earlier one."""
+        """Keep the result of a step in place of its earlier result."""
         line = json.dumps({"sources": self.sources, "key": list(key), "result": result})
         known = self._known
         self._append(line + "\n")
         known[tuple(key)] = json.loads(line)["result"]
 
     def _append(self, text: str) -> None:
-        """Write at the end; where that fails, an empty file is not left."""
+        """Write text at the end of the file; a failure leaves no empty file."""
         try:
             with self.path.open("a") as file:
                 file.write(text)
@@ -63,11 +63,11 @@ class Kept:
             raise output_error(str(self.path), error) from None
 
     def line(self, key: Sequence[str | int]) -> int:
-        """Number of the line, from 1, with the result of a step that the file had at first."""
+        """Return the line number, from 1, of a result that the file had when it was opened."""
         return self._lines[tuple(key)]
 
     def __getitem__(self, key: Sequence[str | int]) -> Any:
-        """The result of a step that is kept."""
+        """Return the kept result of a step."""
         return self._known[tuple(key)]
 
     def __contains__(self, key: Sequence[str | int]) -> bool:
@@ -75,7 +75,7 @@ class Kept:
 
     @cached_property
     def _known(self) -> dict[tuple[str | int, ...], Any]:
-        """Results by key, the last of a key; lines that are cut short or not ours do not count."""
+        """The last result of every key; cut lines and foreign lines are ignored."""
         text = ""
         if self.path.exists():
             with open_file(self.path) as stream:

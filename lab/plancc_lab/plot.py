@@ -1,4 +1,4 @@
-"""Figures of sweeps and studies. Draws; computes nothing but means."""
+"""Drawings of sweeps and studies."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 FORMATS = (".png", ".pdf", ".svg")
 MOST_BARS = 9
-"""Most numbers of ranks that have bars."""
+"""Largest count of numbers of ranks that get bars."""
 HIGHEST_BAR = 10
-"""Height at which bars are cut, in seconds of the fastest model."""
+"""Height at which bars are cut, as a multiple of the fastest model's seconds."""
 WIDE = 8
-"""Largest value over the smallest from which ratios have a logarithmic axis."""
+"""Ratio of largest to smallest value from which the axis of ratios is logarithmic."""
 COLOURS = {
     "multiply": "#4477aa",
     "dense": "#88ccee",
@@ -31,11 +31,11 @@ COLOURS = {
 }
 """Colours of the steps of an epoch, from the bottom of a bar upward."""
 OF_MODELS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Colours of Okabe and Ito, which the colour-blind tell apart."""
+"""Colours of Okabe and Ito, which colour-blind readers can tell apart."""
 
 
 def check_plot(path: str) -> None:
-    """Refuse, before any work, a figure that cannot be drawn or written.
+    """Refuse a figure that cannot be drawn or written.
 
     Raises:
         InputError: The extension is not in `FORMATS`.
@@ -49,9 +49,10 @@ def check_plot(path: str) -> None:
 
 
 def plot_sweep(sweep: Sweep, path: str) -> None:
-    """Seconds over ranks, log-log, as Figure 3 of Demirci et al. 2022, above bars of an epoch's
-    steps, one group for every number of ranks and one bar for every model, as Figure 1 of Tripathy
-    et al. 2020.
+    """Draw seconds over ranks, and below them bars with the steps of an epoch.
+
+    The lines are log-log, as Figure 3 of Demirci et al. 2022. Bars have a group for every number of
+    ranks and a bar for every model, as Figure 1 of Tripathy et al. 2020.
 
     Raises:
         OutputError: If the file cannot be written.
@@ -71,10 +72,10 @@ def plot_sweep(sweep: Sweep, path: str) -> None:
 
 
 def plot_study(study: Study, path: str) -> None:
-    """Volume and predicted epoch over parts, a column for every graph, a line for every model.
+    """Draw volume and predicted epoch over parts, a column for every graph, a line for every model.
 
-    Means over seeds; with a baseline in ratios to it. All graphs have one scale, but bars without a
-    baseline.
+    Values are means over seeds, or ratios to the baseline if there is one. All graphs share one
+    scale, except for bars without a baseline.
 
     Raises:
         OutputError: If the file cannot be written.
@@ -117,7 +118,7 @@ def _name(graph: str) -> str:
 
 
 def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
-    """One figure of one graph: lines over the numbers of parts, or bars if there is one."""
+    """Draw one figure of one graph: lines over numbers of parts, or bars for a single number."""
     axes.set_prop_cycle(color=OF_MODELS)
     axes.set_axisbelow(True)
     of_baseline = study.baseline is not None
@@ -142,7 +143,7 @@ def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
 
 
 def _scale(axes: Any, study: Study) -> None:
-    """A scale for the axes that share it: logarithmic where small differences vanish."""
+    """Set the scale of the axes: logarithmic if small differences would vanish otherwise."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     panels = axes.get_shared_y_axes().get_siblings(axes)
@@ -162,7 +163,7 @@ def _scale(axes: Any, study: Study) -> None:
 
 
 def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> float | None:
-    """A figure, of seconds a thousandth of them, or its ratio to the baseline; None: not known."""
+    """Return a figure (seconds as ms), or its ratio to the baseline; None if it is not known."""
     key = (graph, label, parts)
     (row,) = [row for row in study.rows if (row.graph, row.label, row.parts) == key]
     if study.baseline is not None:
@@ -201,7 +202,7 @@ def _lines(axes: Any, sweep: Sweep) -> None:
 
 
 def _bars(axes: Any, sweep: Sweep) -> None:
-    """Relative to the fastest model of every number of ranks, so that all groups can be read."""
+    """Draw bars relative to the fastest model of every number of ranks."""
     step = max(1, -(-len(sweep.ranks) // MOST_BARS))
     ranks = sweep.ranks[::step]
     width = 0.8 / len(sweep.labels)

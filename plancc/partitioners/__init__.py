@@ -8,9 +8,7 @@ so a library that crashes or never ends becomes a clear error. Partitioners know
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from plancc.registry import Registry, place_of
+from plancc.registry import Registry
 
 PARTITIONERS = Registry(
     "partitioner",
@@ -27,8 +25,3 @@ PARTITIONERS = Registry(
 
 OTHERWISE = "try `partitioner` builtin"
 """Advice in messages about a native partitioner that fails."""
-
-
-def advice(run: Callable[..., object]) -> str:
-    """Return what to do about an adapter's `run` that fails, for messages."""
-    return OTHERWISE if run.__module__.startswith("plancc") else f"look at {place_of(run)}"

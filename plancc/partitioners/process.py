@@ -14,9 +14,10 @@ from typing import Any
 
 from plancc.errors import BackendError, PlanccError
 from plancc.files import scratch_folder
-from plancc.partitioners import advice
+from plancc.partitioners import OTHERWISE
 from plancc.partitioners.adapter import Adapter
 from plancc.processes import fate, search_path
+from plancc.registry import place_of
 
 STOPPED = "was stopped after"
 """Words in the message about a partitioner that exceeded its time limit."""
@@ -53,6 +54,11 @@ def _answer(
                 raise
             if stop is not None and stop():
                 raise InterruptedError from None
+
+
+def advice(run: Callable[..., object]) -> str:
+    """Return what to do about an adapter's `run` that fails, for messages."""
+    return OTHERWISE if run.__module__.startswith("plancc") else f"look at {place_of(run)}"
 
 
 def run_in_child(

@@ -15,10 +15,10 @@ from plancc.models.block import block_owner
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import MAX_TOTAL, check_num_parts, combined
-from plancc.partitioners import OTHERWISE, PARTITIONERS, advice
+from plancc.partitioners import OTHERWISE, PARTITIONERS
 from plancc.partitioners.adapter import Adapter, scaled
 from plancc.partitioners.options import AUTO, PartitionOptions
-from plancc.partitioners.process import run_in_child
+from plancc.partitioners.process import advice, run_in_child
 from plancc.passes.context import Context
 from plancc.passes.fill import fill_empty_parts
 from plancc.passes.rebalance import rebalance

@@ -1,8 +1,8 @@
-"""Sparse accelerators on paper: how long neighbour aggregation takes on them, and how much energy.
+"""A model of the time and energy of neighbour aggregation on sparse accelerators.
 
 Every figure follows from the numbers of vertices and nonzeros, and the widths of the layers. The
 study is that of Wan et al. 2025 (*MixGCN*), sections 3.2 and 4.4.
 
-`design` is an accelerator as a value and its file; `model` its time and energy; `published` what
-the paper says of both, and how far the model is from it.
+`design` has accelerators as values and their files; `model` has time and energy; `published` has
+the figures of the paper, and the distance of the model from them.
 """

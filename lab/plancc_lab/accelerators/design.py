@@ -1,7 +1,7 @@
-"""A sparse accelerator as a value, and the TOML file that describes one. Computes no cost.
+"""Sparse accelerators as values, and the TOML files that describe them.
 
-An accelerator is a number of adders and a memory, and a way to keep what it needs again:
-`OutputTiles` for the designs with buffers of their own, `Cache` for a processor.
+An accelerator has adders, a memory, and storage on chip for data that are read again: `OutputTiles`
+for designs with buffers, `Cache` for a processor.
 """
 
 import os
@@ -17,10 +17,10 @@ SHIPPED = ("mixgcn-spu", "hygcn", "awb-gcn", "xeon-8462y")
 """Names of the files in ``machines/``: the configurations of Wan et al. 2025, section 4.4.1."""
 
 CPU = "xeon-8462y"
-"""The accelerator that speed-ups are over."""
+"""Name of the accelerator to which speed-ups are relative."""
 
 SMALLEST, LARGEST = 1e-30, 1e30
-"""Range of the numbers of an accelerator, so that their products are finite."""
+"""Range of the numbers of an accelerator; products in this range are finite."""
 
 Made = TypeVar("Made")
 
@@ -32,19 +32,19 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class OutputTiles:
-    """Memory of a design that completes a tile of Z on chip before it goes on to the next.
+    """Memory of a design that completes a tile of Z on chip before the next tile.
 
     Attributes:
         node_buffer, output_buffer, adjacency_buffer: Bytes on chip for rows of H, rows of Z and the
             nonzeros of A; at least 4 of the first two.
-        mask_buffer: Bytes for the bits of the output mask. 0: the design knows no mask, so it
-            computes all of Z, and the mask is applied by a second pass over Z.
+        mask_buffer: Bytes for the bits of the output mask. 0: the design has no mask; it computes
+            all of Z, and a second pass over Z applies the mask.
         adjacency: How A is stored: "csr", one tile of rows and columns after the other, each with a
             pointer per row; "csc", one tile of rows after the other, with a pointer per column;
             "pairs", no pointers.
-        nonzero_bytes: Bytes of one nonzero beside those pointers.
-        skips: What is not read of H where the rows of an output tile do not need it: single "rows",
-            whole "windows" as large as the node buffer, or "nothing".
+        nonzero_bytes: Bytes of one nonzero without the pointers.
+        skips: Pieces of H that are not read if an output tile does not need them: single "rows",
+            whole "windows" of the size of the node buffer, or "nothing".
     """
 
     node_buffer: float
@@ -69,16 +69,16 @@ class OutputTiles:
 
     @property
     def masked(self) -> bool:
-        """Whether outputs that the mask drops are neither computed nor written."""
+        """Whether outputs that the mask drops are left out: neither computed nor written."""
         return self.mask_buffer > 0
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Memory of a processor: a cache that keeps what was read last.
+    """Memory of a processor: a cache that keeps the rows that were read last.
 
     Attributes:
-        cache: Bytes.
+        cache: Bytes of the cache.
         nonzero_bytes: Bytes of one nonzero of A, in CSR.
     """
 
@@ -98,11 +98,10 @@ class Accelerator:
     Attributes:
         adders: Additions of 32-bit numbers per clock, at most.
         clock: Hz.
-        utilisation: Share of those additions that is reached when the memory is no limit, in (0,
-            1].
+        utilisation: Share of these additions that is reached if the memory is no limit, in (0, 1].
         bandwidth: Bytes per second of the memory.
-        efficiency: Share of it that is reached, in (0, 1].
-        overlaps: Whether the memory works while the adders do.
+        efficiency: Share of the bandwidth that is reached, in (0, 1].
+        overlaps: Whether memory and adders work at the same time.
         power: Watts, without the memory if `memory_energy` is given.
         memory_energy: Joules per bit that is read or written; 0 if it is part of `power`.
 
@@ -129,10 +128,10 @@ class Accelerator:
 
 
 def accelerator(name: str | os.PathLike[str]) -> Accelerator:
-    """A shipped accelerator by its name in `SHIPPED`, or one from a file.
+    """Return a shipped accelerator by its name in `SHIPPED`, or an accelerator from a file.
 
     Raises:
-        InputError: If it is neither, or the file is no accelerator.
+        InputError: If the name is neither, or the file does not describe an accelerator.
     """
     text = os.fspath(name)
     if text in SHIPPED:
@@ -145,12 +144,12 @@ def accelerator(name: str | os.PathLike[str]) -> Accelerator:
 
 
 def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
-    """An accelerator from a TOML file.
+    """Return the accelerator of a TOML file.
 
     Parameters:
-        path: At top level the attributes of `Accelerator`, attributes of its memory in a table
-            ``[tiles]`` (`OutputTiles`) or ``[cache]`` (`Cache`). All are needed; units are bytes,
-            Hz, bytes per second, watts and joules per bit.
+        path: A file with the attributes of `Accelerator` at top level, and those of its memory in
+            a table ``[tiles]`` (`OutputTiles`) or ``[cache]`` (`Cache`). All are needed; units are
+            bytes, Hz, bytes per second, watts and joules per bit.
 
     Raises:
         InputError: If the file cannot be read or is not TOML; if a key is missing or unknown, or a
@@ -170,7 +169,7 @@ def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
 
 
 def _make(kind: type[Made], values: dict[str, Any], where: str, **others: Any) -> Made:
-    """``kind(**values, **others)``, with errors that say where the values stand."""
+    """Return ``kind(**values, **others)``; errors name the place of the values."""
     known = [field.name for field in fields(kind) if field.name not in others]  # type: ignore[arg-type]
     for key, value in values.items():
         if key not in known:
@@ -185,7 +184,7 @@ def _make(kind: type[Made], values: dict[str, Any], where: str, **others: Any) -
 
 
 def _check(value: Any, may_be_zero: tuple[str, ...] = ()) -> None:
-    """Refuse values that are not what the type of their field says."""
+    """Refuse values whose type is not the type of their field."""
     for field in fields(value):
         given, wanted, kind = getattr(value, field.name), "", kind_of(field)
         if field.name in _CHOICES:

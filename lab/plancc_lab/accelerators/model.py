@@ -10,13 +10,13 @@ time
 energy
     Power x time, and an energy for every bit that the memory reads or writes.
 bytes
-    What a buffer cannot hold is read again. The columns of H are cut into slices and the rows of Z
-    into tiles, so that a tile of a slice fits the output buffer; A is read for every slice, H for
-    every tile. Wide slices read A rarely and H often, narrow ones the reverse: every design is
-    given the width with the fewest bytes.
+    Data that do not fit into a buffer are read again. The columns of H are cut into slices and the
+    rows of Z into tiles, so that a tile of a slice fits the output buffer; A is read for every
+    slice, H for every tile. Wide slices read A rarely and H often, narrow slices the reverse: every
+    design gets the width with the fewest bytes.
 
-Where a figure depends on which nonzeros a tile has, they are taken to be spread evenly at random: a
-tile with e nonzeros needs a given one of n rows of H with probability 1 - (1 - 1/n)^e.
+Nonzeros are assumed to be spread evenly at random over the tiles: a tile with e nonzeros needs a
+given one of n rows of H with probability 1 - (1 - 1/n)^e.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FEATURE_BYTES = 4
 POINTER_BYTES = 4
 """Bytes of a pointer to a row or a column."""
 MOST_SLICE_WIDTHS = 4096
-"""Widest slice that is tried, beside all columns at once."""
+"""Largest number of columns of a slice that is tried, besides all columns."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Aggregations:
     """Neighbour aggregations of one graph.
 
     Attributes:
-        vertices, nonzeros: Sizes of A; rounded figures such as 1.81e9 will do. At least one vertex.
+        vertices, nonzeros: Sizes of A, also as rounded figures such as 1.81e9; at least one vertex.
         widths: Columns of H in every aggregation.
         mask_density: Share of the outputs that the mask keeps, in [0, 1]: 0.5 for a dropout of
             one half, and about that for ReLU (Wan et al. 2025, section 3.2.1).
@@ -73,21 +73,21 @@ class Aggregations:
 def gcn_aggregations(
     vertices: float, nonzeros: float, dims: Sequence[int], mask_density: float = 0.5
 ) -> Aggregations:
-    """The aggregations of one epoch of a GCN, forward and back.
+    """Return the aggregations of one epoch of a GCN, forward and backward.
 
-    Layer l aggregates H^{l-1}, which dropout masks, and on the way back a gradient of the same
-    width, which the ReLU of the layer before masks (Wan et al. 2025, section 3.2.1); the first
-    layer has no way back.
+    In the forward pass layer l aggregates H^{l-1}, masked by dropout. In the backward pass it
+    aggregates a gradient of the same width, masked by the ReLU of the layer before (Wan et al.
+    2025, section 3.2.1); the first layer has no backward pass.
 
     Parameters:
-        dims: Widths d_0..d_L, at least two; nothing is aggregated in the last.
+        dims: Widths d_0..d_L, at least two; the last width is not aggregated.
     """
     return Aggregations(vertices, nonzeros, (*dims[:-1], *dims[1:-1]), mask_density)
 
 
 @dataclass(frozen=True)
 class MemoryTraffic:
-    """Bytes of one aggregation by what they are, and the columns of a slice."""
+    """Bytes of one aggregation by kind, and the number of columns of a slice."""
 
     slice_width: int
     features: float
@@ -104,10 +104,10 @@ class AcceleratorEstimate:
     """Time and energy of aggregations on an accelerator.
 
     Attributes:
-        features, adjacency, outputs: Bytes that the memory moves, of H, of A, and of Z with the
+        features, adjacency, outputs: Bytes that the memory moves of H, of A, and of Z with the
             mask.
-        compute_seconds, memory_seconds: Time of the adders and of the memory, each on its own.
-        seconds: Time of both.
+        compute_seconds, memory_seconds: Seconds of the adders alone and of the memory alone.
+        seconds: Seconds of both together.
     """
 
     additions: float
@@ -121,12 +121,12 @@ class AcceleratorEstimate:
 
     @property
     def bytes(self) -> float:
-        """All that the memory moves."""
+        """All bytes that the memory moves."""
         return self.features + self.adjacency + self.outputs
 
 
 def estimate(machine: Accelerator, work: Aggregations) -> AcceleratorEstimate:
-    """Time and energy of `work` on `machine`, one aggregation after the other."""
+    """Return time and energy of `work` on `machine`, one aggregation after the other."""
     additions = features = adjacency = outputs = compute = memory = seconds = 0.0
     kept = work.mask_density if machine.memory.masked else 1.0
     for width, times in Counter(work.widths).items():
@@ -149,7 +149,7 @@ def estimate(machine: Accelerator, work: Aggregations) -> AcceleratorEstimate:
 
 
 def memory_traffic(memory: OutputTiles | Cache, work: Aggregations, width: int) -> MemoryTraffic:
-    """Bytes that the memory moves for one aggregation of `width` columns."""
+    """Return the bytes that the memory moves for one aggregation of `width` columns."""
     if isinstance(memory, Cache):
         return _cached(memory, work, width)
     return _tiled(memory, work, width)
@@ -188,19 +188,19 @@ def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> MemoryTraffic
 
 
 def _masked_outputs(work: Aggregations, whole: float) -> float:
-    """Bytes of the bits of the mask, which are read, and of the outputs that it keeps.
+    """Return the bytes of the mask, which is read, and of the outputs that the mask keeps.
 
-    Without a mask on chip all `whole` bytes of Z are written, and read again to apply it.
+    Without a mask on chip all `whole` bytes of Z are written, and read again to apply the mask.
     """
     return (work.mask_density + 1 / 32) * whole
 
 
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
-    """The better of two orders of a processor, all columns at once.
+    """Return the traffic of the better of two orders of a processor, for all columns at once.
 
-    Row by row: a nonzero reads its row of H unless the cache has it, with the probability that is
-    the share of H that the cache holds. Or by blocks of H that the cache holds: A and H are read
-    once, Z is written, and read again, for every block.
+    Row by row: the cache has the row of H of a nonzero with a probability, the share of H that fits
+    into the cache; otherwise the row is read. Block by block of H that fits into the cache: A and H
+    are read once; Z is written and read again for every block.
     """
     n = work.vertices
     whole = FEATURE_BYTES * n * width

@@ -1,11 +1,10 @@
-"""Figures of Wan et al. 2025, and how far `plancc_lab.accelerators.model` is from them.
+"""Figures of Wan et al. 2025, and the distance of `plancc_lab.accelerators.model` from them.
 
-Holds Table 2, the ranges of Figure 12 (section 4.4.1 gives them; its bars are not in the text) and
-Table 3. The energies of the CPU in Table 3 are taken as a thousandth of what is printed: as
-printed, the published speed-ups ask for a processor of 35 kW. Divided by the energies of
-MixGCN-SPU, they have a ratio of 5.71 from the greatest to the least, as the speed-ups of Figure 12
-have (21.6 / 3.77 = 5.73), so that both are a constant power times the time; hence the speed-up of
-every graph, `speedups_over_cpu`.
+The module has Table 2, the ranges of Figure 12 (from section 4.4.1; the text has no bars) and Table
+3. The energies of the CPU in Table 3 are divided by 1,000: with the printed energies, the published
+speed-ups need a processor of 35 kW. Energies of the CPU over energies of MixGCN-SPU differ by a
+factor of 5.71 between graphs, speed-ups of Figure 12 by 21.6 / 3.77 = 5.73. So energies are a
+constant power times the time, which gives the speed-up of every graph: `speedups_over_cpu`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from plancc_lab.accelerators.model import (
 
 SPU = "mixgcn-spu"
 HIDDEN = 128
-"""Width of the hidden layers, of three layers in all (section 4.1)."""
+"""Width of the hidden layers; the network has three layers (section 4.1)."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class PublishedDataset:
 
     Attributes:
         vertices, nonzeros: Nodes and edges as the paper counts and rounds them.
-        joules: Energy by accelerator; the CPU's are a thousandth of the printed ones.
+        joules: Energy by accelerator; the CPU's energies are the printed ones over 1,000.
     """
 
     name: str
@@ -47,7 +46,7 @@ class PublishedDataset:
         return (self.features, HIDDEN, HIDDEN, self.classes)
 
     def aggregations(self) -> Aggregations:
-        """Aggregations of an epoch of the paper's GCN, half of whose outputs are kept."""
+        """Return the aggregations of an epoch of the paper's GCN; masks keep half the outputs."""
         return gcn_aggregations(self.vertices, self.nonzeros, self.dims)
 
 
@@ -70,7 +69,7 @@ DATASETS = {
 }
 
 SPEEDUPS = {CPU: (3.77, 21.6), "hygcn": (1.32, 1.80), "awb-gcn": (1.05, 1.66)}
-"""Least and greatest speed-up of MixGCN-SPU over each of the others, on the five data sets."""
+"""Least and greatest speed-up of MixGCN-SPU over each other machine, on the five data sets."""
 
 SPEEDUP_FACTOR = 1.3
 """Claimed factor between every speed-up and the published one or range."""
@@ -80,9 +79,10 @@ ENERGY_FACTOR = {SPU: 1.6, "hygcn": 1.7, "awb-gcn": 2.9, CPU: 2.8}
 
 
 def speedups_over_cpu() -> dict[str, float]:
-    """MixGCN-SPU's over the CPU by data set, as Table 3 implies if its powers are constant.
+    """Return speed-ups of MixGCN-SPU over the CPU by data set, which Table 3 implies.
 
-    The greatest is set to the published 21.6; the least is then 3.78, and published as 3.77.
+    Powers are assumed to be constant, and the greatest speed-up is the published 21.6. The least is
+    then 3.78; it is published as 3.77.
     """
     ratio = {name: each.joules[CPU] / each.joules[SPU] for name, each in DATASETS.items()}
     scale = SPEEDUPS[CPU][1] / max(ratio.values())
@@ -90,7 +90,7 @@ def speedups_over_cpu() -> dict[str, float]:
 
 
 def apart(value: float, low: float, high: float | None = None) -> float:
-    """The factor, at least 1, between a positive value and the range from `low` to `high`."""
+    """Return the factor, at least 1, between a positive value and the range `low` to `high`."""
     return max(1.0, low / value, value / (low if high is None else high))
 
 
@@ -100,7 +100,7 @@ class Comparison:
 
     Attributes:
         figure: "speed-up", of MixGCN-SPU over `machine`, or "energy", of `machine`, in joules.
-        low, high: The published range, or twice the published figure.
+        low, high: The published range, or the published figure twice.
     """
 
     dataset: str
@@ -116,12 +116,12 @@ class Comparison:
 
     @property
     def claimed(self) -> float:
-        """The factor that is claimed for it."""
+        """The factor that is claimed for this figure."""
         return SPEEDUP_FACTOR if self.figure == "speed-up" else ENERGY_FACTOR[self.machine]
 
 
 def comparisons() -> list[Comparison]:
-    """Every speed-up of Figure 12 and every energy of Table 3, data set by data set."""
+    """Return all speed-ups of Figure 12 and all energies of Table 3, data set by data set."""
     machines = {name: accelerator(name) for name in SHIPPED}
     over_cpu = speedups_over_cpu()
     found = []

@@ -19,7 +19,7 @@ from plancc_lab.accelerators.published import DATASETS, Comparison, comparisons
 
 @dataclass(frozen=True)
 class Subject:
-    """A graph whose neighbours are aggregated.
+    """A graph whose neighbour aggregation is modelled.
 
     Attributes:
         dims: Widths d_0..d_L.
@@ -33,7 +33,7 @@ class Subject:
 
     @classmethod
     def of_dataset(cls, name: str, dims: Sequence[int] | None, mask_density: float) -> Subject:
-        """A data set of the paper, with its own widths unless others are given."""
+        """Return a data set of the paper, with its own widths if `dims` is None."""
         check_choice("data set", name, DATASETS)
         dataset = DATASETS[name]
         widths = tuple(dims or dataset.dims)
@@ -43,7 +43,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class AcceleratorRow:
-    """One accelerator on one subject; `published_joules` is None where nothing is published."""
+    """Figures of one accelerator on one subject; `published_joules` is None if not published."""
 
     machine: str
     estimate: AcceleratorEstimate
@@ -51,13 +51,13 @@ class AcceleratorRow:
     published_joules: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the row for JSON."""
         values = asdict(self)
         return {"machine": values.pop("machine"), **values.pop("estimate"), **values}
 
 
 def study(subject: Subject, machines: Mapping[str, Accelerator]) -> list[AcceleratorRow]:
-    """Time and energy of every machine, by its name, on a subject."""
+    """Return the rows of all machines, by name, on a subject."""
     base = estimate(accelerator(CPU), subject.work).seconds
     published = DATASETS[subject.dataset].joules if subject.dataset else {}
     rows = []
@@ -69,6 +69,6 @@ def study(subject: Subject, machines: Mapping[str, Accelerator]) -> list[Acceler
 
 
 def published_beside(subjects: Sequence[Subject], machines: Mapping[str, Any]) -> list[Comparison]:
-    """The published figures for these subjects and machines."""
+    """Return the published figures for these subjects and machines."""
     datasets = {subject.dataset for subject in subjects}
     return [each for each in comparisons() if each.machine in machines and each.dataset in datasets]

@@ -1,4 +1,4 @@
-"""`plancc calibrate`: measure this machine and write a machine file. Measures and fits nothing."""
+"""`plancc calibrate`: the command that measures this machine and writes a machine file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 SUFFIX = ".toml"
 """Extension of machine files."""
 OF_ONE_RANK = "simple"
-"""Machine whose messages are taken where one rank, which sends none, is measured."""
+"""Machine whose messages are assumed if one rank, which sends no messages, is measured."""
 DISTURBED = 0.25
-"""Spread of samples from which the machine was not idle."""
+"""Spread of samples from which the machine counts as disturbed."""
 
 
 @click.command(cls=options.Sections)
@@ -84,7 +84,7 @@ def command(output: str, ranks: int | None, threads: int | None, quick: bool) ->
 def _measure(
     transport: Transport, output: str, threads: int | None, quick: bool, level: int
 ) -> None:
-    """Measure and write. Collective."""
+    """Measure, and write the file on rank 0. Collective."""
     from plancc.files import atomic_write, check_target
     from plancc_lab.calibrate.measure import FULL, QUICK, calibrate
 
@@ -116,7 +116,7 @@ def _spread(found: Calibration) -> str:
 
 
 def machine_file(found: Calibration, quick: bool = False) -> str:
-    """The text of the machine file of a calibration."""
+    """Return the text of the machine file of a calibration."""
     from plancc_lab.calibrate.fitting import DrawSeconds, EpochSeconds, fitted
 
     epochs = [EpochSeconds(e.rows, e.nonzeros, tuple(e.dims), e.rest) for e in found.epochs]
@@ -137,7 +137,7 @@ def _ranks(found: Calibration) -> str:
 
 
 def _lines(found: Calibration, compute: Compute, quick: bool) -> Iterator[str]:
-    """The machine file, line by line."""
+    """Yield the lines of the machine file."""
     from plancc.predict.machine import DRAWN
     from plancc.predict.machine_files import find_machine
 
@@ -194,7 +194,7 @@ def _lines(found: Calibration, compute: Compute, quick: bool) -> Iterator[str]:
 
 
 def _text(words: str) -> str:
-    """As a TOML string."""
+    """Return words as a TOML string."""
     return '"' + printable(words).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

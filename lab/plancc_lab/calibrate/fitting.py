@@ -1,12 +1,11 @@
-"""Rates of what an epoch computes beside sparse products, from the times of whole epochs.
+"""Rates of the work of an epoch other than sparse products, fitted to times of whole epochs.
 
-What of an epoch is no sparse product is, as `plancc.predict.simulation` has it, linear in three
-unknowns:
+The time of this work, as `plancc.predict.simulation` models it, is linear in three unknowns:
 
     seconds = multiply-adds / dense + bytes / stream + operations x overhead
 
-so a few epochs of different sizes give all three, and with them all that the runtime spends on
-allocations, on cold caches and on Python.
+A few epochs of different sizes give all three; they include the runtime's seconds for allocations,
+cold caches and Python.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from plancc.predict.schedule import DenseProduct, Elementwise, SparseProduct
 from plancc.predict.schedules import Tables, pairs_of, schedule_of
 
 FASTEST = np.array([1e-15, 1e-15, 0.0])
-"""Least seconds per multiply-add, byte and operation that a fit may give."""
+"""Least seconds per multiply-add, byte and operation in a fit."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class EpochSeconds:
 
     Attributes:
         dims: Widths d_0..d_L.
-        rest: Seconds of everything but sparse products.
+        rest: Seconds of all work except sparse products.
     """
 
     rows: int
@@ -54,7 +53,7 @@ class DrawSeconds:
 
 
 def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
-    """Multiply-adds of dense products, bytes, and operations: float64[3]."""
+    """Return the multiply-adds of dense products, the bytes, and the operations: float64[3]."""
     one = np.ones(1, np.int64)
     tables = Tables(
         name="epoch",
@@ -78,14 +77,14 @@ def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
 
 
 def fitted(epochs: Sequence[EpochSeconds], draws: Sequence[DrawSeconds] = ()) -> Compute:
-    """The rates under which the epochs' relative errors are least, in the sum of their squares.
+    """Return the rates with the least sum of squared relative errors of the epochs.
 
     Parameters:
         epochs: At least three, of different widths and numbers of rows.
         draws: None, or at least three, of different rows and nonzeros.
 
     Raises:
-        InputError: If there are fewer.
+        InputError: If there are fewer epochs or draws.
     """
     if len(epochs) < 3:
         raise InputError(f"{len(epochs)} epochs: three rates need the times of at least three")

@@ -1,15 +1,15 @@
-"""What this machine can do, measured with the runtime's own operations.
+"""Measurements of this machine with the operations of the runtime.
 
-All ranks do the same at once, because they share cores, caches and memory: a rank's rate is what
-the others leave to it. Several sets of operands take turns, as in an epoch: no operation finds its
-operands in the cache where it left them a moment ago.
+All ranks do the same at once, because they share cores, caches and memory: the rate of a rank
+depends on the others. Several sets of operands take turns, as in an epoch, so that no operation
+finds its operands in the cache.
 
     sparse products   of random matrices with skewed rows and columns, by size, nonzeros per row
                       and width
     epochs            of small networks on one rank each, without messages: dense products,
-                      element-wise work and what every operation costs beside them
-    batches           that one rank each draws and builds, in seconds of the processor
-    messages          exchanges between stretches of computing whose time is known
+                      element-wise work, and the overhead of every operation
+    batches           drawn and built by one rank each, in seconds of the processor
+    messages          exchanges between dense products of known time
 """
 
 from __future__ import annotations
@@ -49,43 +49,43 @@ from plancc_runtime.transport.row_numbers import finished
 from plancc_runtime.transport.single import SingleTransport
 
 SETS = 3
-"""Sets of operands that take turns."""
+"""Number of sets of operands that take turns."""
 OPERAND_BYTES = 1 << 26
-"""Largest dense operand: no cache matters beyond this size."""
+"""Bytes of the largest dense operand, which is larger than any cache."""
 SKEW = 2.5
 """Skew of nonzeros per row and column: the first k of n have (k / n)^(1 / SKEW) of them, so that a
 hundredth has 16%; CoauthorCS has 7%, dblp-2010 12%, soc-Slashdot0902 23%, email-Enron 27%."""
 PEERS = 3
-"""Largest number of peers that a rank exchanges messages with at once."""
+"""Largest number of peers with which a rank exchanges messages at once."""
 SMALL_WORDS, LARGE_WORDS = 64, 1 << 18
-"""Sizes of a message whose latency counts, and of one whose bytes count."""
+"""Words of a message whose time is latency, and of a message whose time is bytes."""
 COMPUTED_ROWS, COMPUTED_WIDTH = 20_000, 32
 """Size of the dense product between two exchanges, which takes about a millisecond."""
 LAYERS, CLASSES = 3, 8
 """Depth and output width of the small networks."""
 WARM_UP = 3
-"""First epochs, which do not count."""
+"""Number of first epochs, which are not measured."""
 DRAWN_ROWS, BATCHES = 1 << 16, ((250, 2), (1_000, 10), (4_000, 2))
-"""Rows of the matrix that mini-batches are drawn of; their seeds and fan-outs."""
+"""Rows of the matrix from which mini-batches are drawn; numbers of seed vertices, and fan-outs."""
 DRAWN = 8
-"""Mini-batches of a size."""
+"""Number of mini-batches of one size."""
 TURNS = 0.02
-"""Seconds in which ranks that share a core have had several turns each."""
+"""Seconds in which every rank that shares a core gets several turns."""
 
 Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured.
+    """The amount of measurements.
 
     Attributes:
         rows, nonzeros_per_row, widths: Sizes of the sparse products, ascending; every combination
             is measured.
         networks: Rows and width of the small networks.
         epochs: Epochs of each network, after `WARM_UP`.
-        samples: Samples of each measurement, whose median counts.
-        seconds: Shortest duration of a sample; at least `TURNS` where ranks share cores.
+        samples: Number of samples of each measurement, whose median is taken.
+        seconds: Least seconds of a sample; at least `TURNS` if ranks share cores.
     """
 
     rows: tuple[int, ...]
@@ -139,7 +139,7 @@ class MeasuredRates:
 
     @property
     def typical(self) -> float:
-        """One number for all of them: the geometric mean of the largest matrices' rates."""
+        """One rate: the geometric mean of the rates of the largest matrices."""
         return float(np.exp(np.log(self.multiply_adds[-1]).mean()))
 
 
@@ -147,10 +147,10 @@ class MeasuredRates:
 class MeasuredEpochs:
     """Epochs of a GCN on one rank, with all passes: means over ranks of medians over epochs.
 
-    Where ranks share cores, the mean over epochs replaces the median.
+    If ranks share cores, the mean over epochs replaces the median.
 
     Attributes:
-        sparse, rest: Seconds of sparse products, and of everything else.
+        sparse, rest: Seconds of sparse products, and of all other work.
     """
 
     rows: int
@@ -165,8 +165,8 @@ class MeasuredDraws:
     """Mini-batches of one rank: means over ranks of the mean over batches.
 
     Attributes:
-        rows, nonzeros: Of all `blocks`.
-        seconds: Of the processor, to draw them and to build their blocks.
+        rows, nonzeros: Rows and nonzeros of all `blocks`.
+        seconds: Seconds of the processor to draw batches and to build their blocks.
     """
 
     rows: float
@@ -180,16 +180,16 @@ class Calibration:
     """The measurements; the same on all ranks.
 
     Attributes:
-        transport: What carried the messages: "threads", "mpi", ... or "one rank".
+        transport: Carrier of the messages: "threads", "mpi", ... or "one rank".
         threads: Threads per rank.
         cores: Cores per node.
         memory: Bytes per rank.
-        inside, between: Links between ranks of one node, and of different ones; None where there
-            are none.
-        broadcast, allreduce: "ring" or "tree", whichever explains the measured time of the
+        inside, between: Links between ranks of one node, and of different nodes; None without such
+            ranks.
+        broadcast, allreduce: "ring" or "tree", the shape that fits the measured time of the
             collective better; None for one rank.
-        spread: By how much of the shortest sample the longest is longer: the median over
-            measurements, of the rank where it is largest. Large if something else ran meanwhile.
+        spread: Longest over shortest sample, minus 1: the median over measurements, on the rank
+            with the largest. It is large if other programs ran meanwhile.
     """
 
     processor: str
@@ -210,7 +210,7 @@ class Calibration:
 
     @property
     def crowd(self) -> float:
-        """Threads per core, at least 1: the speed-up of ranks that did not share cores."""
+        """The threads per core, at least 1: the speed-up if ranks did not share cores."""
         return max(1.0, self.ranks_per_node * self.threads / self.cores)
 
 
@@ -225,7 +225,7 @@ def calibrate(
     Parameters:
         effort: `QUICK`: some 10 seconds on two cores. `FULL`: a minute or two.
         threads: Threads per rank; by default this machine's usable cores, shared by its ranks.
-        report: Called with the name of the next stage.
+        report: Function that is called with the name of the next stage.
 
     Raises:
         InputError: If `threads` is not in 1..1024, or the nodes do not have equally many
@@ -276,10 +276,10 @@ def calibrate(
 
 
 class _Watch:
-    """Times what all ranks do at once.
+    """Measures operations that all ranks execute at once.
 
     Parameters:
-        crowded: Whether threads share cores: then a sample lasts over many turns of each.
+        crowded: Whether threads share cores; then a sample lasts for many turns of every thread.
     """
 
     def __init__(self, transport: Transport, effort: Effort, crowded: bool) -> None:
@@ -288,10 +288,9 @@ class _Watch:
         self.spreads: list[float] = []  # of every measurement: longest sample / shortest - 1
 
     def seconds(self, *cycles: Sequence[Callable[[], None]]) -> Array:
-        """Time one call per cycle, interleaving the calls. Collective.
+        """Return the seconds of a call of every cycle, the mean over ranks of medians. Collective.
 
-        The cycles are measured alternately: one number per cycle, the mean over ranks of the median
-        over samples.
+        Samples of the cycles alternate.
         """
         repeats = []
         for cycle in cycles:
@@ -319,7 +318,7 @@ class _Watch:
 
 
 def _sparse_rates(watch: _Watch) -> MeasuredRates:
-    """Rates of the products that the effort names. Collective."""
+    """Return the rates of the products that the effort names. Collective."""
     effort = watch.effort
     rates = np.empty((len(effort.rows), len(effort.nonzeros_per_row), len(effort.widths)))
     random = np.random.default_rng(watch.transport.rank)
@@ -339,7 +338,7 @@ def _sparse_rates(watch: _Watch) -> MeasuredRates:
 
 
 def _pattern(random: np.random.Generator, rows: int, columns: int, nonzeros: int) -> csr_matrix:
-    """A random matrix: few rows and columns with many nonzeros, many with few."""
+    """Return a random matrix: few rows and columns have many nonzeros, many have few."""
 
     def drawn(size: int) -> npt.NDArray[np.int32]:
         order = random.permutation(size).astype(np.int32)
@@ -352,7 +351,7 @@ def _pattern(random: np.random.Generator, rows: int, columns: int, nonzeros: int
 
 
 def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None]:
-    """A call of the product of the first columns, with separate operands."""
+    """Return a function that multiplies the first columns, with operands of its own."""
     rows = pattern.shape[0]
     place = pattern.indices % columns  # the operand may be cut short
     matrix: SparseMatrix = prepare(
@@ -365,7 +364,7 @@ def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None
 
 
 def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> MeasuredEpochs:
-    """Epochs of a network that every rank trains by itself, all at once. Collective."""
+    """Return the times of a network that every rank trains by itself, all at once. Collective."""
     transport = watch.transport
     random = np.random.default_rng(transport.rank)
     pattern = _pattern(random, rows, rows, 8 * rows)
@@ -392,7 +391,7 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> Measured
 
 
 def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
-    """Mini-batches that every rank draws by itself, all at once. Collective."""
+    """Return the times of mini-batches that all ranks draw at once, each its own. Collective."""
     transport, alone = watch.transport, SingleTransport()
     rows, random = DRAWN_ROWS, np.random.default_rng(transport.rank)
     pattern = _pattern(random, rows, rows, 8 * rows)
@@ -414,7 +413,7 @@ def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
 
 
 def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
-    """The only part of a row plan."""
+    """Return header and part of a row plan with one part."""
     rows = matrix.shape[0]
     header = Header("row", rows, matrix.nnz, 1, True, "none", False)
     return header, Part(
@@ -431,7 +430,7 @@ def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
 
 
 def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link | None:
-    """Latency and bandwidth of exchanges with these peers; None without any. Collective."""
+    """Return latency and bandwidth of exchanges with peers; None without peers. Collective."""
     if not targets:
         return None
     taken = []
@@ -455,7 +454,7 @@ def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link
 
 
 def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, None]:
-    """Shapes of broadcast and all-reduce that explain their times best. Collective."""
+    """Return the shapes of broadcast and all-reduce that fit their times best. Collective."""
     members = watch.transport.size
     if link is None:
         return None, None
@@ -476,10 +475,9 @@ def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, N
 
 
 def _between_products(watch: _Watch, operation: Callable[[], None]) -> float:
-    """Seconds that an operation adds to a dense product before it. Collective.
+    """Return the seconds that an operation adds to a dense product before it. Collective.
 
-    All ranks compute between two operations, because ranks that share cores wait for each other's
-    turns.
+    All ranks compute between two operations, because ranks that share cores wait for their turns.
     """
     x, weight = torch.ones(COMPUTED_ROWS, COMPUTED_WIDTH), torch.eye(COMPUTED_WIDTH)
     out = torch.empty_like(x)
@@ -492,7 +490,7 @@ def _between_products(watch: _Watch, operation: Callable[[], None]) -> float:
 
 
 def _peers(place: int, size: int, step: int, first: int) -> tuple[list[int], list[int]]:
-    """Ranks that member `place` of a ring of `size` sends to and receives from.
+    """Return targets and sources of the messages of member `place` of a ring of `size` members.
 
     Member k of the ring is rank ``first + k * step``.
     """
@@ -504,7 +502,7 @@ def _peers(place: int, size: int, step: int, first: int) -> tuple[list[int], lis
 
 
 def _ranks_per_node(hosts: list[str]) -> int:
-    """Number of ranks on every node, from the node of every rank; InputError if they differ."""
+    """Return the number of ranks on every node; raise InputError if nodes differ."""
     per_node = hosts.count(hosts[0])
     if hosts != [host for host in dict.fromkeys(hosts) for _ in range(per_node)]:
         raise InputError(
@@ -520,7 +518,7 @@ def _name_of(transport: Transport) -> str:
 
 
 def _processor() -> str:
-    """The system's name of the processor."""
+    """Return the name of the processor."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -529,5 +527,5 @@ def _processor() -> str:
 
 
 def _memory() -> int:
-    """Bytes of memory of this node."""
+    """Return the bytes of memory of this node."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

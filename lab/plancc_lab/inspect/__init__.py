@@ -1,1 +1,1 @@
-"""What no plan of a matrix can undercut, beside the figures of a plan."""
+"""`plancc inspect` with a lower bound on the rows moved by any plan."""

@@ -1,4 +1,4 @@
-"""What no plan of a matrix can undercut, proven from degrees and connected components."""
+"""A lower bound on the rows moved by any plan of a matrix, from degrees and components."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from plancc_cli.tables import ratio
 
 @dataclass(frozen=True)
 class Certificate:
-    """A lower bound on the rows moved by row partitions of bounded parts.
+    """A lower bound on the rows moved by row partitions whose parts are bounded.
 
-    Row j travels to every part that has a row with a nonzero in column j, but for its owner. So if
-    j and these rows need k_j parts to fit, it travels k_j - 1 times at least; add up. If the rows
-    of a connected component are in k parts, the journeys of its rows link all of these, which takes
-    k - 1 at least. Summed over c components that need K parts together, this is K - c at least.
+    Row j travels to every part, except its owner, that has a row with a nonzero in column j. If j
+    and these rows fit only into k_j parts, row j travels k_j - 1 times at least; add up over j. If
+    the rows of a connected component are in k parts, the messages of its rows link all k parts,
+    which takes k - 1 at least. For c components that need K parts together, this is K - c at least.
 
     Attributes:
-        most_rows, most_nonzeros: Of a part.
-        components: Of the matrix, whose direction does not count.
-        volume: The largest sum that these three sentences prove.
+        most_rows, most_nonzeros: Largest numbers of a part.
+        components: Number of connected components of the matrix, without direction.
+        volume: The largest of the proven sums, in rows.
     """
 
     most_rows: int
@@ -37,7 +37,7 @@ class Certificate:
     volume: int
 
     def facts(self, of: Metrics) -> list[tuple[str, str]]:
-        """Lines for the facts about a plan."""
+        """Return lines of names and texts for the facts about a plan."""
         share = ratio(self.volume, of.volume)
         limit = f"{self.most_rows:,} rows and {self.most_nonzeros:,} nonzeros"
         proven = f"{self.volume:,} rows, {share} of these; parts up to {limit}"
@@ -45,7 +45,7 @@ class Certificate:
 
     @classmethod
     def of(cls, matrix: Graph, most_rows: int, most_nonzeros: int) -> Certificate:
-        """The certificate of a matrix for parts of at most these sizes."""
+        """Return the certificate of a matrix for parts of at most these sizes."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
 
@@ -55,7 +55,7 @@ class Certificate:
         own[row[row == matrix.indices]] = False
 
         def needed(rows: npt.NDArray[np.int64], nonzeros: npt.NDArray[np.int64]) -> Any:
-            """The least number of parts that can hold these rows and nonzeros."""
+            """Return the least number of parts that can hold these rows and nonzeros."""
             return np.maximum(-(-rows // max(most_rows, 1)), -(-nonzeros // max(most_nonzeros, 1)))
 
         rows = np.bincount(matrix.indices, minlength=n) + own
@@ -74,10 +74,10 @@ class Certificate:
 
 
 def with_certificate(given: Report) -> Report:
-    """The report with what no row plan undercuts whose parts are no fuller than the fullest here.
+    """Return the report with a bound for row plans whose parts are at most as full as this plan's.
 
     Raises:
-        InputError: If it is an edge or a grid plan.
+        InputError: If the plan is an edge or a grid plan.
     """
     with PlanFile(given.path) as file:
         file.check_row_plan("a certificate")

@@ -1,4 +1,4 @@
-"""`plancc inspect`: that of the core, and what no plan undercuts."""
+"""`plancc inspect`: the command of the core, with a lower bound on the rows moved."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Partitions of hypergraphs that no matrix has."""
+"""Partitions of hypergraphs that do not come from a matrix."""

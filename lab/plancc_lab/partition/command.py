@@ -1,4 +1,4 @@
-"""`plancc partition`: hypergraph file to a part vector."""
+"""`plancc partition`: a hypergraph file becomes a part vector."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from plancc_cli.words import say
     "--part", type=click.Path(), help="Part vector to start from; -1 lets plancc choose the part."
 )
 @click.option(
-    "--fixed",
-    type=click.Path(),
-    help="Part vector of vertices that never move; -1 lets a vertex move.",
+    "--fixed", type=click.Path(), help="Part vector of vertices that never move; -1: it may move."
 )
 @options.searching("epsilon")
 @options.searching("effort")

@@ -1,4 +1,4 @@
-"""Reading hMETIS ``.hgr`` files.
+"""Reader of hMETIS ``.hgr`` files.
 
 % comment
 NETS VERTICES [FMT]         FMT: 1 net costs, 10 vertex weights, 11 both
@@ -23,7 +23,7 @@ _FORMATS = (0, 1, 10, 11)
 
 
 def read_hmetis(path: StrPath, *, allow_large: bool = False) -> Hypergraph:
-    """Read a hypergraph, plain or .gz; blank lines do not count.
+    """Return the hypergraph of a file, plain or .gz; blank lines are ignored.
 
     Without vertex weights every vertex weighs 1.
 

@@ -1,4 +1,4 @@
-"""Search for a partition of any hypergraph: the steps of a search by rows, without a matrix."""
+"""Search for partitions of hypergraphs, with the steps of a search by rows but no matrix."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from plancc_lab.partition.hmetis import read_hmetis
 
 @dataclass(frozen=True, eq=False)
 class HypergraphPartition:
-    """A partition and what it costs.
+    """A partition and its cost.
 
     Attributes:
         owner (int32[num_vertices]): Part of every vertex.
-        connectivity: Cost of every net times its number of parts less 1, added up.
-        nets_cut: Cost of all nets in several parts.
-        imbalance: Heaviest part over the mean, less 1.
+        connectivity: Sum over all nets of cost times (number of parts - 1).
+        nets_cut: Cost of all nets that are in several parts.
+        imbalance: Weight of the heaviest part over the mean, minus 1.
         tried: Steps of the search.
-        warnings: What the user should know.
-        seconds: Of the search.
+        warnings: Sentences for the user.
+        seconds: Seconds of the search.
     """
 
     owner: npt.NDArray[np.int32]
@@ -59,21 +59,22 @@ def partition_hypergraph(
     fixed: StrPath | npt.ArrayLike | None = None,
     report: Callable[[Trial], None] | None = None,
 ) -> HypergraphPartition:
-    """Find a partition of least connectivity, no part of which weighs more than epsilon allows.
+    """Return a partition of least connectivity; no part weighs more than epsilon allows.
 
-    With two parts connectivity is the cost of the nets cut.
+    With two parts the connectivity is the cost of the cut nets.
 
     Parameters:
-        hypergraph: Or an hMETIS file.
-        options: Effort, epsilon, seed, threads, budget and time limit count.
-        part (path or int[num_vertices], optional): Where the search begins, in place of
-            partitioners; the result is no worse. -1: a partitioner chooses a part for this vertex
-            first.
-        fixed (path or int[num_vertices], optional): The part where a vertex stays; -1: any.
-        report: Called with every `Trial` as it ends.
+        hypergraph: A hypergraph, or the path of an hMETIS file.
+        options: Options, of which effort, epsilon, seed, threads, budget and time limit are used.
+        part (path or int[num_vertices], optional): Parts from which the search starts, in place of
+            partitioners; the result is not worse. -1: a partitioner first chooses a part for the
+            vertex.
+        fixed (path or int[num_vertices], optional): Parts of vertices that never move; -1: the
+            vertex may move.
+        report: Function that is called with every `Trial` when the trial ends.
 
     Raises:
-        InputError: A file that is wrong, more parts than vertices, a part out of range, fixed
+        InputError: A wrong file, more parts than vertices, a part out of range, fixed
             vertices too heavy for their part, weights or costs that no partitioner takes.
         BackendError: The partitioner failed.
     """

@@ -1,6 +1,6 @@
-"""The time of single collectives, as the prediction of an epoch has it.
+"""Times of single collectives, as the prediction of an epoch has them.
 
-For those who execute an epoch themselves and only ask what its collectives would take elsewhere.
+A rehearsal executes an epoch and asks here for the time of its collectives on another machine.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ Groups = tuple[tuple[int, ...], ...]
 def collective_times(machine: Machine) -> Callable[[str, Groups, int, tuple[int, ...]], float]:
     """Return the seconds of a collective of one group, once all of its members are there.
 
-    Only what travels: without the overhead of the operation itself. The function takes
+    The time is that of the messages, without the overhead of the operation. The function takes
 
     kind : str
-        "broadcast", "allreduce" or "allgather". Reductions to a root are broadcasts backward, and
-        take as long; so are reduce-scatters all-gathers.
+        "broadcast", "allreduce" or "allgather". A reduction to a root takes as long as a broadcast,
+        a reduce-scatter as long as an all-gather.
     groups : tuple of tuple of int
-        The ranks of groups that do the same at once and share the network: disjoint and of the
-        same size, each ascending.
+        Ranks of the groups that do the same at once and share the network; groups are disjoint, of
+        one size, and ascending.
     number : int
-        Which of them it is.
+        Place of this group among the groups.
     sizes : tuple of int
-        Bytes of the buffer; of an all-gather, of every member's piece.
+        Bytes of the buffer; for an all-gather, bytes of the piece of every member.
     """
     quiet = replace(machine, compute=replace(machine.compute, overhead=0.0), speed=())
 

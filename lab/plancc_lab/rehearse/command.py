@@ -1,4 +1,4 @@
-"""`plancc rehearse`: execute a plan's epochs on this computer as all of its ranks would."""
+"""`plancc rehearse`: epochs of a plan, executed here for all of its ranks."""
 
 from __future__ import annotations
 
@@ -35,29 +35,28 @@ WIDTHS = {
     "random_features": "Width of features, for a plan without features.  [default: as --dims]",
     "classes": "Classes of random labels, or where not all occur.  [default: as --dims]",
 }
-"""Parameters that are widths, and their helps here."""
+"""Parameters that are widths, with their helps here."""
 LEFT_OUT = {"patience", "eval_every", "threads", "device", "aggregate_on"}
-"""Fields of `TrainOptions` that a rehearsal lacks, beside the options of what a run writes."""
+"""Fields of `TrainOptions` that a rehearsal lacks, besides options of written files."""
 OF_RUNS = [
     name
     for name, field in FIELDS.items()
     if field.metadata["section"] != "Checkpoints and results" and name not in LEFT_OUT
 ]
-"""Options of `plancc-run` that a rehearsal takes too; its help leaves them out."""
+"""Options of `plancc-run` that a rehearsal has too; its help leaves them out."""
 MOST_BATCHES = 100
-"""Mini-batches of an epoch that are predicted."""
+"""Largest number of mini-batches of an epoch that are predicted."""
 EPOCHS = 3
-"""Epochs unless told otherwise."""
+"""Default number of epochs."""
 WORD_BYTES = {"float32": 4, "float64": 8, "bfloat16": 4}
-"""Of the prediction beside the rehearsal, which knows no narrower numbers, as of --wire."""
+"""Bytes of a word in the prediction beside the rehearsal; narrower numbers are not predicted."""
 SLACK, PER_RANK, ONCE = 1.2, 4 << 20, 100 << 20
-"""What a rehearsal takes beside the memory that is predicted: allocators, a rank's thread and what
-Python has of its layers, and what libraries load. With it, 4 and 64 ranks took 0.7 to 0.9 of the
-estimate."""
+"""Factor on the predicted memory, for allocators; bytes of every rank, for its thread and Python
+objects; bytes of all libraries. With them, 4 and 64 ranks took 0.7 to 0.9 of the estimate."""
 
 
 def _options() -> Iterator[click.Option]:
-    """The options of `OF_RUNS`."""
+    """Yield the options of `OF_RUNS`."""
     for name in OF_RUNS:
         if name in WIDTHS:
             yield run_option(name, hidden=True, help=WIDTHS[name], default=None)
@@ -161,7 +160,7 @@ def _asked(
     ranks: int | None,
     settings: dict[str, Any],
 ) -> tuple[Basis, TrainOptions, Drawn | None, LinkTask | None]:
-    """The basis of the prediction; options of the run, with its widths; mini-batches; links."""
+    """Return basis of the prediction, options of the run with widths, mini-batches, and links."""
     from plancc.plan.reader import PlanFile
     from plancc.predict.widths import DataWidths
     from plancc.report.epochs import Basis
@@ -222,7 +221,7 @@ def _asked(
 
 
 def _epoch(asked: TrainOptions, header: Header) -> dict[str, Any]:
-    """What a `Predictor` may know of an epoch of this plan with these options."""
+    """Return the arguments of a `Predictor` for an epoch of this plan with these options."""
     from plancc.predict.schedules import Approximation
     from plancc_runtime.nn import model_of
 
@@ -242,7 +241,7 @@ def _epoch(asked: TrainOptions, header: Header) -> dict[str, Any]:
 def _predicted(
     predictor: Predictor, tables: Tables, asked: TrainOptions, drawn: Drawn | None
 ) -> tuple[Prediction, str]:
-    """The epoch, or that of a GCN where no other is predicted; and why it is that, or ""."""
+    """Return the predicted epoch, or that of a GCN if no other is predicted with the reason."""
     word_bytes, why = WORD_BYTES[asked.dtype], ""
     if asked.sampling.active:
         why = " with a full batch"
@@ -261,7 +260,7 @@ def _predicted(
 def _steps(
     predictor: Predictor, tables: Tables, asked: TrainOptions, drawn: Drawn
 ) -> tuple[Prediction, str]:
-    """The steps of an epoch in mini-batches, and what they are taken from."""
+    """Return the predicted steps of an epoch in mini-batches, and their source in words."""
     number = min(drawn.per_epoch, MOST_BATCHES)
     batches = {each.name: getattr(drawn.sampler, each.name) for each in options_of(drawn.sampler)}
     batches |= {"sampler": drawn.sampler.name, "seed": asked.seed, "draw": asked.draw}
@@ -278,7 +277,7 @@ def _steps(
 
 
 def links_of(machine: Machine, num_ranks: int) -> Links:
-    """What a replay needs to know of a machine.
+    """Return the links of a machine for a replay.
 
     Raises:
         InputError: If the machine has speeds of another number of ranks.
@@ -300,7 +299,7 @@ def links_of(machine: Machine, num_ranks: int) -> Links:
 
 
 def check_memory(plan: str, prediction: Prediction) -> None:
-    """Whether all ranks together find the memory that they are predicted to hold.
+    """Refuse a rehearsal if the predicted memory of all ranks is not free.
 
     Raises:
         PlanccError: If they do not; where this computer does not say what it has, they do.

@@ -1,6 +1,6 @@
-"""What messages and collectives take on a machine, in plain numbers.
+"""Times of messages and collectives on a machine, as plain numbers.
 
-`Links` is all that a `replay` needs to know of a machine; who knows machines makes it.
+A `replay` reads nothing but `Links` of a machine; the command makes them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ class Link:
 
     Attributes:
         latency: Seconds per message.
-        bandwidth: Bytes per second that a rank sends while it receives as many.
+        bandwidth: Bytes per second that a rank sends while it receives at the same rate.
     """
 
     latency: float
     bandwidth: float
 
     def seconds(self, num_bytes: int) -> float:
-        """The time of one message."""
+        """Return the seconds of one message."""
         return self.latency + num_bytes / self.bandwidth
 
 
@@ -31,12 +31,12 @@ class RecordedCollective(NamedTuple):
     """One collective of a group.
 
     Attributes:
-        kind: "broadcast", "allreduce", "allgather" or `replay.MEETING`; a reduction to a root
-            counts as a broadcast, a reduce-scatter as an all-gather: the same backward.
-        groups: The ranks of this group, and of the others that do the same at about the same time:
-            disjoint and of the same size.
-        number: Which of the groups it is.
-        sizes: Bytes: of the buffer; of an all-gather, of every member's piece.
+        kind: "broadcast", "allreduce", "allgather" or `replay.MEETING`. A reduction to a root
+            counts as its reverse, a broadcast; a reduce-scatter as an all-gather.
+        groups: Ranks of this group and of the other groups that do the same at about the same time;
+            groups are disjoint and of one size.
+        number: Place of this group among the groups.
+        sizes: Bytes of the buffer; for an all-gather, bytes of the piece of every member.
     """
 
     kind: str
@@ -46,27 +46,27 @@ class RecordedCollective(NamedTuple):
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The members."""
+        """The ranks of the group."""
         return self.groups[self.number]
 
 
 @dataclass(frozen=True)
 class Links:
-    """The network of a machine, and how fast its ranks compute.
+    """The network of a machine, and the speed of its ranks.
 
     Attributes:
-        ranks_per_node: Rank r is on node ``r // ranks_per_node``.
-        inside, between: Links between ranks of one node, and of different ones.
-        injection: Bytes per second that a whole node sends to other nodes while it receives as
-            many.
-        overlap: How fast messages move while their rank computes, as a share of their speed while
-            it waits: 0 in libraries that move them only when they are called, 1 where the network
-            needs no help.
-        cores: Ranks of a node that can compute at the same time; more of them share the cores
+        ranks_per_node: Number of ranks of a node; rank r is on node ``r // ranks_per_node``.
+        inside, between: Links between ranks of one node, and of different nodes.
+        injection: Bytes per second that a whole node sends to other nodes while it receives at the
+            same rate.
+        overlap: Speed of messages while their rank computes, as a share of the speed while the rank
+            waits: 0 for libraries that move messages only in their calls, 1 if the network needs no
+            help.
+        cores: Number of ranks of a node that compute at full speed; more ranks share the cores
             evenly.
-        slowness: Seconds that every rank takes, alone on a core, for what takes this
-            computer's thread one second.
-        collective: Seconds of a collective, once all of its members are there.
+        slowness: Seconds that every rank takes, alone on a core, for one second of this computer's
+            thread.
+        collective: Function that returns the seconds of a collective, once all members have joined.
     """
 
     ranks_per_node: int

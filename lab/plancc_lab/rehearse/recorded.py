@@ -1,8 +1,7 @@
-"""Ranks as threads of this process that can record what they do, step by step, for a `replay`.
+"""Ranks as threads of this process, which can record their steps for a `replay`.
 
-What a rank does between two calls of its transport or its clock counts as long as its thread needs
-the processor. A rank alone repeats what it has done with the others: nothing moves, and zeros stand
-for rows that would arrive.
+The time of a step between two calls of transport or clock is the time that its thread has the
+processor. A rank alone repeats its steps without messages; rows that would arrive are zeros.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from plancc_runtime.transport.local import LocalChannel, LocalTransport, Threads
 from plancc_runtime.transport.messages import Addressed, Buffer
 
 SAMPLES = 1001
-"""Calls of a clock by which it is known how long one takes."""
+"""Number of calls of a clock that measure the time of one call."""
 
 
 class RecordingThreads(Threads):
-    """State that the ranks share; one rank at a time computes while steps are recorded.
+    """State that the ranks share; while steps are recorded, one rank computes at a time.
 
-    ``cpu()`` are the seconds for which the calling thread has had the processor.
+    ``cpu()`` returns the seconds for which the calling thread has had the processor.
     """
 
     def __init__(self, size: int, ranks_per_node: int, cpu: Callable[[], float]) -> None:
@@ -41,12 +40,12 @@ class RecordingThreads(Threads):
 
 
 class RecordedClock(Clock):
-    """A clock that keeps what it measures.
+    """A clock that keeps its measurements.
 
     Attributes:
         events (list of (phase, begin, end)): Every uninterrupted stretch of a phase.
-        stages (list of (stage, begin, end)): The stages of epochs, such as "layer 1 forward"; no
-            stretch reaches from one into another.
+        stages (list of (stage, begin, end)): Stages of epochs, such as "layer 1 forward"; every
+            stretch is within one stage.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -59,7 +58,7 @@ class RecordedClock(Clock):
         self._stage, self._entered = "", 0.0
 
     def enter(self, stage: str) -> None:
-        """Begin a stage; the last one ends. Empty: none begins."""
+        """End the present stage, and begin a new one; "" begins none."""
         self._close()
         if self._stage:
             self.stages.append((self._stage, self._entered, self._since))
@@ -67,7 +66,7 @@ class RecordedClock(Clock):
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Keep stretches and stages of the block alone, in lists of their own."""
+        """Keep stretches and stages of the block in new lists."""
         self._begin()
         try:
             yield
@@ -82,10 +81,10 @@ class RecordedClock(Clock):
 
 
 class RecordingTransport(LocalTransport):
-    """One rank's end, as of `local.run_ranks`.
+    """The transport of one rank, as in `local.run_ranks`.
 
-    `kept` are the whole numbers that others have brought, in order. They say what is computed: a
-    rank alone finds them again.
+    `kept` has the whole numbers that came from other ranks, in order. They decide what is computed,
+    so a rank alone reads them again.
     """
 
     def __init__(self, group: RecordingThreads, rank: int) -> None:
@@ -99,7 +98,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """A block in which no other rank works. Collective."""
+        """Let no other rank work during the block. Collective."""
         self._meet(None)
         with self._threads.processor:
             yield
@@ -107,9 +106,10 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def recorded(self, moves: bool) -> Iterator[list[Step]]:
-        """A block that is recorded, with a meeting of all at its end.
+        """Record the steps of a block, which ends with a meeting of all ranks.
 
-        If messages move, it is collective, and ranks compute in turns; if not, `alone` is around.
+        If messages move, the block is collective and ranks compute in turns; if not, `alone` is
+        around it.
         """
         with self._threads.processor if moves else nullcontext():
             self._again = iter(self.kept)
@@ -122,7 +122,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def call(self, *event: Any) -> Iterator[bool]:
-        """A block that takes no time, an event where steps are recorded; whether anything moves."""
+        """Record a block as an event, while steps are recorded; yield whether data move."""
         steps, threads = self._steps, self._threads
         if steps is None:
             yield True
@@ -144,7 +144,7 @@ class RecordingTransport(LocalTransport):
         self._since = now
 
     def clock(self) -> RecordedClock:
-        """A clock whose times are numbers of steps, where these are recorded."""
+        """Return a clock whose times are numbers of steps while steps are recorded."""
         return RecordedClock(self._now)
 
     def _now(self) -> float:
@@ -172,7 +172,7 @@ class RecordingTransport(LocalTransport):
     ) -> Pending:
         """Begin a collective by `move`, of all ranks or of one of the `groups`.
 
-        The sizes of `buffers` count; the call overwrites `filled`, unless it adds up.
+        The sizes of `buffers` are recorded; the call overwrites `filled`, unless it adds to it.
         """
         groups = groups or (tuple(range(self.size)),)
         own = next(number for number, ranks in enumerate(groups) if self.rank in ranks)
@@ -196,7 +196,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def _of_collective(self) -> Iterator[None]:
-        """A block in which messages belong to a collective."""
+        """Count the messages of a block as parts of a collective."""
         before, self._keeps = self._keeps, False
         try:
             yield
@@ -204,7 +204,7 @@ class RecordingTransport(LocalTransport):
             self._keeps = before
 
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
-        """Keep the whole numbers that have come; if nothing moves, those kept come again."""
+        """Keep the whole numbers that arrived; if no data move, fill in the kept ones."""
         if not self._keeps:
             return
         whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]
@@ -246,7 +246,7 @@ class RecordingTransport(LocalTransport):
 
 
 class _RecordedChannel(LocalChannel):
-    """Rounds that are recorded, with their receives in order, which is the order of sums."""
+    """Rounds that are recorded; their receives are in the order of sums."""
 
     _transport: RecordingTransport
 
@@ -289,7 +289,7 @@ class _RecordedChannel(LocalChannel):
 
 
 class _RecordedGroup(MessageGroup):
-    """Collectives that are recorded as such; an all-to-all is messages like others."""
+    """Collectives that are recorded as one event; an all-to-all is recorded as messages."""
 
     def __init__(
         self, transport: RecordingTransport, ranks: Sequence[int], *groups: tuple[int, ...]
@@ -316,6 +316,6 @@ class _RecordedGroup(MessageGroup):
 
 
 def clear(buffers: Sequence[Buffer]) -> None:
-    """Let buffers be zeros."""
+    """Set buffers to zero."""
     for buffer in buffers:
         buffer[...] = 0

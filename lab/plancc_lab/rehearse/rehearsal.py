@@ -1,13 +1,13 @@
 """A run of many ranks, rehearsed on this machine.
 
-The ranks are threads, which execute every epoch for real. Then every rank alone executes it again,
-`REPEATS` times after one that does not count, from the same weights (`transport.recorded`): so it
-finds its own data in the caches, as it would on a separate processor, and not the data of another
-rank. Every step that it computes takes the median of these times. At last the steps of all ranks
-are replayed on the links of a machine (`transport.replay`).
+The ranks are threads, which execute every epoch for real. Then every rank alone executes the epoch
+again from the same weights (`rehearse.recorded`), once unmeasured and `REPEATS` times measured: it
+finds its own data in the caches, as on a processor of its own. The time of a step is the median of
+the measured times. Finally the steps of all ranks are replayed on the links of a machine
+(`rehearse.replay`).
 
-Where all epochs do the same, the last one is replayed once more, with the medians over all epochs:
-what disturbed this computer for a moment then matters least.
+If all epochs do the same, the last epoch is replayed once more with the medians over all epochs,
+since short disturbances of this computer then matter least.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from plancc_runtime.transport.local import run_threads
 Float64Array = npt.NDArray[np.float64]
 
 REPEATS = 5
-"""Times that a rank executes an epoch alone, after one that does not count."""
+"""Number of times that a rank executes an epoch alone, after one that is not measured."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Rehearsal:
     """A rehearsed run.
 
     Attributes:
-        result: Of the run on threads, whose times say nothing.
-        typical: The epoch with medians over all of them, or, where epochs differ, the one whose
-            time is the median, or next below it.
-        measured_alone: Whether every rank executed every epoch alone too; if not, a rank began
-            every step with the data of another rank in the caches.
-        content: Content hash of the plan; "": not known.
+        result: Result of the run on threads; its times mean nothing.
+        typical: The epoch with medians over all epochs; if epochs differ, the epoch of median time,
+            or the next below.
+        measured_alone: Whether every rank executed every epoch alone too; if not, every step began
+            with the data of another rank in the caches.
+        content: Content hash of the plan; "" if not known.
     """
 
     result: TrainResult
@@ -60,7 +60,7 @@ class Rehearsal:
 
     @property
     def seconds(self) -> float:
-        """Time of an epoch."""
+        """The seconds of the typical epoch."""
         return self.typical.seconds
 
     def write_trace(self, path: str | PathLike[str]) -> None:
@@ -98,15 +98,15 @@ def rehearse(
     report: Callable[[Measure], None] | None = None,
     cpu: Callable[[], float] = time.thread_time,
 ) -> Rehearsal:
-    """Rehearse a run on the ranks of `links`.
+    """Rehearse a run on the ranks of `links`, and return the rehearsal.
 
     Parameters:
-        options: Ranks have one thread each, on the CPU, and evaluate nothing between epochs.
-        report: Called after every epoch with rank 0's measure.
-        cpu: Seconds for which the calling thread has had the processor.
+        options: Options of the run; ranks have one thread each, on the CPU, and do not evaluate.
+        report: Function that is called after every epoch with the measure of rank 0.
+        cpu: Function that returns the seconds for which the calling thread has had the processor.
 
     Raises:
-        As `train` and `transport.local.run_ranks`.
+        See `train` and `transport.local.run_ranks`.
     """
     options = replace(options, eval_every=0, threads=1, device="cpu")
     group = RecordingThreads(len(links.slowness), links.ranks_per_node, cpu)
@@ -136,7 +136,7 @@ def rehearse(
 
 @dataclass(frozen=True)
 class Recording:
-    """A rank's epoch: its `replay.Step`s, and stretches (name, begin, end) from one to another."""
+    """The epoch of a rank: its `replay.Step`s, and stretches (name, first step, last step)."""
 
     seconds: Float64Array
     events: Sequence[tuple[Any, ...]]
@@ -144,13 +144,13 @@ class Recording:
     stages: Spans
 
     def paced(self, every: Sequence[Float64Array]) -> Recording:
-        """The same with the median seconds of every step, over all that have as many steps."""
+        """Return the recording with median seconds of every step, over `every` of equal length."""
         alike = [seconds for seconds in every if len(seconds) == len(self.seconds)]
         return replace(self, seconds=np.median(alike, axis=0))
 
 
 def _replayed(replay: Replay, recordings: Sequence[Recording]) -> EpochTimeline:
-    """An epoch of all ranks, which follows what was replayed before."""
+    """Return the replayed epoch of all ranks, which begins after the epochs before."""
     begin, timelines = replay.now, []
     steps = [[*zip(own.seconds.tolist(), own.events, strict=True)] for own in recordings]
     for own, (times, waits) in zip(recordings, replay.play(steps), strict=True):
@@ -163,11 +163,11 @@ def _replayed(replay: Replay, recordings: Sequence[Recording]) -> EpochTimeline:
 
 
 class _RehearsedRun(Run):
-    """One rank's run, which records its epochs.
+    """The run of one rank, which records its epochs.
 
     Attributes:
-        taken (list of Recording): Every epoch, and, where these are alike, the last one with the
-            medians over all of them.
+        taken (list of Recording): Every epoch, and, if epochs are alike, the last epoch with the
+            medians over all epochs.
     """
 
     transport: RecordingTransport
@@ -209,7 +209,7 @@ class _RehearsedRun(Run):
         return measure
 
     def _recorded(self, epoch: int, moves: bool) -> tuple[Measure, Recording]:
-        """An epoch and its recording. Collective if messages move."""
+        """Return the measure of an epoch and its recording. Collective if messages move."""
         clock = self._clock
         with clock.recording(), self.transport.recorded(moves) as steps:
             measure = super().epoch(epoch)

@@ -1,4 +1,4 @@
-"""Rehearsals on stdout: tables, sentences, JSON. Computes nothing but sums, shares and ratios."""
+"""Tables, sentences and JSON of rehearsals."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     Float64Array = npt.NDArray[np.float64]
 
 NOTABLE = 1.05
-"""Ratio to the mean from which a rank's share of something is worth saying."""
+"""Ratio to the mean from which a quantity of a rank is mentioned."""
 MOST_STRAGGLERS = 5
-"""Ranks of the critical path that are shown."""
+"""Largest number of ranks of the critical path that are shown."""
 
 
 def print_rehearsal(
@@ -36,9 +36,10 @@ def print_rehearsal(
     note: str,
     per_rank: bool = False,
 ) -> None:
-    """Times of an epoch, where they go, the critical path and who is on it.
+    """Print the times of an epoch, their phases, the critical path and its ranks.
 
-    `note`: what the prediction is of, if not of the epoch.
+    Parameters:
+        note: Words on what the prediction is for, if not for the epoch.
     """
     epoch, schedule = found.typical, prediction.schedule
     result = found.result
@@ -76,7 +77,7 @@ def print_rehearsal(
 
 
 def notes(found: Rehearsal, note: str) -> list[str]:
-    """What to know of the figures."""
+    """Return sentences about the figures."""
     said, fold = [note] if note else [], found.result.options.fold
     if not found.measured_alone:
         said.append(
@@ -87,7 +88,7 @@ def notes(found: Rehearsal, note: str) -> list[str]:
 
 
 def _where(epoch: EpochTimeline) -> Table:
-    """Where the time of the busiest, the least busy and the mean rank goes."""
+    """Return a table of the time by phase of the busiest, the least busy and the mean rank."""
     busy = epoch.computed + epoch.networked
     ranks = [int(busy.argmax()), int(busy.argmin())]
     titles = [f"rank {ranks[0]}, busiest", f"rank {ranks[1]}, least busy"]
@@ -107,7 +108,7 @@ def _where(epoch: EpochTimeline) -> Table:
 
 
 def _ranks(epoch: EpochTimeline) -> Table:
-    """A line for every rank."""
+    """Return a table with a line for every rank."""
     table = Table(("rank", "computes", "messages", "waits"), "ranks", left=0)
     for rank, figures in enumerate(zip(epoch.computed, epoch.networked, epoch.waited, strict=True)):
         table.add_row(str(rank), *(duration(float(seconds)) for seconds in figures))
@@ -115,7 +116,7 @@ def _ranks(epoch: EpochTimeline) -> Table:
 
 
 def _path(epoch: EpochTimeline) -> Table:
-    """The critical path by stages."""
+    """Return a table of the critical path by stages."""
     table = Table(
         ("", "time", "share", "compute", "its rank / mean", "messages", "ranks"),
         "critical path: what the epoch waited for, from its end backward",
@@ -141,13 +142,13 @@ def _path(epoch: EpochTimeline) -> Table:
 
 
 def _names(stage: PathStage) -> str:
-    """The ranks of a stage, in their order on the path."""
+    """Return the ranks of a stage in words, in their order on the path."""
     ranks = list(stage.compute)
     return ", ".join(map(str, ranks[:4])) + (", ..." if len(ranks) > 4 else "")
 
 
 def _stragglers(epoch: EpochTimeline, tables: Tables) -> list[str]:
-    """Who holds most of the critical path, and what they have more of than others."""
+    """Return lines on the ranks with the most time on the critical path, and the reasons."""
     held: dict[int, float] = {}
     where: dict[int, list[str]] = {}
     for stage in epoch.path_stages():
@@ -166,7 +167,7 @@ def _stragglers(epoch: EpochTimeline, tables: Tables) -> list[str]:
 
 
 def reasons(tables: Tables, rank: int) -> list[str]:
-    """Quantities in which a rank is notably above the mean, such as "1.80 x the mean rows"."""
+    """Return quantities of a rank that are notably above the mean, as "1.80 x the mean rows"."""
     if tables.grid is not None:  # the tables describe parts
         return []
     step = tables.expand.step
@@ -188,7 +189,7 @@ def reasons(tables: Tables, rank: int) -> list[str]:
 
 
 def as_dict(basis: Basis, found: Rehearsal, prediction: Prediction, note: str) -> dict[str, Any]:
-    """Ready for JSON."""
+    """Return the rehearsal for JSON."""
     epoch, result = found.typical, found.result
     busy = epoch.computed + epoch.networked
     return {

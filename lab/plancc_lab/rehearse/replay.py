@@ -11,16 +11,17 @@ the members of a collective, find each other by their order.
     over(number)                        its end is waited for
     mark()                              the time is noted
 
-    cores        the ranks of a node that compute at the same time share them evenly
-    message      is under way once its sender has sent it and its receiver has posted it. It takes
-                 latency + bytes / bandwidth of the sender's port and of the receiver's, and between
-                 nodes bytes / injection of what the ranks of either node share. Each of these
-                 serves one message after the other, in the order in which they got under way, and
-                 lets none wait for the others' queues: a message has arrived once all of them are
-                 done with it. So ranks that exchange take as long as the busiest port or node, as
-                 `plancc.predict.simulation` says; what it does not know is who is late
-    collective   is under way once all members are there, and takes its time of both ports of each
-    port         goes on while its rank waits, and while it computes at the speed `Links.overlap`
+    cores        The ranks of a node that compute at the same time share the cores evenly.
+    message      It starts once its sender has sent it and its receiver has posted the receive. It
+                 takes latency + bytes / bandwidth of the port of the sender and of the port of the
+                 receiver; between nodes also bytes / injection of the port of either node. Each
+                 port serves one message after the other, in the order of their starts, and does not
+                 wait for the queues of other ports. A message has arrived once all its ports have
+                 finished it. So ranks that exchange take as long as the busiest port or node, as in
+                 `plancc.predict.simulation`, which does not model late ranks.
+    collective   It starts once all members have joined, and takes its time of both their ports.
+    port         It works at full speed while its rank waits, and at speed `Links.overlap` while its
+                 rank computes.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from typing import Any, NamedTuple
 from plancc_lab.rehearse.links import Links, RecordedCollective
 
 MEETING = "meeting"
-"""Kind of a collective that takes no time, once all members are there."""
+"""Kind of a collective that takes no time once all members have joined."""
 Step = tuple[float, tuple[Any, ...]]
-"""Seconds of computing, and an event: its name and what it is of."""
+"""Seconds of computing, and an event: its name and arguments."""
 
 
 class Moment(NamedTuple):
-    """A moment of a rank's time in seconds, and what the rank began: "message", a collective."""
+    """A rank, a time in seconds, and what the rank began then: "message", or a collective."""
 
     rank: int
     time: float
@@ -52,10 +53,10 @@ BEGINNING = Moment(0, 0.0)
 
 
 class Wait(NamedTuple):
-    """A stretch of a rank's time in which it waited, in seconds.
+    """An interval in which a rank waited, in seconds, and the cause of its end.
 
-    Its end followed from the cause: since then only the network worked. It is of this rank where
-    that was waited for itself, such as messages that arrived earlier and were taken only now.
+    After the cause only the network worked. The cause is of this rank if the network waited for the
+    rank itself, as for messages that arrived earlier and were received only now.
     """
 
     begin: float
@@ -79,10 +80,10 @@ class Replay:
         self._calls: dict[tuple[int, ...], list[dict[int, _Round]]] = defaultdict(list)
 
     def play(self, steps: Sequence[Sequence[Step]]) -> list[tuple[list[float], list[Wait]]]:
-        """Let every rank go on with its steps, which end with a meeting of all.
+        """Replay the steps of all ranks, which end with a meeting of all.
 
         Returns:
-            For every rank the times at which its steps ended, and what it waited for, in order.
+            For every rank the times at which its steps ended, and its waits, in order.
         """
         self._num_busy = len(steps)
         for rank, own in zip(self._ranks, steps, strict=True):
@@ -96,7 +97,7 @@ class Replay:
         return [(rank.times, rank.waits) for rank in self._ranks]
 
     def _at(self, time: float, call: Callable[[], None], of: _Node | _Port | None = None) -> None:
-        """Let something happen then; of a node or a port it replaces what was to happen."""
+        """Schedule a call for a time; for a node or a port it replaces the scheduled call."""
         self._number += 1
         if of is not None:
             of.version = self._number
@@ -105,7 +106,7 @@ class Replay:
     # -- ranks ---------------------------------------------------------------------------------
 
     def _go_on(self, rank: _Rank, computed: bool = False) -> None:
-        """Play a rank's steps up to its next computing or waiting."""
+        """Replay the steps of a rank up to its next computation or wait."""
         while len(rank.times) < len(rank.steps):
             seconds, (name, *what) = rank.steps[len(rank.times)]
             if seconds > 0 and not computed:
@@ -135,7 +136,7 @@ class Replay:
         self._go_on(rank, True)
 
     def _turn(self, rank: _Rank, speed: float) -> None:
-        """Let a rank's ports have another speed: it waits from now on, or computes."""
+        """Change the speed of the ports of a rank, which begins to wait or to compute."""
         rank.pace.change(self.now, speed)
         for port in rank.ports:
             self._serve(port)
@@ -195,7 +196,7 @@ class Replay:
         return (lambda: mine.open == 0) if mine.open else None
 
     def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
-        """A piece of a round is done."""
+        """Note that a piece of a round is finished."""
         rank, mine.open = mine.rank, mine.open - 1
         if receive is not None:
             mine.missing[receive] -= 1
@@ -209,7 +210,7 @@ class Replay:
     # -- messages ------------------------------------------------------------------------------
 
     def _meet(self, place: tuple[int, int, int], mine: _ReplayEnd) -> None:
-        """One end of a message, which is under way once the other is there too."""
+        """Note one end of a message, which starts once the other end is there too."""
         ends = self._ends[place]
         if not ends or ends[0].is_sent == mine.is_sent:
             ends.append(mine)
@@ -237,7 +238,7 @@ class Replay:
                 self._serve(port)
 
     def _serve(self, port: _Port, fresh: bool = True) -> None:
-        """Let a port go on with what it serves, or with the next; `fresh`: after a pause."""
+        """Let a port go on with its item, or with the next one; `fresh`: after a pause."""
         pace = port.rank.pace
         if port.item is None and port.queue and pace.speed > 0:
             item = port.item = port.queue.popleft()
@@ -262,7 +263,7 @@ class Replay:
         item.over(cause)
 
     def _cause(self, port: _Port) -> Moment:
-        """What it follows from that a port is where it is."""
+        """Return the moment that the present state of a port follows from."""
         pace = port.rank.pace
         if pace.speed > self._links.overlap and port.cause.time < pace.since:
             return Moment(port.rank.number, pace.since)  # before, the rank computed
@@ -271,7 +272,7 @@ class Replay:
 
 @dataclass(eq=False)
 class _Pace:
-    """Work that is done at a speed which changes."""
+    """Work that is done at a changing speed."""
 
     speed: float
     since: float = 0.0
@@ -289,7 +290,7 @@ class _Pace:
 
 @dataclass
 class _Shared:
-    """One direction of what a node's ranks share: serves one message after the other."""
+    """One direction of the network port of a node, which serves one message after the other."""
 
     free: float = 0.0  # from then on
     cause: Moment = BEGINNING
@@ -297,7 +298,7 @@ class _Shared:
 
 @dataclass(eq=False)
 class _Node:
-    """What the ranks of a node share; each that computes is done at some amount of work."""
+    """Cores and ports that the ranks of a node share; `computing`: the work at which each ends."""
 
     shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))
     pace: _Pace = field(default_factory=lambda: _Pace(1.0))
@@ -307,7 +308,7 @@ class _Node:
 
 @dataclass(eq=False)
 class _Rank:
-    """A rank's steps and what of them is done; `pace` is that of its ports, out and in."""
+    """The steps of a rank and their progress; `pace` is the pace of its ports, out and in."""
 
     number: int
     node: _Node
@@ -324,7 +325,7 @@ class _Rank:
 
 @dataclass(eq=False)
 class _Round:
-    """Messages or a collective of a rank: pieces that are not done, and of every receive."""
+    """Messages or a collective of a rank: number of unfinished pieces, in all and by receive."""
 
     rank: _Rank
     open: int
@@ -332,7 +333,7 @@ class _Round:
 
 
 class _ReplayEnd(NamedTuple):
-    """One end of a message; `what`: the bytes that are sent, or the receive that it is of."""
+    """One end of a message; `what` has the sent bytes, or the number of the receive."""
 
     round: _Round
     time: float
@@ -342,7 +343,7 @@ class _ReplayEnd(NamedTuple):
 
 @dataclass(eq=False)
 class _Item:
-    """A message, or a collective at one rank, and how many have it to serve yet."""
+    """A message, or a collective at one rank; `left` is the number of unfinished servers."""
 
     seconds: float
     left: int
@@ -351,7 +352,7 @@ class _Item:
     crossing: float | None = None  # seconds of what the ranks of either node share
 
     def over(self, cause: Moment) -> None:
-        """One of its servers is done."""
+        """Note that one of the servers is finished."""
         self.left -= 1
         if not self.left:
             self.done(cause._replace(what=self.cause.what))
@@ -359,7 +360,7 @@ class _Item:
 
 @dataclass(eq=False)
 class _Port:
-    """Serves one item after the other, in the time that its rank gives it."""
+    """A port of a rank, which serves one item after the other at the pace of the rank."""
 
     rank: _Rank
     shared: _Shared

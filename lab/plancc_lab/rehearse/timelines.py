@@ -1,10 +1,9 @@
-"""What ranks did in an epoch, when, and on what its end depended.
+"""Timelines of the ranks in an epoch, and its critical path.
 
-The *critical path* is followed from the end of the epoch backward. A rank that waited does not
-matter before the moment that its wait ended by: a message's sender sending it, the last member
-joining a collective. Between that moment and the end of the wait only the network was at work. So
-the path is one chain of computing and network that fills the epoch without a gap; nothing else made
-it longer.
+The *critical path* is followed backward from the end of the epoch. From a wait it goes to the cause
+of its end: the rank that sent a message, or the last member that joined a collective. Between the
+cause and the end of the wait only the network worked. So the path is one chain of computing and
+network that fills the epoch without a gap; nothing else made the epoch longer.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ Float64Array = npt.NDArray[np.float64]
 Spans = Sequence[tuple[str, float, float]]
 
 REST = "rest"
-"""Stage or phase of what belongs to none."""
+"""Name of the time outside all stages or phases."""
 
 
 @dataclass(frozen=True)
 class RankTimeline:
-    """What one rank did in an epoch; it computed when it did not wait.
+    """The timeline of one rank in an epoch; the rank computed whenever it did not wait.
 
     Attributes:
-        phases, stages: Stretches as `recorded.RecordedClock` keeps them, in order.
+        phases, stages: Intervals in order; see `recorded.RecordedClock`.
     """
 
     waits: Sequence[Wait]
@@ -41,12 +40,12 @@ class RankTimeline:
 
 
 class Stretch(NamedTuple):
-    """A part of the critical path.
+    """A piece of the critical path.
 
     Attributes:
-        rank: Who computed; of the network: who waited.
+        rank: Rank that computed, or that waited for the network.
         begin, end: Seconds.
-        what: "compute", or what the network did: "message", "allreduce", ...
+        what: "compute", or the work of the network: "message", "allreduce", ...
     """
 
     rank: int
@@ -100,13 +99,13 @@ class EpochTimeline:
 
     @property
     def computed(self) -> Float64Array:
-        """Seconds that every rank computed: float64[num_ranks]."""
+        """The seconds that every rank computed: float64[num_ranks]."""
         waited = [sum(wait.end - wait.begin for wait in rank.waits) for rank in self.ranks]
         return self.seconds - np.array(waited)
 
     @property
     def networked(self) -> Float64Array:
-        """Seconds that every rank waited while its messages or collectives were on their way."""
+        """The seconds that every rank waited while its messages were on their way."""
         return np.array(
             [
                 sum(wait.end - max(wait.begin, wait.cause.time) for wait in r.waits)
@@ -116,15 +115,15 @@ class EpochTimeline:
 
     @property
     def waited(self) -> Float64Array:
-        """Seconds that every rank waited for others to begin what it needed."""
+        """The seconds that every rank waited for late ranks."""
         return self.seconds - self.computed - self.networked
 
     def phases(self) -> dict[str, Float64Array]:
-        """Seconds that every rank computed in each phase: float64[num_ranks] each."""
+        """Return the seconds that every rank computed in each phase: float64[num_ranks] each."""
         return self._computed_in([rank.phases for rank in self.ranks])
 
     def stages(self) -> dict[str, Float64Array]:
-        """Seconds that every rank computed in each stage: float64[num_ranks] each, in order."""
+        """Return the seconds that every rank computed in each stage: float64[num_ranks] each."""
         return self._computed_in([rank.stages for rank in self.ranks])
 
     def _computed_in(self, spans: Sequence[Spans]) -> dict[str, Float64Array]:
@@ -136,7 +135,7 @@ class EpochTimeline:
         return dict(found)
 
     def critical_path(self) -> list[Stretch]:
-        """From the beginning to the end of the epoch."""
+        """Return the pieces of the path, from the beginning to the end of the epoch."""
         ends = [[wait.end for wait in rank.waits] for rank in self.ranks]
         path: list[Stretch] = []
         rank, time = 0, self.end
@@ -156,7 +155,7 @@ class EpochTimeline:
         return path[::-1]
 
     def path_stages(self) -> list[PathStage]:
-        """The critical path by stages, in the order in which it enters them."""
+        """Return the critical path by stages, in the order in which it enters them."""
         found: dict[str, PathStage] = {}
         for stretch in self.critical_path():
             stages = self.ranks[stretch.rank].stages
@@ -170,7 +169,7 @@ class EpochTimeline:
         return list(found.values())
 
     def _computing(self, rank: int) -> Iterator[tuple[float, float]]:
-        """The stretches in which a rank computed."""
+        """Yield the intervals in which a rank computed."""
         begin = self.begin
         for wait in self.ranks[rank].waits:
             if wait.begin > begin:
@@ -180,7 +179,7 @@ class EpochTimeline:
             yield begin, self.end
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; times are seconds since the beginning."""
+        """Return the epoch for JSON; times are seconds since the beginning."""
         return {
             "seconds": self.seconds,
             "ranks": {
@@ -203,7 +202,7 @@ class EpochTimeline:
 
 
 def _shares(spans: Spans, begin: float, end: float) -> Iterator[tuple[str, float]]:
-    """Seconds of a stretch of time in each of the spans, and outside all spans."""
+    """Yield the seconds of an interval in each of the spans, and outside all spans."""
     left = end - begin
     at = bisect_left(spans, begin, key=lambda span: span[2])
     while at < len(spans) and spans[at][1] < end:

@@ -18,7 +18,7 @@ class Track(NamedTuple):
     """A line of a timeline.
 
     Attributes:
-        names: Names of its events, which lie within each other or one after the other.
+        names: Names of the events; two events are nested or disjoint.
         times (float64[events, 2]): Begin and end in seconds.
     """
 
@@ -28,7 +28,7 @@ class Track(NamedTuple):
 
 
 def write_tracks(path: str | PathLike[str], tracks: Iterable[Track], plan: str) -> None:
-    """Write a timeline: a process with one thread for every track.
+    """Write a timeline as a process with one thread for every track.
 
     Parameters:
         plan: Content hash of the plan, which the file names (otherData/plan).

@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from plancc_lab.report.pictures import Density
 
 MOST_BARS = 48
-"""The most parts that get a bar each; more are counted in a histogram."""
+"""Largest number of parts with a bar for each; more parts are counted in a histogram."""
 BINS = 24
-"""Bars of a histogram, at most."""
+"""Largest number of bars of a histogram."""
 STANDS_OUT = 1.05
-"""Multiple of the mean from which the part with the most has the strong colour."""
+"""Multiple of the mean from which the largest bar has the strong colour."""
 FAINT = 0.5
 """Opacity of the other bars."""
 MOST_EPOCHS = 120
-"""The most epochs that get a bar each; more are averaged."""
+"""Largest number of epochs with a bar for each; more epochs are averaged."""
 MOST_POINTS = 600
-"""Points of a line, at most."""
+"""Largest number of points of a line."""
 SMALL_RANGE = 0.25
-"""Range of a loss over its largest value from which its axis has 0."""
+"""Range over largest value of a loss from which the axis begins at 0."""
 TITLES = {"loss": "Loss", "accuracy": "Accuracy", "auc": "ROC-AUC", "r2": "R2", "rmse": "RMSE"}
 """Titles of curves over epochs, by their names in `RunLog`."""
 AT_MOST_1 = ("accuracy", "auc", "r2")
 CUT = 3.0
-"""Bars of epochs are cut at this multiple of the median."""
+"""Multiple of the median at which bars of epochs are cut."""
 MOST_CELLS, MOST_NUMBERS = 20, 6
-"""Parts up to which the volume matrix has a cell for each pair, and a number in each."""
+"""Largest numbers of parts with a cell for every pair, and with a number in every cell."""
 STEPS = [1, 2, 5, 10]
-"""Between ticks, times a power of ten."""
+"""Distances between ticks, times a power of ten."""
 NARROW, HALF, WIDE, SQUARE = 3.8, 5.6, 11.5, 3.4
-"""Inches across of charts; the page scales them to the width of their cards."""
+"""Widths of charts in inches; the page scales charts to the width of their cards."""
 COLOURS = {name: f"#fefe{place:02x}" for place, name in enumerate(("soft", "line", "card", "ink"))}
-"""Stand-ins for variables of `style.css`, which differ in a light and a dark page."""
+"""Placeholder colours for variables of `style.css`, which light and dark pages set."""
 OF_PLANS = {name: f"#fffe{place:02x}" for place, name in enumerate("abcdef")}
-"""Likewise for plans."""
+"""Placeholder colours for the variables of plans."""
 HUES = "f0e442 e69f00 8c6d31 009e73 d55e00 0072b2 56b4e9 cc79a7 98a2b0"
 OF_PHASES = {name: f"#{hue}" for name, hue in zip(PHASES, HUES.split(), strict=True)}
 DASHES = {"train": "-", "val": (0, (4, 2)), "test": ":"}
@@ -60,7 +60,7 @@ PART_LOADS = (
     ("messages_sent", "Messages sent", "parts it sends to"),
     ("messages_received", "Messages received", "parts it receives from"),
 )
-"""Attributes of `Traffic`, titles, and what is counted."""
+"""Attributes of `Traffic`, their titles, and words for what they count."""
 STYLE: dict[Any, Any] = {
     "font.size": 8,
     "svg.fonttype": "none",
@@ -80,9 +80,9 @@ class Chart:
     """A drawing.
 
     Attributes:
-        svg: Markup, with a title for what is under the pointer.
-        what: What it shows, for a reader who does not see it.
-        note: The finding, in a sentence.
+        svg: Markup, with titles for the pointer.
+        what: Description for readers who cannot see the drawing.
+        note: The finding in one sentence.
     """
 
     svg: str
@@ -91,14 +91,14 @@ class Chart:
 
 
 def style() -> AbstractContextManager[None]:
-    """A block whose figures look like the page."""
+    """Return a context in which figures have the style of the page."""
     from matplotlib import rc_context
 
     return rc_context(STYLE)
 
 
 def panels_of(width: float, height: float, rows: int = 1, **shared: Any) -> list[Any]:
-    """Axes of a new figure of some inches, one below the other."""
+    """Return the axes of a new figure, one below the other; sizes are in inches."""
     from matplotlib.figure import Figure
 
     figure = Figure((width, height), layout="constrained", facecolor="none")
@@ -106,9 +106,9 @@ def panels_of(width: float, height: float, rows: int = 1, **shared: Any) -> list
 
 
 def chart_of(axes: Any, name: str, what: str, note: str) -> Chart:
-    """The figure of these axes as a part of a page, in which it alone has this name.
+    """Return the figure of these axes as a chart; its name must be unique on the page.
 
-    Ids of groups are titles, or go; colours are variables of the page.
+    Ids of groups become titles or are removed; colours become variables of the page.
     """
     from matplotlib import rc_context
 
@@ -126,18 +126,18 @@ def chart_of(axes: Any, name: str, what: str, note: str) -> Chart:
 
 
 def entitle(artists: Iterable[Any], titles: Iterable[str]) -> None:
-    """Give artists titles, which a page shows under the pointer."""
+    """Give artists titles, which the page shows under the pointer."""
     for artist, title in zip(artists, titles, strict=True):
         artist.set_gid(f"={title}")
 
 
 def colour_of(letter: str) -> str:
-    """The colour of a plan."""
+    """Return the colour of a plan."""
     return list(OF_PLANS.values())[(ord(letter) - ord("A")) % len(OF_PLANS)]
 
 
 def round_ticks(axis: Any, whole: bool = True) -> None:
-    """Have round numbers with short texts on an axis."""
+    """Set ticks at round numbers, with short texts, on an axis."""
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(5, steps=STEPS, integer=whole, min_n_ticks=1))
@@ -145,7 +145,7 @@ def round_ticks(axis: Any, whole: bool = True) -> None:
 
 
 def _seconds(top: float) -> tuple[str, float]:
-    """The unit in which to show some seconds, and its length."""
+    """Return a unit for values up to `top` seconds, and the seconds of the unit."""
     return next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3)) if top >= s), ("us", 1e-6))
 
 
@@ -153,7 +153,7 @@ def _seconds(top: float) -> tuple[str, float]:
 
 
 def measures(plans: Sequence[tuple[str, Traffic]]) -> list[tuple[str, Chart]]:
-    """Titles of loads of the parts, and charts with a row for every plan, which has a letter."""
+    """Return titles and charts of the loads of parts; a chart has a row for every plan."""
     return [
         (title, _loads([(letter, getattr(parts, name)) for letter, parts in plans], title, what))
         for name, title, what in PART_LOADS
@@ -161,7 +161,7 @@ def measures(plans: Sequence[tuple[str, Traffic]]) -> list[tuple[str, Chart]]:
 
 
 def _loads(loads: Sequence[tuple[str, np.ndarray]], title: str, what: str) -> Chart:
-    """Bars of parts, or a histogram where there are many."""
+    """Return a chart with bars of parts, or with a histogram if there are many parts."""
     many = max(len(values) for _, values in loads) > MOST_BARS
     rows = panels_of(NARROW, 0.4 + 1.1 * len(loads), len(loads), sharey=True, sharex=many)
     edges = bins(np.concatenate([values for _, values in loads]))
@@ -194,7 +194,7 @@ def _loads(loads: Sequence[tuple[str, np.ndarray]], title: str, what: str) -> Ch
 
 
 def _spread(values: np.ndarray, letter: str) -> str:
-    """Such as "A: most 455 (part 2), 1.01x the mean; least 441"."""
+    """Return words such as "A: most 455 (part 2), 1.01x the mean; least 441"."""
     most, least = int(values.max()), int(values.min())
     text = f"{letter}: " if letter else ""
     if most == least:
@@ -204,7 +204,7 @@ def _spread(values: np.ndarray, letter: str) -> str:
 
 
 def bins(values: np.ndarray) -> list[int]:
-    """Round edges of about `BINS` bins at most, the last above all values."""
+    """Return round edges of at most about `BINS` bins; the last edge is above all values."""
     from matplotlib.ticker import MaxNLocator
 
     locator = MaxNLocator(BINS, steps=STEPS, integer=True)
@@ -215,7 +215,7 @@ def bins(values: np.ndarray) -> list[int]:
 
 
 def span_of(densities: Sequence[Density]) -> tuple[float, float]:
-    """The least and the most that a pixel stands for, but 0."""
+    """Return the least and the greatest value of a pixel, without 0."""
     there = np.concatenate([each.counts[each.counts > 0] for each in densities])
     return (float(there.min()), float(there.max())) if len(there) else (1.0, 1.0)
 
@@ -223,7 +223,7 @@ def span_of(densities: Sequence[Density]) -> tuple[float, float]:
 def matrix(
     density: Density, name: str, texts: tuple[str, str], borders: Sequence[int] = ()
 ) -> Chart:
-    """A picture of nonzeros, with lines before the rows and columns `borders`.
+    """Return a picture of nonzeros, with lines before the rows and columns `borders`.
 
     `texts` are `what` and `note` of the chart.
     """
@@ -237,7 +237,7 @@ def matrix(
 
 
 def volume(density: Density, name: str, note: str, span: tuple[float, float]) -> Chart:
-    """Rows that parts send to parts, in colours from `span[0]` rows to `span[1]`."""
+    """Return a chart of the rows between parts, in colours from `span[0]` to `span[1]` rows."""
     (axes,) = panels_of(SQUARE, SQUARE + 0.6)
     picture = _pixels(axes, density, span, "rows")
     if density.size <= MOST_CELLS:
@@ -254,7 +254,7 @@ def volume(density: Density, name: str, note: str, span: tuple[float, float]) ->
 
 
 def _pixels(axes: Any, density: Density, span: tuple[float, float], unit: str) -> Any:
-    """A matrix on a logarithmic scale, in the units of its rows, and the scale below it."""
+    """Draw a matrix on a logarithmic scale, with the scale below it; return the picture."""
     from matplotlib.colors import LogNorm
 
     low, high = span
@@ -278,7 +278,7 @@ def _pixels(axes: Any, density: Density, span: tuple[float, float], unit: str) -
 
 
 def _cells(axes: Any, picture: Any, counts: np.ndarray) -> None:
-    """Cells in place of pixels, each with a title, and with a number where there are few."""
+    """Draw cells in place of pixels, each with a title, and with a number if there are few."""
     from matplotlib.patches import Rectangle
 
     for sender, receiver in np.argwhere(counts).tolist():
@@ -295,7 +295,7 @@ def _cells(axes: Any, picture: Any, counts: np.ndarray) -> None:
 
 
 def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
-    """Titles and charts of loss and scores of all runs, each with its plan's letter."""
+    """Return titles and charts of loss and scores of all runs, by the letter of the plan."""
     notes: dict[str, list[str]] = {name: [] for name in TITLES}
     for letter, log in logs:
         loss = log.loss["train"]
@@ -313,7 +313,7 @@ def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
 
 
 def _curves(logs: Sequence[tuple[str, RunLog]], which: str, note: str) -> Chart | None:
-    """Lines of all runs: the loss or a score by split over epochs."""
+    """Return a chart of all runs: the loss or a score of each split over epochs."""
     (axes,) = panels_of(HALF, 2.6)
     for letter, log in logs:
         for split, values in (log.scores | {"loss": log.loss}).get(which, {}).items():
@@ -343,16 +343,16 @@ def _curves(logs: Sequence[tuple[str, RunLog]], which: str, note: str) -> Chart 
 
 
 def _epochs(axes: Any) -> None:
-    """Finish a chart whose axis is of epochs."""
+    """Set label and ticks of an axis of epochs."""
     round_ticks(axes.xaxis)
     axes.set_xlabel("epoch")
     axes.figure.legend(loc="outside upper left", ncols=len(PHASES))
 
 
 def epoch_times(letter: str, log: RunLog) -> Chart:
-    """Bars of epochs, stacked by phase.
+    """Return a chart with a bar for every epoch, stacked by phase.
 
-    The predicted time is not beside them: a run may have other ranks, widths and another machine.
+    It does not show the predicted time, since a run may have other ranks, widths and machine.
     """
     count = len(log.epoch)
     size = max(1, -(-count // MOST_EPOCHS))
@@ -391,7 +391,7 @@ def epoch_times(letter: str, log: RunLog) -> Chart:
 
 
 def strips(letter: str, timeline: Timeline) -> Chart:
-    """The picture of a timeline, and who waits."""
+    """Return the picture of a timeline, with a note on the rank that waits most."""
     from matplotlib.colors import to_rgba_array
 
     (axes,) = panels_of(WIDE, 0.9 + 0.22 * len(timeline.ranks))

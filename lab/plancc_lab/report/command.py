@@ -1,4 +1,4 @@
-"""`plancc report`: a page about plans that shows itself in any browser, without a network."""
+"""`plancc report`: a page about plans, for any browser without a network."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     help="Timeline written by `rehearse --trace`; repeat once per plan, in order.",
 )
 @click.option(
-    "--certificate",
-    is_flag=True,
-    help="Show a lower bound on the rows moved by any row plan as balanced.",
+    "--certificate", is_flag=True, help="Show a lower bound for row plans of the same balance."
 )
 @options.predicted_epoch
 def command(
@@ -124,7 +122,7 @@ def command(
 def _left_behind(
     run: tuple[str, ...], trace: tuple[str, ...], plan: str, num_ranks: int
 ) -> tuple[RunLog | None, Timeline | None]:
-    """Log and timeline of a plan's run; InputError if they cannot be of one run of it."""
+    """Return log and timeline of a run of a plan; raise InputError if they do not fit together."""
     from plancc_lab.report.runs import read_log, read_timeline
 
     log = read_log(run[0]) if run else None

@@ -1,4 +1,4 @@
-"""A plan in a notebook: one sentence, a few figures and, by matplotlib, a small picture, as HTML.
+"""HTML of a plan in a notebook: a sentence, a few figures, and a small picture by matplotlib.
 
 Text of the plan is escaped.
 """
@@ -21,7 +21,7 @@ from plancc.text import printable
 from plancc_lab.report.pictures import ramp, send_tables, volume_density
 
 PIXELS = 128
-"""Most pixels of a side of the picture."""
+"""Largest number of pixels of a side of the picture."""
 SIDE = "9.5em"
 """Side of the picture on the page."""
 KEY_FIGURES = (
@@ -31,14 +31,14 @@ KEY_FIGURES = (
     ("nonzero_imbalance", "imbalance of nonzeros"),
     ("row_imbalance", "imbalance of rows"),
 )
-"""Metrics that say most, and words for them."""
+"""The most important metrics, with words for each."""
 NAME = "text-align:left;font-weight:normal;padding:0 .8em 0 0"
 BESIDE = "text-align:left;opacity:.7;padding:0 0 0 .6em"
-"""Styles of a figure's name, and of what stands beside its value."""
+"""Styles of the name of a figure, and of the words beside its value."""
 
 
 def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
-    """A sentence that says what a plan distributes over how many parts, and who assigned them."""
+    """Return a sentence on the matrix of a plan, its parts, and the model that assigned them."""
     source = printable(provenance.get("source_name") or "a graph")
     model = printable(provenance.get("model") or "")
     how = f", assigned by model {model}" if model else ""
@@ -56,9 +56,9 @@ def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
 
 
 def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str, str]]:
-    """Names, values, and the ratios of the values to an even random partition.
+    """Return names, values, and ratios of the values to those of an even random partition.
 
-    An imbalance is the most of a part over the mean of all, less 1; beside it that of the other.
+    An imbalance is the largest part over the mean, minus 1; beside it stands the random one's.
     """
     found = []
     for name, words in KEY_FIGURES:
@@ -72,7 +72,7 @@ def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str
 
 
 def as_html(plan: Plan) -> str:
-    """What `Plan._repr_html_` shows."""
+    """Return the HTML that `Plan._repr_html_` shows."""
     rows = "".join(
         f'<tr><th scope="row" style="{NAME}">{escape(name)}</th>'
         f'<td style="text-align:right"><b>{escape(value)}</b></td>'
@@ -90,7 +90,7 @@ def as_html(plan: Plan) -> str:
 
 
 def _picture(num_parts: int, exchanges: Exchanges) -> str:
-    """Who sends how much to whom, on a logarithmic scale."""
+    """Return a picture of the rows between parts, on a logarithmic scale."""
     from matplotlib.image import imsave
 
     density = volume_density(num_parts, send_tables(exchanges), PIXELS)

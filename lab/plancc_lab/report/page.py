@@ -1,7 +1,7 @@
-"""The page of a report: what is on it, and the template filled with it.
+"""The page of a report: its contents, and the template that shows them.
 
-All text that comes from a file goes through the template's escaping and `printable`; the page
-loads nothing and runs no script, which its own policy forbids too.
+All text from files is escaped by the template and made `printable`; the page loads nothing and runs
+no script, and its own policy forbids both.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from plancc_lab.report.runs import RunLog, Timeline
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 PIXELS_OF_PARTS, PIXELS_OF_ROWS = 512, 256
-"""Most pixels of a side of the volume matrix, and of a picture of the nonzeros."""
+"""Largest number of pixels of a side of the volume matrix, and of pictures of nonzeros."""
 HEAVIEST = 8
-"""Pairs of parts that are listed, at most."""
+"""Largest number of pairs of parts that are listed."""
 MOST_BORDERS = 32
-"""Parts up to which the picture in plan order has lines between them."""
+"""Largest number of parts with lines between them in the picture in plan order."""
 COMPARED = ("communication and balance", "predicted time of an epoch", "training a GCN of")
-"""How the tables begin whose figures stand in the comparison of several plans."""
+"""Beginnings of titles of tables that a comparison of several plans contains."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +46,8 @@ class Planned:
 
     Attributes:
         volume: Rows that parts send to parts, in at most `PIXELS_OF_PARTS` pixels a side.
-        heaviest: Sender, receiver and rows of the pairs of parts that exchange most.
-        matrix: In at most `PIXELS_OF_ROWS` pixels a side.
+        heaviest: Sender, receiver and rows of the pairs of parts that exchange the most rows.
+        matrix: Pictures of the nonzeros, in at most `PIXELS_OF_ROWS` pixels a side.
     """
 
     report: Report
@@ -60,7 +60,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Section:
-    """One plan's share of the page."""
+    """The section of one plan."""
 
     letter: str
     name: str
@@ -77,11 +77,11 @@ class Section:
 
 
 def render(plans: Sequence[Planned], command: str) -> str:
-    """The page of some plans, side by side where there are several.
+    """Return the page of some plans, side by side if there are several.
 
     Parameters:
         plans: Between one and the number of `LETTERS`.
-        command: What made the page.
+        command: Command line that made the page.
     """
     template = _template()
     lettered = list(zip(LETTERS, plans, strict=False))
@@ -159,14 +159,14 @@ def _section(letter: str, plan: Planned, span: tuple[float, float], several: boo
 
 
 def _tables(report: Report, several: bool) -> Iterable[Table | str]:
-    """Its tables; beside other plans without the figures that the comparison has."""
+    """Return the tables of a plan; with several plans, without those of the comparison."""
     for table in report_tables(report, per_part=report.num_ranks <= MOST_CELLS):
         if not several or isinstance(table, str) or not table.title.startswith(COMPARED):
             yield table
 
 
 def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
-    """How plans were made: names, and a value for every plan or the one that all share."""
+    """Return facts on the making of plans: a value for every plan, or a shared one."""
     of_plans = [dict(facts_table(report).rows) for report in reports]
     rows = []
     for name in dict.fromkeys(name for facts in of_plans for name in facts):
@@ -176,7 +176,7 @@ def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
 
 
 def _tiles(report: Report) -> list[tuple[str, str, str]]:
-    """Names, values, and what stands beside them."""
+    """Return names, values, and the words beside the values."""
     tiles, times = key_figures(report.metrics, report.random), report.epoch
     if (proven := report.more.get("certificate")) is not None:
         share = f"{ratio(proven.volume, report.metrics.volume)} of the rows moved"
@@ -189,8 +189,8 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
 
 
 def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, str, float]]]]:
-    """Key figures: words, and for every plan the value, its ratio to the first plan's, and its
-    percentage of the greatest.
+    """Return key figures: words, and for every plan the value, its ratio to the first plan's value,
+    and its percentage of the greatest value.
     """
     figures = [(words, [getattr(r.metrics, name) for r in reports]) for name, words in KEY_FIGURES]
     figures.append(("predicted epoch", [report.epoch.seconds for report in reports]))
@@ -208,7 +208,7 @@ def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, 
 
 
 def _volume(letter: str, plan: Planned, span: tuple[float, float]) -> Chart:
-    """Who sends how much to whom, in colours from `span[0]` rows to `span[1]`."""
+    """Return the chart of rows between parts, in colours from `span[0]` to `span[1]` rows."""
     density, report = plan.volume, plan.report
     parts, metrics = report.parts, report.metrics
     if not metrics.volume:
@@ -230,7 +230,7 @@ def _volume(letter: str, plan: Planned, span: tuple[float, float]) -> Chart:
 
 
 def _heaviest(plan: Planned) -> Table:
-    """The pairs that exchange most."""
+    """Return the table of the pairs of parts that exchange the most rows."""
     table = Table(("from part", "to part", "rows", "of all"), left=2)
     for sender, receiver, rows in plan.heaviest:
         share = f"{rows / plan.report.metrics.volume:.1%}"
@@ -239,7 +239,7 @@ def _heaviest(plan: Planned) -> Table:
 
 
 def _matrix(letter: str, pictures: MatrixPictures) -> tuple[Chart, Chart]:
-    """The nonzeros before and after they are ordered by parts."""
+    """Return charts of the nonzeros before and after they are ordered by parts."""
     step, total = pictures.before.per_pixel, pictures.total
     scale = f"; a pixel is {step} x {step} entries" if step > 1 else ""
     inside = f"{pictures.inside / max(1, total):.1%} of the nonzeros use rows of their own part"

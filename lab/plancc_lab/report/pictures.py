@@ -1,4 +1,4 @@
-"""Pictures of a plan as arrays: who sends to whom, and where the nonzeros stand."""
+"""Pictures of a plan as arrays: rows between parts, and places of the nonzeros."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
 CHUNK = 1 << 22
-"""Nonzeros that are placed at once."""
+"""Number of nonzeros that are placed at a time."""
 COLOUR = "#3a78ee"
-"""The one colour of pictures, which reads on a white and on a dark ground."""
+"""The colour of pictures, which is visible on white and on dark pages."""
 FAINTEST = 0.25
 """Opacity of the lowest value that is not 0."""
 
 
 def ramp() -> Colormap:
-    """Opacities of `COLOUR`, so that one picture suits a light and a dark page."""
+    """Return a colour map of opacities of `COLOUR`, which suits light and dark pages."""
     from matplotlib.colors import ListedColormap, to_rgba
 
     return ListedColormap([to_rgba(COLOUR, alpha) for alpha in np.linspace(FAINTEST, 1, 256)])
@@ -38,8 +38,8 @@ class Density:
 
     Attributes:
         counts: float64[pixels, pixels].
-        size: Rows of the matrix.
-        per_pixel: Rows, and columns, that a pixel stands for; the last one may have fewer.
+        size: Number of rows of the matrix.
+        per_pixel: Rows, and columns, of a pixel; the last pixel may have fewer.
     """
 
     counts: npt.NDArray[np.float64]
@@ -48,16 +48,16 @@ class Density:
 
 
 def per_pixel(size: int, most: int) -> int:
-    """How many rows a pixel must stand for so that `size` of them need at most `most` pixels."""
+    """Return the rows of a pixel such that `size` rows need at most `most` pixels."""
     return max(1, -(-size // most))
 
 
 def volume_density(num_parts: int, sends: Iterable[Side], most: int) -> Density:
-    """Rows that parts (rows of the picture) send to parts (columns) in all steps of a product.
+    """Return the rows that parts (rows of the picture) send to parts (columns) in a product.
 
     Parameters:
-        sends: As of `send_tables`.
-        most: Pixels of the picture's side, at most.
+        sends: See `send_tables`.
+        most: Largest number of pixels of a side of the picture.
     """
     step = per_pixel(num_parts, most)
     side = per_pixel(num_parts, step)
@@ -70,12 +70,12 @@ def volume_density(num_parts: int, sends: Iterable[Side], most: int) -> Density:
 
 
 def send_tables(exchanges: Exchanges) -> list[Side]:
-    """The send tables of the expand and, in an edge plan, of the fold."""
+    """Return the send tables of the expand and, in an edge plan, of the fold."""
     return [exchanges[step].send for step in STEPS if step in exchanges]
 
 
 def heaviest_pairs(num_parts: int, sends: Iterable[Side], count: int) -> list[tuple[int, int, int]]:
-    """Sender, receiver and rows of the `count` pairs of parts that move most rows, most first."""
+    """Return sender, receiver and rows of the `count` pairs with the most rows, most first."""
     volumes = sum(
         (
             sp.csr_array((np.diff(send.row_ptr), send.peer, send.ptr), shape=(num_parts, num_parts))
@@ -93,11 +93,11 @@ class MatrixPictures:
     """The nonzeros of a plan's matrix before and after it is ordered by parts.
 
     Attributes:
-        before: In the order of the vertices, as the source numbers them.
-        after: In plan order: part by part.
+        before: Nonzeros in the order of the vertices in the source.
+        after: Nonzeros in plan order, part by part.
         part_ptr (int64[num_parts + 1]): The first row of every part in plan order.
-        inside: Nonzeros whose row and column have one owner: the blocks of the diagonal.
-        total: All nonzeros.
+        inside: Number of nonzeros whose row and column have one owner (blocks of the diagonal).
+        total: Number of all nonzeros.
     """
 
     before: Density
@@ -108,7 +108,7 @@ class MatrixPictures:
 
 
 def matrix_pictures(parts: PartRange, most: int) -> MatrixPictures:
-    """Where the nonzeros of all parts stand, in pictures of at most `most` pixels a side."""
+    """Return pictures of the nonzeros of all parts, with at most `most` pixels a side."""
     size, row_ptr = len(parts.global_id), parts.row_ptr
     step = per_pixel(size, most)
     side = per_pixel(size, step)

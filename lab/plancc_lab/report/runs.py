@@ -1,7 +1,8 @@
-"""What a run left behind, as plain values: its log and its timeline.
+"""Readers of the log and the timeline of a run.
 
-The log is one JSON object per epoch and line, the timeline one in the format of Chrome's tracing;
-docs/use/study.md says which keys are read. Both come from other programs: every value is checked.
+The log has a line with a JSON object for every epoch; the timeline has the format of Chrome's
+tracing. docs/use/study.md lists the keys. Other programs may have written them, so every value is
+checked.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from plancc.text import printable
 Float64Array = npt.NDArray[np.float64]
 
 PHASES = ("draw", "mask", "features", "pack", "wait", "spmm", "dense", "allreduce", "other")
-"""Phases of a rank's epoch, which add up to its total."""
+"""Phases of the epoch of a rank; their seconds add up to the epoch's."""
 SPLITS = ("train", "val", "test")
 SCORES = ("accuracy", "auc", "r2", "rmse")
-"""Scores whose curves a report draws, as lines of a log call them."""
+"""Scores whose curves a report draws, by their names in a log."""
 LONGEST_LINE = 1 << 20
 MOST_EPOCHS = 1_000_000
 LARGEST_TRACE = 1 << 28
-"""Bytes of a timeline that is read."""
+"""Largest size in bytes of a timeline that is read."""
 COLUMNS = 480
 """Columns of the picture of a timeline."""
 MOST_RANKS = 48
-"""Ranks that it shows."""
+"""Largest number of ranks in the picture of a timeline."""
 SHOWN = 60
-"""Characters of a wrong value in a message."""
+"""Largest number of characters of a wrong value in a message."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,15 +47,15 @@ class RunLog:
     """The epochs of a run.
 
     Attributes:
-        epoch (int64[epochs]): Their numbers, ascending.
-        loss (dict of str to float64[epochs]): "train" and, where epochs were evaluated, "val"; NaN
-            where there is none.
+        epoch (int64[epochs]): Numbers of the epochs, ascending.
+        loss (dict of str to float64[epochs]): Loss "train" and, if any epoch was evaluated, "val";
+            NaN if an epoch has none.
         scores (dict of str to dict of str to float64[epochs]): The present ones among `SCORES`, by
-            split; NaN where the epoch was not evaluated.
+            split; NaN if the epoch was not evaluated.
         phases (dict of str to float64[epochs]): Seconds of every one of `PHASES`, mean over ranks.
         slowest (float64[epochs]): Seconds of the slowest rank.
         words (int64[epochs]): Words that all ranks sent.
-        plan: Content hash of the plan, as the log says; "": it does not.
+        plan: Content hash of the plan in the log; "" if the log has none.
     """
 
     path: str
@@ -68,10 +69,10 @@ class RunLog:
 
 
 def read_log(path: str | PathLike[str]) -> RunLog:
-    """The epochs in the log of a run.
+    """Return the epochs in the log of a run.
 
     Raises:
-        InputError: If the file is missing or empty, or a line is no such object: names line and
+        InputError: If the file is missing or empty, or a line is wrong; the message names line and
             value.
     """
     name = fspath(path)
@@ -116,7 +117,7 @@ def read_log(path: str | PathLike[str]) -> RunLog:
 
 
 def _lines(name: str) -> Iterator[tuple[int, str]]:
-    """Lines that are not blank, with their numbers from 1."""
+    """Yield numbers, from 1, and texts of lines that are not blank."""
     with _opened(name) as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):
@@ -130,7 +131,7 @@ def _lines(name: str) -> Iterator[tuple[int, str]]:
 
 
 def _epoch(entry: dict[str, Any], where: str) -> dict[str, Any]:
-    """The figures of an epoch that a report shows, checked."""
+    """Return the checked figures of an epoch that a report shows."""
     missing = [key for key in ("epoch", "loss", "seconds_mean", "seconds_max") if key not in entry]
     if missing:
         raise InputError(f"{where}: no '{missing[0]}': not the log of a run")
@@ -158,19 +159,19 @@ def _epoch(entry: dict[str, Any], where: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """What ranks did in one epoch.
+    """The work of all ranks in one epoch.
 
     Attributes:
         title: The epoch that is shown, such as "epoch 17", or "the whole run".
         epochs: All epochs of the timeline.
-        seconds: From the first rank's begin to the last one's end.
+        seconds: Seconds from the first begin to the last end of all ranks.
         all_ranks, ranks: All ranks of the timeline, and the ranks that are shown.
-        strips (uint8[ranks, COLUMNS]): What each did most in each of the equal stretches of time: a
-            place in `PHASES`, "other" being what no phase claims, or `NOTHING` before and after its
-            epoch.
+        strips (uint8[ranks, COLUMNS]): The longest phase of every rank in each of equal intervals:
+            its place in `PHASES`, with "other" for time in no phase, or `NOTHING` before and after
+            the epoch of the rank.
         shares (float64[all ranks, phases]): Share of the epoch that every rank spent in every
             phase.
-        plan: Content hash of the plan, as the file says; "": it does not.
+        plan: Content hash of the plan in the file; "" if the file has none.
     """
 
     path: str
@@ -185,15 +186,15 @@ class Timeline:
 
 
 NOTHING = 255
-"""Value of `Timeline.strips` where a rank is outside its epoch."""
+"""Value of `Timeline.strips` before and after the epoch of a rank."""
 
 
 def read_timeline(path: str | PathLike[str]) -> Timeline:
-    """The median epoch in the timeline of a run.
+    """Return the median epoch of the timeline of a run.
 
     Raises:
-        InputError: If the file is missing, too large or no timeline of ranks: names the event and
-            its value.
+        InputError: If the file is missing, too large or not a timeline of ranks; the message names
+            the event and its value.
     """
     name = fspath(path)
     content = _json(_whole_text(name), name, "a timeline in JSON")
@@ -246,7 +247,7 @@ class _Spans:
     times: Float64Array
 
     def epochs(self) -> dict[int, tuple[float, float]]:
-        """First begin and last end of the events of every epoch."""
+        """Return first begin and last end of the events of every epoch."""
         found: dict[int, tuple[float, float]] = {}
         for name, (begin, end) in zip(self.names, self.times.tolist(), strict=True):
             if match := re.fullmatch(r"epoch (\d{1,9})", name):
@@ -256,9 +257,9 @@ class _Spans:
         return found
 
     def phases_between(self, edges: Float64Array) -> Float64Array:
-        """Time in every phase between consecutive edges: float64[phases, edges - 1].
+        """Return the time in every phase between consecutive edges: float64[phases, edges - 1].
 
-        Where events of a phase overlap, the time that they share counts once.
+        Overlapping events of one phase count once.
         """
         names, width = np.array(self.names), np.diff(edges)
         spent = np.zeros((len(PHASES), len(width)))
@@ -275,7 +276,7 @@ class _Spans:
 
 
 def _united(times: Float64Array) -> Float64Array:
-    """The stretches that events cover, ascending and apart: float64[stretches, 2]."""
+    """Return the disjoint intervals that events cover, ascending: float64[intervals, 2]."""
     times = times[np.argsort(times[:, 0])]
     begin, end = times[:, 0], np.maximum.accumulate(times[:, 1])
     apart = begin[1:] > end[:-1]
@@ -283,7 +284,7 @@ def _united(times: Float64Array) -> Float64Array:
 
 
 def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
-    """The ranks of a timeline, ascending, and the events of each."""
+    """Return the ranks of a timeline, ascending, and the events of each."""
     titles: dict[int, str] = {}
     names: dict[int, list[str]] = {}
     times: dict[int, list[tuple[float, float]]] = {}
@@ -316,7 +317,7 @@ def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
 
 
 def _epochs_of_all(spans: list[_Spans]) -> dict[int, tuple[float, float]]:
-    """Begin and end of the epochs that all ranks have."""
+    """Return begin and end of the epochs that all ranks have."""
     found: dict[int, tuple[float, float]] = {}
     ranks: dict[int, int] = {}
     for of_rank in spans:
@@ -328,12 +329,12 @@ def _epochs_of_all(spans: list[_Spans]) -> dict[int, tuple[float, float]]:
 
 
 def _opened(name: str) -> Any:
-    """The file as text; InputError if it cannot be read."""
+    """Open the file as text; raise InputError if it cannot be read."""
     return TextIOWrapper(open_file(name), encoding="utf-8", errors="replace")
 
 
 def _whole_text(name: str) -> str:
-    """The text of a timeline, read in pieces: room for the largest is not taken at once."""
+    """Return the text of a timeline; reading in pieces saves memory for small files."""
     pieces, length = [], 0
     with _opened(name) as stream:
         while piece := stream.read(1 << 20):
@@ -365,7 +366,7 @@ def _whole(value: Any, key: str, where: str) -> int:
 
 
 def _number(value: Any, key: str, where: str) -> float:
-    """A number, also NaN or infinite."""
+    """Return a number, also NaN or infinite, as float."""
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300:
         if isinstance(value, float):
             return value if not math.isfinite(value) else math.nan
@@ -381,6 +382,6 @@ def _not_negative(value: Any, key: str, where: str, negative: bool = False) -> f
 
 
 def _cut(value: Any) -> str:
-    """A value as it is shown in a message."""
+    """Return a value as a short text for a message."""
     text = printable(value.strip() if isinstance(value, str) else json.dumps(value, default=str))
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

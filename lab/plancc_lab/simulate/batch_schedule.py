@@ -1,7 +1,7 @@
-"""A step of a row plan that works on a mini-batch: the walk of an epoch with the batch's sizes.
+"""The operations of a step of a row plan on a mini-batch: those of an epoch, with other sizes.
 
-A batch is a plan of few rows with a different matrix in every layer, as live rows are
-(`Tables.live`). Features of halo rows are kept from step to step; their products are made anew.
+A batch is like a plan of few rows with another matrix in every layer, as for live rows
+(`Tables.live`). Features of halo rows are kept from step to step; their products are computed anew.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ from plancc.sampling.owned import OwnedRows
 from plancc.sampling.walk import WalkSampler
 
 WORD_BITS = 32
-"""Rows that a word of bits tells, as in the runtime."""
+"""Number of rows that a word of bits names, as in the runtime."""
 BLOCKS = 2
-"""What a block takes beside its rows and nonzeros, over that of one rank that draws as their owner:
-messages are laid out, or rows found among the rows of a rank; fitted."""
+"""Fixed time of a block, besides rows and nonzeros, as a fitted multiple of the time on one rank
+that draws as an owner: messages are laid out, and rows are looked up among those of the rank."""
 
 
 class Bits:
-    """Words by which ranks tell the owners of rows which of them a block needs; and of walks.
+    """Words by which ranks tell owners the rows that a block needs, and words of walks.
 
-    Of a message's rows in plan order every 32 have a word, which travels if one of them is needed;
-    and every 32 words a word that always does (`plancc_runtime.transport.row_numbers.RowBits`).
+    Every 32 rows of a message, in plan order, have a word of bits, which travels if one of the rows
+    is needed. Every 32 such words have another word, which always travels
+    (`plancc_runtime.transport.row_numbers.RowBits`).
 
     Parameters:
-        owner: int32[n].
-        place (int64[n]): Of every vertex in plan order.
+        owner (int32[n]): Part of every vertex.
+        place (int64[n]): Place of every vertex in plan order.
     """
 
     def __init__(self, matrix: Graph, owner: Int32Array, place: Int64Array, num_parts: int) -> None:
@@ -56,13 +57,13 @@ class Bits:
         self._always = self._pairs(message, -(-words // WORD_BITS))
 
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
-        """What travels for a block: words that always do, and words that depend on its rows."""
+        """Return the words for a block: those that always travel, and those of its rows."""
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 
     def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:
-        """What travels before that: walks go on at owners, and tell who uses the rows visited.
+        """Return the words of walks, which go on at owners and tell owners who uses visited rows.
 
-        Two words for a walk that crosses, beside one for every message
+        A walk that crosses takes two words, and every message one more
         (`plancc_runtime.layouts.draws.WalkDraws`).
         """
         n, walks, found = len(self._owner), np.arange(sampler.num_roots), []
@@ -85,18 +86,18 @@ class Bits:
 
     @cached_property
     def _walked(self) -> OwnedRows:
-        """All rows, as of one owner."""
+        """All rows, as if one rank owned them."""
         n = len(self._owner)
         pattern = self._matrix.indptr, self._matrix.indices
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """The words of these places among `_rows`."""
+        """Return the words of these places among `_rows`."""
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))
 
     def _needed(self, matrix: Graph) -> Int64Array:
-        """Rows of others that parts need, ascending: (part * parts + owner) * n + place."""
+        """Return the halo rows of all parts, ascending, as (part * parts + owner) * n + place."""
         part = np.repeat(self._owner, matrix.row_nonzeros()).astype(np.int64)
         owner = self._owner[matrix.indices]
         away = np.flatnonzero(part != owner)
@@ -112,7 +113,7 @@ class Bits:
 
 
 class BatchScheduler(SampledScheduler):
-    """A row plan in a step that works on a mini-batch."""
+    """Makes the operations of a row plan for a step on a mini-batch."""
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
         live = self._tables.live
@@ -130,13 +131,13 @@ class BatchScheduler(SampledScheduler):
 
 @dataclass(frozen=True, eq=False)
 class LiveBatch(Live):
-    """What a row plan works on in a step on a mini-batch.
+    """The sizes of a step of a row plan on a mini-batch.
 
     Attributes:
-        told: Words of bits by which owners hear of rows that the batch needs, round by round; empty
-            where every rank draws all of it.
-        counted: Whether ranks add up the targets.
-        draw: Drawing the batch, and building its blocks.
+        told: Words of bits that tell owners the rows of the batch, round by round; empty if every
+            rank draws the whole batch.
+        counted: Whether ranks add up the number of targets.
+        draw: Sizes of drawing the batch and building its blocks.
     """
 
     scheduler: ClassVar[type[RowScheduler] | None] = BatchScheduler
@@ -149,12 +150,12 @@ class LiveBatch(Live):
 def live_in_batch(
     batch: Batch, matrix: Graph, owner: Int32Array, num_parts: int, *, idle: bool, bits: Bits | None
 ) -> LiveBatch:
-    """What a row plan with these owners works on in a step, in every block of the batch.
+    """Return the sizes of a step of a row plan with these owners, in every block of the batch.
 
     Parameters:
-        owner: int32[n].
-        idle: Whether layers also have the rows that the next one does not read.
-        bits: Where owners draw.
+        owner (int32[n]): Part of every vertex.
+        idle: Whether layers also have rows that the next layer does not read.
+        bits: Words of bits, if owners draw; else None.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []
@@ -183,7 +184,7 @@ def live_in_batch(
 
 
 def _marked(n: int, vertices: Int32Array | None) -> npt.NDArray[np.bool_]:
-    """Which of n vertices these are; None: all."""
+    """Return a mask of n vertices that is True for these vertices; None: for all."""
     found = np.full(n, vertices is None)
     if vertices is not None:
         found[vertices] = True
@@ -191,7 +192,7 @@ def _marked(n: int, vertices: Int32Array | None) -> npt.NDArray[np.bool_]:
 
 
 def _whole(n: int, block: BatchLayer) -> Graph:
-    """The nonzeros of a block as a matrix of n rows."""
+    """Return the nonzeros of a block as a matrix of n rows."""
     nonzeros = np.zeros(n, np.int64)
     nonzeros[block.rows] = np.diff(block.ptr)
     return Graph(offsets(nonzeros), block.columns)

@@ -1,4 +1,4 @@
-"""Predicted steps of training in mini-batches: batch by batch, and their mean."""
+"""Predicted steps of mini-batch training: of every batch, and their mean."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from plancc_lab.simulate.batch_schedule import Bits, live_in_batch
 
 KEPT = "features of all halo rows are kept: a run with less `feature_cache` fetches some"
 MOST = 100_000
-"""Batches, at most."""
+"""Largest number of batches."""
 
 
 @dataclass(frozen=True, eq=False)
 class BatchPrediction(Prediction):
-    """The mean step over some batches; what is kept of every one.
+    """The mean step over some batches, with figures of every batch.
 
     Attributes:
-        sampler: With its options, as in a provenance.
-        bound: Mean of `Predictor.bound_of`.
-        expected_words: Exact words of a step for features and their gradients, where the sampler's
-            probabilities are known.
+        sampler: Sampler with its options, as in a provenance.
+        bound: Mean of `Predictor.bound_of`, in seconds.
+        expected_words: Exact expectation of the words of a step for features and their gradients,
+            if the probabilities of the sampler are known.
     """
 
     sampler: str
@@ -69,7 +69,7 @@ class BatchPrediction(Prediction):
 
     @cached_property
     def estimates(self) -> dict[str, Estimate]:
-        """Mean over the batches and interval: seconds and words of a step, words of draws."""
+        """Means with intervals over batches: seconds and words of a step, words of draws."""
         drawn = [words_drawn(each) for each in self.batches]
         words = [each.words for each in self.batches]
         seconds = [each.seconds for each in self.batches]
@@ -93,7 +93,7 @@ class BatchPrediction(Prediction):
 
 
 def words_drawn(prediction: Prediction) -> int:
-    """Words by which owners hear which rows a batch needs."""
+    """Return the number of words that tell owners the rows of a batch."""
     counts = prediction.schedule.counts(lambda operation: operation.place.direction == "batch")
     return int(counts.words_sent.sum())
 
@@ -110,23 +110,22 @@ def predict_batches(
     seed: int = 1,
     **options: Any,
 ) -> BatchPrediction:
-    """Predict the steps of training by a plan on the batches of these numbers.
+    """Return the predicted steps of training on the batches of these numbers.
 
     Parameters:
-        numbers: Numbers of the batches, which training with the same seed has in its steps of these
-            numbers.
-        owners_draw: Whether owners draw; of the sampler and the tables of the plan.
-        num_ranks: Figures after merging the parts onto that many ranks.
-        word_bytes, sampler, seed, options: As of `Predictor.epoch` and
+        numbers: Numbers of the batches; training with the same seed has them in these steps.
+        owners_draw: Function from the sampler and the tables of the plan to whether owners draw.
+        num_ranks: Number of ranks onto which the parts are merged; None: a rank for each part.
+        word_bytes, sampler, seed, options: See `Predictor.epoch` and
             `plancc.report.batches.batch_reports`.
 
     Raises:
-        InputError: If it is no row plan, or these steps are not predicted, or as of
+        InputError: If the plan is not a row plan, or these steps are not predicted; see also
             `batch_reports`.
         PlanError: If the file is damaged.
 
     Warns:
-        PlanccWarning: If batches are smaller than was asked for.
+        PlanccWarning: If batches are smaller than the given size.
     """
     if not 1 <= len(numbers) <= MOST:
         raise InputError(f"`batches` {len(numbers)}: give 1 to {MOST:,}")
@@ -193,7 +192,7 @@ def predict_batches(
 
 
 def _num_training(plan: Plan) -> int:
-    """Vertices that training learns from: of the mask, and with a target where there are any."""
+    """Return the number of training vertices: in the mask and, if there are targets, with one."""
     data = plan.vertex_data
     found = np.ones(plan.num_vertices, np.bool_) if data.train_mask is None else data.train_mask
     if data.labels is not None:
@@ -210,7 +209,7 @@ def _expected_words(
     owner: Int32Array,
     num_ranks: int,
 ) -> float | None:
-    """`BatchPrediction.expected_words`."""
+    """Return `BatchPrediction.expected_words`."""
     indptr, indices = population.pattern
     most_pins = int(np.bincount(indices, minlength=1).max()) + 1  # each with its own row
     inclusion = sampler.inclusion(population, most_pins)
@@ -222,7 +221,7 @@ def _expected_words(
 
 
 def _mean_steps(batches: Sequence[Prediction]) -> list[StepTime]:
-    """The mean time of every step that any batch has; the rank that is slowest most often."""
+    """Return mean times of all steps of any batch, with the rank that is slowest most often."""
     found: dict[Place, list[StepTime]] = defaultdict(list)
     for each in batches:
         for step in each.steps:

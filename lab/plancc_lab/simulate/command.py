@@ -1,4 +1,4 @@
-"""`plancc simulate`: that of the core, with steps on mini-batches and sweeps."""
+"""`plancc simulate`: the command of the core, with steps on mini-batches and sweeps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from plancc_lab.simulate.batches import BatchPrediction
 
 OF_BATCHES = (*options.SAMPLING, "draw")
-"""Parameters that say how mini-batches are drawn."""
+"""Parameters of drawing mini-batches."""
 OF_ONE_PLAN = (
     *("ranks", "target", "split", "dtype", "per_rank", "pipeline"),
     *(*core.APPROXIMATE, *core.CONVOLUTION, *core.LINK_TASK),
@@ -31,7 +31,7 @@ OF_ONE_PLAN = (
 )
 """Parameters that a sweep does not have."""
 FIGURES = {"seconds": "step", "words": "words", "words_drawn": "of them by which owners draw"}
-"""Figures of a mini-batch, in words."""
+"""Figures of a mini-batch, with words for each."""
 
 
 @click.command(cls=options.Sections, sections={options.READING_TOPIC: options.READING_FLAGS})
@@ -104,7 +104,7 @@ def _show_step(plan: str, given: dict[str, Any], drawn: dict[str, Any]) -> None:
 
 
 def _of_batches(prediction: BatchPrediction) -> str:
-    """What a step takes and sends, with 95% intervals."""
+    """Return a line on the seconds and words of a step, with 95% intervals."""
     from plancc_cli.tables import duration, number
 
     said, expected = [], prediction.expected_words
@@ -128,7 +128,7 @@ def mean_step(
     num_ranks: int | None,
     drawn: dict[str, Any],
 ) -> BatchPrediction:
-    """The mean step on the mini-batches of these numbers; `drawn`: how they are drawn."""
+    """Return the mean step on the mini-batches of these numbers; `drawn` has sampler and seed."""
     from plancc_lab.simulate.batches import predict_batches
     from plancc_runtime.layouts.draws import BY_OWNERS, check_draw, owners_are_quicker
 

@@ -1,4 +1,4 @@
-"""Predicted epochs of several models on several numbers of ranks, as a table. Finds no owners."""
+"""A table of predicted epochs of several models on several numbers of ranks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ COMMUNICATION = tuple(step for step in STEPS if step not in COMPUTED)
 
 @dataclass(frozen=True)
 class Cell:
-    """A model on a number of ranks.
+    """The predicted epoch of a model on a number of ranks.
 
     Attributes:
         seconds: Time of an epoch; None: see `why`.
         steps: Seconds of the steps of `plancc.predict.schedule.STEPS`; they add up to `seconds`.
         memory: Bytes that the fullest rank holds.
-        fits: Whether that is at most what the machine has for a rank; True where it does not say.
-        why: Why there is no figure.
+        fits: Whether the memory of a rank is enough; True if the machine does not state it.
+        why: Reason for missing figures.
         notes: Assumptions, and warnings about the owners.
-        compile_seconds: That the owners took.
+        compile_seconds: Seconds for finding the owners.
     """
 
     label: str
@@ -39,7 +39,7 @@ class Cell:
     compile_seconds: float = 0.0
 
     def predicted(self, epoch: Prediction, notes: Sequence[str] = ()) -> Cell:
-        """This cell with the figures of an epoch."""
+        """Return this cell with the figures of an epoch."""
         return replace(
             self,
             seconds=epoch.seconds,
@@ -67,7 +67,7 @@ class Sweep:
         name: Name of the graph.
         vertices, nonzeros: Sizes of the normalised matrix.
         sequential: Predicted seconds of an epoch on one rank, the base of speed-ups.
-        cells: By label, then by ranks.
+        cells: Cells by label, then by number of ranks.
         notes: Notes on all cells: assumed boundary fractions.
     """
 
@@ -83,23 +83,23 @@ class Sweep:
     notes: list[str] = field(default_factory=list)
 
     def cell(self, label: str, num_ranks: int) -> Cell:
-        """KeyError if it is not part of the sweep."""
+        """Return the cell of a model and a number of ranks; raise KeyError if there is none."""
         for cell in self.cells:
             if (cell.label, cell.num_ranks) == (label, num_ranks):
                 return cell
         raise KeyError((label, num_ranks))
 
     def speedup(self, cell: Cell) -> float | None:
-        """Over one rank."""
+        """Return the speed-up over one rank; None without a figure."""
         return self.sequential / cell.seconds if cell.seconds else None
 
     def best(self, num_ranks: int) -> Cell | None:
-        """The fastest model that fits."""
+        """Return the cell of the fastest model that fits into memory; None if no model does."""
         there = [c for c in self.cells if c.num_ranks == num_ranks and c.seconds and c.fits]
         return min(there, key=lambda cell: cell.seconds or 0.0, default=None)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the sweep for JSON."""
         cells = [
             asdict(cell)
             | {

@@ -1,9 +1,9 @@
-"""Predicted epochs of several models on more and more ranks: which parallelisation, how many ranks?
+"""Predicted epochs of several models on several numbers of ranks, without lowering any plan.
 
     a graph    every model's owners for every number of ranks -> tables -> schedule -> seconds
     numbers    vertices, nonzeros and boundary fractions, assumed or measured, in place of owners
 
-No plan is lowered. Finds owners; predictions and their table are `plancc.predict`'s. No terminal.
+The module finds owners; `plancc.predict` makes the predictions.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from plancc_lab.contenders import Contender, parse_contenders
 from plancc_lab.simulate.scaling import Cell, Sweep
 
 SEARCH = SearchOptions(effort="fast")
-"""How a sweep finds owners unless told otherwise."""
+"""Default options of the search for owners in a sweep."""
 BALANCES = ("nnz", "rows", "weights", "work")
-"""What parts can share evenly; a sweep knows neither training vertices nor mini-batches."""
+"""Possible balances; a sweep knows neither training vertices nor mini-batches."""
 
 
 def parse_models(text: str) -> list[Contender]:
-    """Models with commas between them (`plancc_lab.contenders`).
+    """Return models from a text with commas (`plancc_lab.contenders`).
 
     Raises:
-        InputError: There are none, two have the same label, one cannot be swept, or is searched for
-            in its own way.
+        InputError: There are no models, two have the same label, or a model cannot be swept or has
+            options of the search.
     """
     found = parse_contenders(text)
     for each in found:
@@ -53,7 +53,7 @@ def parse_models(text: str) -> list[Contender]:
 
 
 def sends_rows(model: Contender) -> bool:
-    """Whether parts send each other needed rows."""
+    """Return whether parts send each other needed rows."""
     groups = bool(model.options.get("sparse")) or model.options.get("groups", 1) != 1
     return MODELS[model.model].layout == "row" or groups
 
@@ -69,21 +69,21 @@ def sweep(
     name: str = "",
     observer: Observer = nullcontext,
 ) -> Sweep:
-    """Predict an epoch of every model on every number of ranks.
+    """Return the predicted epochs of all models on all numbers of ranks.
 
-    A model that does not admit a number of ranks has a cell that says why.
+    If a model cannot have a number of ranks, its cell has the reason.
 
     Parameters:
         source: The normalised matrix, or numbers in its place.
         options: Effort, epsilon, seed and threads of the search; the effort is for models that
-            `compile` searches without being asked to.
-        balance: What parts of row plans share evenly; None: what `compile` has by default. Those of
-            edge plans share nonzeros.
+            `compile` searches by default.
+        balance: Balance of row plans; None: the default of `compile`. Parts of edge plans share
+            nonzeros.
         name: Name of the graph, for tables.
-        observer: Called with the name of each stage; returns a context manager around it.
+        observer: Function from the name of a stage to a context manager around it.
 
     Raises:
-        InputError: An option that makes no sense for any cell, or no cell has a plan.
+        InputError: An option is wrong for all cells, or no cell has a plan.
     """
     options = replace(options, dims=tuple(predictor.dims), machine=predictor.machine)
     shared = None if balance is None else Balance.parse(balance, options.dims)
@@ -141,7 +141,7 @@ def _tables_of_graph(
     options: SearchOptions,
     balance: Balance | None,
 ) -> Tables:
-    """Tables of owners as `compile` would find them; models searched on request only are not."""
+    """Return tables of the owners that `compile` finds, without searches that need a request."""
     model, num_parts = make_model(assigner.model, assigner.options), assigner.num_parts
     if not model.searched or model.default_objective in model.own_objectives:
         options = replace(options, effort=None)
@@ -160,7 +160,7 @@ def _tables_of_graph(
 
 
 def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
-    """InputError for fractions of a model that is not there, and for models that lack them."""
+    """Raise InputError for fractions of a missing model, and for models without fractions."""
     labels = [contender.label for contender in models]
     for label in sizes.boundary:
         if label:

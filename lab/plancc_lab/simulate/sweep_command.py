@@ -1,7 +1,7 @@
-"""`plancc simulate --sweep`: predicted epochs of several models on more and more ranks.
+"""`plancc simulate --sweep`: predicted epochs of several models on several numbers of ranks.
 
-`sweep_options` adds the options to the command, `run_sweep` answers them, `refuse` is for a command
-line without ``--sweep``.
+`sweep_options` adds the options to the command, `run_sweep` runs a sweep, and `refuse` checks a
+command line without ``--sweep``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from plancc_lab.simulate.scaling import Cell, Sweep
 
 MODELS = "hp,gp,rp,cagnet-1d,cagnet-1.5d,cagnet-2d,mop,libra"
-"""Models of a sweep that names none."""
+"""Default models of a sweep."""
 OF_GRAPHS = (*options.READING_FLAGS, "normalize", "no_self_loops")
-"""Parameters that say how a graph file is read."""
+"""Parameters of reading and normalising a graph file."""
 OF_SEARCH = ("effort", "epsilon", "seed", "threads")
-"""Options of the search; the seed is an option of predictions too."""
+"""Options of the search; predictions have a seed too."""
 OF_NUMBERS = ("vertices", "nonzeros", "boundary")
-"""Parameters that stand for a graph."""
+"""Parameters that replace a graph."""
 
 
 sweep_options = options.together(
@@ -74,31 +74,31 @@ sweep_options = options.together(
     ),
     click.option("--no-self-loops", is_flag=True, help="With --sweep: do not add self loops."),
 )
-"""The options of a sweep; all are None, False or empty where they are not given."""
+"""A decorator that adds the options of a sweep; their defaults are None, False or empty."""
 SWEEP_OPTIONS = (
     *("models", "plot", "balance", "effort", "epsilon", "threads"),
     *(*OF_NUMBERS, *OF_GRAPHS),
 )
-"""Parameters that `sweep_options` adds, beside "sweep"."""
+"""Parameters that `sweep_options` adds, without "sweep"."""
 
 
 def is_given(value: Any) -> bool:
-    """Whether an option has a value: 0 is one."""
+    """Return whether an option is given; 0 is a value."""
     return value is not None and value is not False and value != ()
 
 
 def refuse(given: dict[str, Any]) -> None:
-    """InputError if an option of sweeps is given without ``--sweep``."""
+    """Raise InputError if an option of sweeps is given without ``--sweep``."""
     for name in SWEEP_OPTIONS:
         if is_given(given[name]):
             raise InputError(f"{options.flag_of(name)} is for --sweep: give --sweep p=16..4096 too")
 
 
 def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) -> None:
-    """Predict the table and print it.
+    """Predict all cells and print the table.
 
     Parameters:
-        given: What `sweep_options` adds, "sweep" among it, and the seed.
+        given: Values of all parameters of `sweep_options`, and the seed.
     """
     import plancc
     from plancc.graph.normalize import normalize
@@ -138,7 +138,7 @@ def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) ->
 
 
 def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
-    """Numbers in place of a graph, or None; refuses both and neither."""
+    """Return the numbers that replace a graph, or None for a graph; refuse both and neither."""
     from plancc.predict.sizes import Boundary, Sizes
 
     if given["vertices"] is None:
@@ -165,7 +165,7 @@ def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
 
 
 def print_sweep(sweep: Sweep, form: str = "") -> None:
-    """The table, or JSON or CSV (a row per cell)."""
+    """Print the tables, or JSON, or CSV with a row for every cell."""
     from plancc_cli.tables import duration, print_data, print_table, say
 
     if form:
@@ -194,7 +194,7 @@ def print_sweep(sweep: Sweep, form: str = "") -> None:
 
 
 def _table(sweep: Sweep, title: str, value: Callable[[Cell], Any]) -> Table:
-    """A row per model, a column per number of ranks; `value` is of cells with figures."""
+    """Return a table with a row per model and a column per number of ranks."""
     from plancc.report.table import Table
     from plancc_cli.tables import digits
 
@@ -212,7 +212,7 @@ def _table(sweep: Sweep, title: str, value: Callable[[Cell], Any]) -> Table:
 
 
 def _why(sweep: Sweep) -> list[str]:
-    """Sentences for all cells without figures, and for those out of memory."""
+    """Return sentences on cells without figures, and on cells out of memory."""
     from plancc_cli.tables import size
 
     lines = []

@@ -1,4 +1,4 @@
-"""`plancc study`: models on graphs, a row of figures for each."""
+"""`plancc study`: several models on several graphs, with a row of figures for each plan."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from plancc_cli.progress import progress, verbosity
 from plancc_cli.words import say
 
 KEPT = "plancc-study.jsonl"
-"""Where rows are kept, unless told otherwise."""
+"""Default file of kept rows."""
 OF_ONE = (
     *("seed", "partitioner", "preset", "time_limit", "capacities", "topology", "fixed", "stop"),
 )
-"""Options of the search that a study does not set for all plans."""
+"""Options of the search that a study cannot set for all plans."""
 OF_SEARCH = [each.name for each in options_of(SearchOptions) if each.name not in OF_ONE]
 OF_ALL = (*OF_SEARCH, "balance", "normalize")
-"""Parameters that are keywords of `plancc.compile`."""
+"""Parameters that become keywords of `plancc.compile`."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "epsilon": {"default": 0.01},
     "threads": {"default": 1},
     "balance": {"otherwise": f"{DEFAULT_BALANCE}, for partitioners too"},
 }
-"""Settings of some options; kept rows name epsilon and threads."""
+"""Settings of some options; kept rows record epsilon and threads."""
 
 
 def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> list[int]:
@@ -56,11 +56,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     'gives another name. A value cannot have a comma, or "=" after a colon.',
 )
 @click.option(
-    "-p",
-    "--parts",
-    required=True,
-    metavar="P,...",
-    help="Numbers of parts: 16,64,256 or 16..256 (powers of two).",
+    "-p", "--parts", required=True, metavar="P,...", help="Numbers of parts: 16,64,256 or 16..256."
 )
 @click.option(
     "--seeds",

@@ -1,4 +1,4 @@
-"""A study as tables, CSV and JSON. Formats; computes nothing."""
+"""Tables, CSV and JSON of a study."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ COLUMNS: dict[str, Callable[[Any], str]] = {
     "seconds": "{:.2f}".format,
     **dict.fromkeys(PAYS, payoff_words),
 }
-"""All that can be a column, named as in CSV, and how it is shown."""
+"""Names of columns, as in CSV, with the function that formats a value."""
 USUAL = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
-"""Figures that are shown unless columns are chosen."""
+"""Figures that a table shows by default."""
 LABELS = ("label", "model", "seed")
-"""Columns that are flush left."""
+"""Columns that are aligned left."""
 IN_ROWS = ("volume", "max_volume")
 OF_RATIOS = ("volume", "messages", "epoch_seconds")
 """Figures whose ratios to the baseline are averaged."""
 BESIDE = ("volume", "epoch_seconds")
-"""Those that have a column with their ratio, unless columns are chosen."""
+"""Figures that have a column with their ratio by default."""
 RATIO = "_ratio"
-"""How the name of a ratio's column ends, as in CSV."""
+"""End of the name of a column of ratios, as in CSV."""
 
 
 def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str]:
-    """Names of columns with commas between them; none where no text is given.
+    """Return the names of columns in a text with commas; [] without a text.
 
     Raises:
         InputError: A name is unknown or there twice, a ratio has no baseline, or `form` has all
@@ -70,7 +70,7 @@ def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str
 
 
 def print_study(study: Study, form: str = "", columns: Sequence[str] = ()) -> None:
-    """Its rows in a form of `plancc_cli.options.form`; tables with these columns, or the usual.
+    """Print the rows as JSON or CSV, or as tables with these columns or the default ones.
 
     Tables have means and standard deviations over seeds, unless seeds are a column.
     """
@@ -90,7 +90,7 @@ def print_study(study: Study, form: str = "", columns: Sequence[str] = ()) -> No
 
 
 def _print_tables(study: Study, names: Sequence[str], lines: Sequence[Line]) -> None:
-    """A table for every graph; ratios to the baseline, on average over graphs; what failed."""
+    """Print a table for every graph, mean ratios to the baseline over graphs, and failures."""
     for graph in study.graphs:
         of_graph = [line for line in lines if line[0].graph == graph]
         first = of_graph[0][0]
@@ -114,7 +114,7 @@ def _print_tables(study: Study, names: Sequence[str], lines: Sequence[Line]) -> 
 
 
 def _basis(study: Study, names: Sequence[str]) -> str:
-    """What the figures in these columns are of."""
+    """Return a line on machine, widths and units of the figures in these columns."""
     of, words = {name.removesuffix(RATIO) for name in names}, []
     if rows := [name for name in IN_ROWS if name in of]:
         words.append(f"{' and '.join(rows)} in rows")
@@ -133,7 +133,7 @@ def _basis(study: Study, names: Sequence[str]) -> str:
 
 
 def _usual(study: Study) -> list[str]:
-    """Columns where none are chosen."""
+    """Return the default columns."""
     names = ["parts", "label"]
     for name in USUAL:
         names += [name, *[name + RATIO] * (study.baseline is not None and name in BESIDE)]
@@ -156,7 +156,7 @@ def _cells(study: Study, row: Row, names: Sequence[str], spread: Row | None) -> 
 
 
 def _table(lines: Sequence[Line], names: Sequence[str], title: str) -> Table:
-    """Rows with these columns."""
+    """Return a table of rows with these columns."""
     table = Table(names, title, left=0)
     table.justify = ["left" if name in LABELS else "right" for name in names]
     for _, cells in lines:

@@ -1,9 +1,9 @@
-"""A study: models on graphs for several numbers of parts, a row of figures for each.
+"""A study: models on graphs for several numbers of parts, with a row of figures for each plan.
 
     graphs x contenders x numbers of parts -> compile -> rows -> ratios to a baseline
 
-Every row is a whole compilation. Rows are kept in a file as they come, so that an interrupted study
-goes on.
+Every row is a whole compilation. Each row is kept in a file at once, so that an interrupted study
+can go on.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from plancc_lab.contenders import Contender
 from plancc_lab.kept import Kept
 
 RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
-"""Figures that are compared with a baseline's."""
+"""Figures that have a ratio to the baseline."""
 PAYS = ("pays_random", "pays_baseline")
-"""Epochs after which a search has paid, by over what."""
+"""Columns of the epochs after which a search has paid, against random and the baseline."""
 Key = list[str | int]
-"""What a row depends on."""
+"""Values that a row depends on."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Row:
 
     Attributes:
         graph: Name of the graph's file.
-        vertices, nonzeros: Of the graph as it is read.
-        figures: Of `plancc.plan.metrics.Metrics.figures`, with `random_volume`, `epoch_seconds`,
-            `random_epoch_seconds` and `bound_seconds` (predicted), and in wall-clock seconds
+        vertices, nonzeros: Sizes of the graph as it is read.
+        figures: Figures of `plancc.plan.metrics.Metrics.figures`; `random_volume`; predicted
+            `epoch_seconds`, `random_epoch_seconds` and `bound_seconds`; wall-clock seconds
             `search_seconds` and `seconds` (of the compilation, without reading the graph and
-            of compiling kernels). None: not known.
+            compiling kernels). None: not known.
         sha256: Content hash of the plan.
         notes: Warnings of the compiler.
-        why: Why there are no figures.
+        why: Reason of a failure; "" if there are figures.
     """
 
     graph: str
@@ -83,22 +83,22 @@ class Row:
 
     @classmethod
     def from_kept(cls, values: Any, key: Key) -> Row | None:
-        """The row of a line, or None where somebody has edited it."""
+        """Return the row of a line; None if the line was edited."""
         if isinstance(values, dict) and values.get("check") == _check_of(values, key):
             return cls(**{name: value for name, value in values.items() if name != "check"})
         return None
 
     @property
     def spending(self) -> Spending:
-        """Seconds of the search and of a predicted epoch."""
+        """The seconds of the search and of a predicted epoch."""
         return Spending(self.figures.get("search_seconds"), self.figures.get("epoch_seconds"))
 
     def kept(self, key: Key) -> dict[str, Any]:
-        """What is kept of it: its values, and by what an edited one is known."""
+        """Return the values of the row for the file, with a hash that shows edits."""
         return asdict(self) | {"check": _check_of(asdict(self), key)}
 
     def as_dict(self) -> dict[str, Any]:
-        """Flat, ready for JSON and for a line of CSV."""
+        """Return the row as one flat mapping, for JSON and CSV."""
         flat = asdict(self)
         return (
             {name: flat[name] for name in list(flat)[:8]}
@@ -112,7 +112,7 @@ class Row:
 
 
 def _check_of(values: Mapping[str, Any], key: Key) -> str:
-    """A hash of a row's values, and of what it depends on."""
+    """Return a hash of the values of a row and of its key."""
     named = {name: value for name, value in values.items() if name != "check"}
     return hashlib.sha256(json.dumps([key, named], sort_keys=True).encode()).hexdigest()
 
@@ -122,11 +122,11 @@ class Study:
     """The rows of a study.
 
     Attributes:
-        baseline: A label.
-        dims: Widths of the layers that epochs are predicted for.
-        machine: Name of the machine that they are predicted on.
-        balance: What parts of row plans share evenly, unless a contender sets another balance.
-        num_kept: Rows that an earlier study had kept.
+        baseline: Label of the contender that ratios are relative to.
+        dims: Widths of the layers of predicted epochs.
+        machine: Name of the machine of predicted epochs.
+        balance: Balance of row plans, unless a contender sets another balance.
+        num_kept: Number of rows from an earlier study.
     """
 
     rows: list[Row]
@@ -145,7 +145,7 @@ class Study:
         return list(dict.fromkeys(row.graph for row in self.rows))
 
     def ratio(self, row: Row, name: str) -> float | None:
-        """A figure over that of the baseline on the same graph, parts and seed."""
+        """Return a figure over the baseline's figure for the same graph, parts and seed."""
         base = self._baselines.get((row.graph, row.parts, row.seed))
         value, beside = row.figures.get(name), base and base.figures.get(name)
         return value / beside if value is not None and beside else None
@@ -156,14 +156,14 @@ class Study:
         return {(row.graph, row.parts, row.seed): row for row in rows}
 
     def pays(self, row: Row) -> dict[str, Payoff]:
-        """The `PAYS` of a row: over an even random partition, and over the baseline."""
+        """Return the `PAYS` of a row, against an even random partition and the baseline."""
         random = Spending(0.0, row.figures.get("random_epoch_seconds"))
         base = self._baselines.get((row.graph, row.parts, row.seed), row)
         over = None if base is row else row.spending.pays_over(base.spending)
         return dict(zip(PAYS, (row.spending.pays_over(random), over), strict=True))
 
     def mean_ratio(self, label: str, parts: int, name: str) -> float | None:
-        """Geometric mean of a label's ratios over graphs and seeds; None if one is not known."""
+        """Return the geometric mean of the ratios of a label; None if a ratio is not known."""
         rows = [row for row in self.rows if (row.label, row.parts) == (label, parts)]
         ratios = [self.ratio(row, name) for row in rows]
         known = [value for value in ratios if value is not None]
@@ -172,9 +172,9 @@ class Study:
         return math.prod(known) ** (1 / len(known))
 
     def over_seeds(self, of: Callable[[list[float]], float] = fmean) -> Study:
-        """The study with one row for all seeds: means, or `of` something else, of their figures.
+        """Return the study with one row for all seeds: means of their figures, or another `of`.
 
-        A figure that is not known for a seed has none.
+        A figure that is missing for one seed is missing in the row.
         """
         groups: dict[tuple[str, int, str], list[Row]] = {}
         for row in self.rows:
@@ -190,7 +190,7 @@ class Study:
         return replace(self, rows=rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the study for JSON."""
         rows = []
         for row in self.rows:
             flat = row.as_dict() | self.pays(row)
@@ -217,16 +217,16 @@ def study(
 
     Parameters:
         baseline: Label of a contender.
-        settings: Keywords of `plancc.read_graph` and `plancc.compile`, for all contenders that have
-            use for them.
-        results: File of JSON lines that keeps the rows; present ones are not computed again. Rows
-            of another version of plancc, or with other options, do not count. An edited row brings
-            a warning and is computed again.
-        observer: Called with the name of each row; returns a context manager around it.
+        settings: Keywords of `plancc.read_graph` and `plancc.compile`, for all contenders that
+            accept them.
+        results: File of JSON lines that keeps the rows; kept rows are not computed again. Rows of
+            another version of plancc, or with other options, are ignored. An edited row brings a
+            warning and is computed again.
+        observer: Function from the name of a row to a context manager around its work.
 
     Returns:
-        A row for everything, in the order of graphs, parts, contenders, seeds; a compilation that
-        fails is a row that says why.
+        A row for every plan, in the order of graphs, parts, contenders, seeds; the row of a failed
+        compilation has the reason.
 
     Raises:
         InputError: A graph cannot be read, two have the same name, no model has the objective, or
@@ -262,7 +262,7 @@ def study(
 
 
 def open_kept(path: str | os.PathLike[str]) -> Kept:
-    """The rows in a file; InputError for a file of something else."""
+    """Return the kept rows of a file; raise InputError for a file that is not a study's."""
     name = os.fspath(path)
     check_target(path)
     if os.path.exists(path):
@@ -278,7 +278,7 @@ def open_kept(path: str | os.PathLike[str]) -> Kept:
 
 
 class _GraphFile:
-    """A graph's file, read when it is needed first."""
+    """The file of a graph, which is read at its first use."""
 
     def __init__(self, path: str | os.PathLike[str], reading: Mapping[str, Any]) -> None:
         self.path, self.name = path, os.path.basename(os.path.abspath(path))
@@ -288,7 +288,7 @@ class _GraphFile:
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the file; of a folder that of what is read from it."""
+        """The hash of the file; of a folder, the hash of the files that are read."""
         return self.graph.source.sha256 if os.path.isdir(self.path) else sha256_of(self.path)
 
     @cached_property
@@ -298,7 +298,7 @@ class _GraphFile:
 
 @dataclass
 class _Cases:
-    """What all rows of a study share."""
+    """Settings and kept rows that all rows of a study share."""
 
     settings: dict[str, Any]
     reading: dict[str, Any]
@@ -306,7 +306,7 @@ class _Cases:
     num_kept: int = 0
 
     def key(self, source: _GraphFile, contender: Contender, num_parts: int, seed: int) -> Key:
-        """What a row depends on."""
+        """Return the values that a row depends on."""
         settings = {
             name: value.to_json() if isinstance(value, Machine) else value
             for name, value in contender.settings(self.settings).items()
@@ -320,7 +320,7 @@ class _Cases:
     def kept_row(
         self, kept: Kept | None, source: _GraphFile, contender: Contender, num_parts: int, seed: int
     ) -> Row:
-        """The row that is kept, or a new one, which is kept unless it failed."""
+        """Return the kept row, or make a new row and keep it unless it failed."""
         key = self.key(source, contender, num_parts, seed)
         if kept is not None and key in kept:
             known = Row.from_kept(kept[key], key)
@@ -336,7 +336,7 @@ class _Cases:
         return found
 
     def row(self, source: _GraphFile, contender: Contender, num_parts: int, seed: int) -> Row:
-        """The figures of one plan, or why there are none."""
+        """Return the row of one plan, with its figures or the reason of its failure."""
         graph = source.graph
         settings = contender.settings(self.settings)
         row = Row(
